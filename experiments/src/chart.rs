@@ -1,39 +1,39 @@
-//! Pictures: lines, points and bars over two axes, linear, logarithmic or of categories, as SVG.
+//! Draws charts as SVG: lines, points and bars over two axes, linear, logarithmic or of categories.
 
 use std::fmt::Write;
 
 const HEIGHT: f64 = 440.0;
-/// Where the axes begin and end.
+/// The area between the axes.
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 530.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 58.0;
-/// Where a legend's lines and names begin, right of the axes.
+/// The left end of the legend's lines and names, right of the axes.
 const LEGEND: f64 = 14.0;
 const LEGEND_NAME: f64 = LEGEND + 26.0;
-/// A character's width, about: no font is asked.
+/// About the width of a character: the fonts are not read.
 const CHARACTER: f64 = 6.7;
 
-/// Told apart by those who see fewer colours, too (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish, too (Okabe and Ito).
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
 
-/// How an axis maps its values.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// From zero, if nothing is below.
+    /// Linear, from zero if no value is below.
     Linear,
-    /// Powers of ten; all values must be above zero.
+    /// Logarithmic; all values must be above zero.
     Logarithmic,
 }
 
-/// How the points of a series are drawn.
+/// The drawing of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Line,
     Dashed,
     Points,
-    /// From zero, in the middle of its category.
+    /// Bars from zero, each in the middle of its category.
     Bars,
     /// A line with a step at each point.
     Steps,
@@ -50,11 +50,11 @@ struct Series {
 struct Axis {
     label: String,
     scale: Scale,
-    /// Names of the values 0, 1, 2, …, if it has such.
+    /// Names of the values 0, 1, 2, …, for an axis of categories.
     categories: Vec<String>,
 }
 
-/// A picture.
+/// A chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
     title: String,
@@ -64,7 +64,7 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// Nothing drawn yet; both axes linear.
+    /// An empty chart with linear axes.
     pub(crate) fn new(title: &str, x: &str, y: &str) -> Chart {
         let axis = |label: &str| Axis {
             label: label.to_owned(),
@@ -74,20 +74,20 @@ impl Chart {
         Chart { title: title.to_owned(), x: axis(x), y: axis(y), series: Vec::new() }
     }
 
-    /// Nothing drawn yet; the values 0, 1, 2, … of the x axis are these categories.
+    /// An empty chart; the values 0, 1, 2, … of its x axis are these categories.
     pub(crate) fn of_categories(title: &str, names: &[&str], y: &str) -> Chart {
         let mut chart = Chart::new(title, "", y);
         chart.x.categories = names.iter().map(|&name| name.to_owned()).collect();
         chart
     }
 
-    /// With these scales.
+    /// Sets the scales.
     pub(crate) fn scales(mut self, x: Scale, y: Scale) -> Chart {
         (self.x.scale, self.y.scale) = (x, y);
         self
     }
 
-    /// One more series; points that the scale cannot show are left out.
+    /// Adds a series; points that the scale cannot show are left out.
     pub(crate) fn draw(&mut self, name: &str, mark: Mark, points: Vec<(f64, f64)>) {
         let shown =
             |scale, value: f64| value.is_finite() && (scale == Scale::Linear || value > 0.0);
@@ -98,7 +98,7 @@ impl Chart {
         self.series.push(Series { name: name.to_owned(), mark, points });
     }
 
-    /// The picture.
+    /// The chart as SVG.
     pub(crate) fn svg(&self) -> String {
         let values = |of: fn(&(f64, f64)) -> f64| {
             self.series.iter().flat_map(move |series| series.points.iter().map(of))
@@ -125,7 +125,7 @@ impl Chart {
         svg + "</svg>\n"
     }
 
-    /// As wide as the longest name in the legend needs, and the title.
+    /// The width that the title and the longest name in the legend need.
     fn width(&self) -> f64 {
         let longest = |names: &mut dyn Iterator<Item = &String>| {
             names.map(|name| name.chars().count()).max().unwrap_or_default() as f64 * CHARACTER
@@ -204,7 +204,7 @@ impl Series {
     }
 }
 
-/// Values of an axis, and where they lie in the picture.
+/// The values of an axis, and their places in the chart.
 struct Range {
     scale: Scale,
     low: f64,
@@ -272,7 +272,7 @@ fn bar(svg: &mut String, colour: &str, (x, y): (f64, f64), (width, height): (f64
     );
 }
 
-/// A long name in two, where it is shortest.
+/// Splits a long name into two rows, where they are shortest.
 fn rows(name: &str) -> Vec<&str> {
     let longer = |at: &usize| (*at).max(name.len() - at);
     let blank = name.match_indices(' ').map(|(at, _)| at).min_by_key(longer);
@@ -340,7 +340,7 @@ mod tests {
         assert!(svg.contains(">one<") && svg.contains(">the second<") && svg.contains(">of them<"));
         assert!(!svg.contains(">0.5<"), "no numbers between them");
         let bar = |height: &str| svg.contains(&format!("height=\"{height}\" fill=\"#0072b2\""));
-        // Of 338 high axes that end a twentieth above the highest.
+        // Axes of height 338 end a twentieth above the highest value.
         assert!(bar("321.9") && bar("161.0"), "{svg}");
     }
 

@@ -1,9 +1,9 @@
-//! What experiments are known to find, `expected/<id>.json`: what is not so any more fails.
+//! The known results of experiments, in `expected/<id>.json`: a result that differs fails.
 //!
-//! Those in virtual time find the same on every machine, and are compared exactly; of those that
-//! count what a build makes of them, numbers may differ by so much. A change
-//! of what is found is written by `--bless`; then BENCHMARKS.md and `bench/notes` want the same
-//! change, which a test compares.
+//! Experiments in virtual time find the same on every machine, and are compared exactly. For
+//! experiments that count a build's instructions, numbers may differ by a tolerance. `--bless`
+//! writes changed results. BENCHMARKS.md and `bench/notes` then need the same change, which a test
+//! checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use serde_json::Value;
 
 use crate::plan::Failure;
 
-/// How much what an experiment finds may differ from what is known.
+/// The allowed difference between a result and the known one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Known {
-    /// Not at all.
+    /// None.
     Exactly,
-    /// A number by this part of itself.
+    /// A number may differ by this part of itself.
     Within(f64),
-    /// It is of times: nothing is known.
+    /// The result depends on times: nothing is known.
     Nothing,
 }
 
-/// Differences that are told, at most.
+/// The most differences that are reported.
 const TOLD: usize = 12;
 
 fn path(id: &str) -> PathBuf {
@@ -31,8 +31,8 @@ fn path(id: &str) -> PathBuf {
 }
 
 impl Known {
-    /// Compares what was `found`, or writes it if it is to be blessed. The differences, a line
-    /// each.
+    /// Compares the results `found`, or writes them if they are to be blessed. Returns the
+    /// differences, a line each.
     pub(crate) fn compare(
         self,
         id: &str,
@@ -44,7 +44,7 @@ impl Known {
             Known::Nothing => return Ok(Vec::new()),
             Known::Exactly => 0.0,
             Known::Within(part) => {
-                // Their words have numbers in them that are not compared as such.
+                // The text of claims contains numbers that are not compared.
                 found.as_object_mut().and_then(|object| object.remove("claims"));
                 part
             }
@@ -58,7 +58,7 @@ impl Known {
         let known = fs::read_to_string(&path)
             .map_err(|error| format!("{}: {error}; `--bless` writes it", path.display()))?;
         let mut lines = Vec::new();
-        // What is found goes the same way through text, so that numbers are of one kind.
+        // Both go through text, so that their numbers have the same type.
         let (known, found) = (serde_json::from_str(&known)?, serde_json::from_str(&text)?);
         differences("", &known, &found, tolerance, &mut lines);
         lines.truncate(TOLD);
@@ -87,7 +87,7 @@ fn differences(at: &str, known: &Value, found: &Value, tolerance: f64, lines: &m
     }
 }
 
-/// Equal, or two numbers that differ by that part of the first at most.
+/// True if equal, or if two numbers differ by at most that part of the first.
 fn is_close(known: &Value, found: &Value, tolerance: f64) -> bool {
     match (known.as_f64(), found.as_f64()) {
         (Some(known), Some(found)) => (found - known).abs() <= tolerance * known.abs(),

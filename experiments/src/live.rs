@@ -1,4 +1,4 @@
-//! Real programs on real devices, in network namespaces that vanish with the experiment.
+//! Runs real programs on real devices, in network namespaces that vanish with the experiment.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::plan::Failure;
 
-/// How long something that was started may take to be there.
+/// The time limit for a started program to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The program `lightwait`, built as this one was.
+/// The program `lightwait`, from the same build as this one.
 pub(crate) fn lightwait() -> Result<PathBuf, Failure> {
     let directory = std::env::current_exe()?;
     let directory = directory.parent().ok_or("a program without a directory")?;
@@ -30,7 +30,7 @@ pub(crate) fn lightwait() -> Result<PathBuf, Failure> {
     Ok(directory.join("lightwait"))
 }
 
-/// Runs a command to its end, which must be a success. Returns what it printed.
+/// Runs a command to its end. Returns its output; fails if the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<String, Failure> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if !output.status.success() {
@@ -40,7 +40,7 @@ pub(crate) fn run(command: &mut Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A process that ends with this.
+/// A child process; dropping this ends it.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
@@ -53,20 +53,20 @@ impl Process {
         Ok(kill_process(Pid::from_child(&self.0), signal)?)
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks the process to end, and waits until it has.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         self.signal(Signal::TERM)?;
         self.0.wait()?;
         Ok(())
     }
 
-    /// Waits until it ends by itself, which must be a success.
+    /// Waits until the process ends by itself; fails if it ends with an error.
     pub(crate) fn end(mut self) -> Result<(), Failure> {
         let status = self.0.wait()?;
         if status.success() { Ok(()) } else { Err(status.to_string().into()) }
     }
 
-    /// True if it runs.
+    /// True if the process runs.
     pub(crate) fn runs(&mut self) -> Result<bool, Failure> {
         Ok(self.0.try_wait()?.is_none())
     }
@@ -74,17 +74,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A network namespace, in which loopback is up.
+/// A network namespace with loopback up.
 pub(crate) struct Namespace(Process);
 
 impl Namespace {
-    /// A new one. It takes root, or a user who may have namespaces.
+    /// Makes a namespace. It needs root, or a user with the right to make namespaces.
     pub(crate) fn new() -> Result<Namespace, Failure> {
         let mut unshare = Command::new("unshare");
         unshare.args(["--net", "sh", "-c", "echo ready; exec sleep 100000"]);
@@ -100,14 +100,14 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// A command that runs there, on that processor.
+    /// A command in the namespace, on that processor.
     pub(crate) fn command_on(&self, processor: usize, program: impl AsRef<Path>) -> Command {
         let mut command = self.command("taskset");
         command.args(["--cpu-list", &processor.to_string()]).arg(program.as_ref());
         command
     }
 
-    /// A command that runs there.
+    /// A command in the namespace.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.0.0.id().to_string(), "--net", "--"]);
@@ -115,7 +115,7 @@ impl Namespace {
         command
     }
 
-    /// Runs `ip` there.
+    /// Runs `ip` in the namespace.
     pub(crate) fn ip(&self, arguments: &str) -> Result<(), Failure> {
         run(self.command("ip").args(arguments.split(' '))).map(drop)
     }
@@ -133,7 +133,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it by a command, to which what makes its log readable is added, and waits until it
+    /// Starts a server by a command, to which it adds the flags for a readable log. Waits until it
     /// serves.
     pub(crate) fn start(command: &mut Command) -> Result<Server, Failure> {
         command.args(["--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -144,12 +144,13 @@ impl Server {
         Ok(server)
     }
 
-    /// Its process: `nsenter` and `taskset` become what they start.
+    /// The server's process: `nsenter` and `taskset` turn into the programs that they start.
     pub(crate) fn id(&self) -> u32 {
         self.process.0.id()
     }
 
-    /// How much it holds of what is limited, such as `time_wait` or `pages`.
+    /// The number of things that the server holds of a limited kind, such as `time_wait` or
+    /// `pages`.
     pub(crate) fn held(&mut self, level: &str) -> Result<u64, Failure> {
         self.process.signal(Signal::USR1)?;
         let counts = self.event("counts")?;
@@ -157,7 +158,7 @@ impl Server {
         held.ok_or_else(|| format!("no level {level}").into())
     }
 
-    /// Ends it.
+    /// Ends the server.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
         self.process.signal(Signal::TERM)?;
         let mut rest = String::new();
@@ -179,7 +180,7 @@ impl Server {
     }
 }
 
-/// Processor time that a process has taken, that of its children which have ended left out.
+/// Processor time of a process, without that of its ended children.
 pub(crate) fn processor_time(id: u32) -> Result<Duration, Failure> {
     let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
     // The name may have spaces; it ends with the last parenthesis.
@@ -205,7 +206,7 @@ pub(crate) fn kilobytes(path: &str, name: &str) -> Result<u64, Failure> {
     number.map(|kilobytes| kilobytes << 10).ok_or_else(|| format!("no {name} in {path}").into())
 }
 
-/// Waits until that is so, 20 s at most.
+/// Waits until `is_so` is true, 20 s at most.
 pub(crate) fn wait_until(
     what: &str,
     mut is_so: impl FnMut() -> Result<bool, Failure>,

@@ -1,11 +1,11 @@
-//! `lightwait-experiments`: figures of Aron & Druschel 1999, Mansley 2004, Faber, Touch & Yue 1999
-//! and Cohen & Cohen 2002, run again, and what their text says besides. `README.md` beside this
-//! says which, how long each takes, and which are not.
+//! `lightwait-experiments` repeats figures and statements of Aron & Druschel 1999, Mansley 2004,
+//! Faber, Touch & Yue 1999 and Cohen & Cohen 2002. `README.md` beside this lists them, with their
+//! times, and those that are left out.
 //!
 //! Each experiment is a plan that cites its paper and figure. It prints the paper's numbers and
-//! ours side by side, writes data and pictures under `target/experiments/<id>/`, and checks
-//! *claims*: the program exits with 1 when one does not hold, or when what an experiment finds in
-//! virtual time is not what is known (`expected/`).
+//! ours side by side, writes data and charts under `target/experiments/<id>/`, and checks *claims*.
+//! The program exits with 1 if a claim does not hold, or if the result of an experiment in virtual
+//! time differs from the known one (`expected/`).
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `say_line!` ends the program")]
 
@@ -31,39 +31,39 @@ use clap::Parser;
 use plan::{PLANS, Plan};
 use report::{Report, Work};
 
-/// What the memory of TIME-WAIT is counted with.
+/// The allocator that counts the memory of TIME-WAIT.
 #[global_allocator]
 static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 
-/// Runs the papers' experiments.
+/// Run the papers' experiments
 #[derive(Debug, Parser)]
 #[command(name = "lightwait-experiments", version)]
 struct Arguments {
-    /// Which experiments; `a-all`, `b-all` and so on (a paper's), `cheap` (those that take
-    /// seconds), `all`, or `list`.
+    /// The experiments: their names; `a-all`, `b-all` and so on for a paper's; `cheap` for those
+    /// that take seconds; `all`, or `list`
     #[arg(required_unless_present_any = ["section", "idle"])]
     ids: Vec<String>,
-    /// Write what was found to `expected/`, with which later runs are compared.
+    /// Write the results to `expected/`, with which later runs are compared
     #[arg(long, conflicts_with_all = ["seeds", "quick"])]
     bless: bool,
-    /// Where results go, a directory for each experiment, and `report.html` over all that are
-    /// there. [default: target/experiments]
+    /// The directory of the results: a subdirectory for each experiment, and `report.html` over all
+    /// of them [default: target/experiments]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Average over so many seeds, in experiments that average over more than a few. What they find
-    /// is then not compared with `expected/`.
+    /// Average over so many seeds, in experiments that average over more than a few. The results
+    /// are then not compared with `expected/`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
     seeds: Option<u64>,
-    /// Average over a tenth of the seeds, and sweep fewer values.
+    /// Average over a tenth of the seeds, and sweep fewer values
     #[arg(long)]
     quick: bool,
-    /// Run what `b-fig3` measures, and let callgrind count this section.
+    /// Run the operations of `b-fig3`, and let callgrind count this section
     #[arg(long, hide = true)]
     section: Option<String>,
-    /// Print what an experiment with real packets measures: it runs in a network namespace.
+    /// Print the measurements of an experiment with real packets, from a network namespace
     #[arg(long, hide = true)]
     live: bool,
-    /// Be the client that `today` needs: keep connections to a server, so many.
+    /// Be the client that `today` needs: keep so many connections to a server
     #[arg(long, hide = true, requires = "count")]
     idle: Option<SocketAddr>,
     #[arg(long, hide = true)]
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Prints what an experiment measures with real packets, as JSON.
+/// Prints the measurements of an experiment with real packets, as JSON.
 fn print_live(ids: &[String]) -> ExitCode {
     let id = ids.first().map_or("", String::as_str);
     let measured = match id {
@@ -145,7 +145,7 @@ fn print_live(ids: &[String]) -> ExitCode {
     }
 }
 
-/// Runs one experiment; true if all its claims hold, and it finds what it is known to find.
+/// Runs one experiment. Returns true if all its claims hold and its results are the known ones.
 fn run(plan: &Plan, work: &Work) -> bool {
     say_line!("\n{} — {}\n{}\n", plan.id, plan.title, plan.source);
     let outcome = Report::new(plan, work).and_then(|mut report| {

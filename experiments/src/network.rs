@@ -1,4 +1,4 @@
-//! Two hosts on a cable in virtual time, as the experiments need them.
+//! Two hosts on a cable in virtual time, for the experiments.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,8 +20,8 @@ const MTU: u16 = 1500;
 /// The port that side B listens on.
 pub(crate) const PORT: u16 = 80;
 
-/// Two hosts, TCP at each as given, links from A to B and back, and someone who sees each TCP
-/// segment go into the cable and come out of it. The MTU is Ethernet's.
+/// Two hosts with the given TCP configurations, and links from A to B and back. A watcher sees each
+/// TCP segment that enters or leaves the cable. The MTU is Ethernet's.
 pub(crate) fn watched(
     links: [LinkConfig; 2],
     tcp: &[TcpConfig; 2],
@@ -56,12 +56,12 @@ fn host(side: Side) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
 }
 
-/// Where side B listens.
+/// The address and port of side B.
 pub(crate) fn server() -> SocketAddr {
     SocketAddr::new(host(Side::B), PORT)
 }
 
-/// A place that tasks and the experiment share.
+/// Wraps a value that tasks and the experiment share.
 pub(crate) fn shared<T>(value: T) -> Rc<RefCell<T>> {
     Rc::new(RefCell::new(value))
 }

@@ -1,4 +1,4 @@
-//! One page over all experiments whose results are there: claims, tables and pictures.
+//! Writes one HTML page with the results of all experiments: claims, tables and charts.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +15,7 @@ td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}\
 .no{color:#b00;font-weight:600}.small{color:#666;font-size:13px}h2{margin-top:3rem}\
 li{margin:.2rem 0}";
 
-/// Writes `report.html` in `directory`, of every experiment with a `data.json` below it.
+/// Writes `report.html` in `directory`, with every experiment that has a `data.json` below it.
 pub(crate) fn write(directory: &Path) -> Result<(), Failure> {
     let mut sections = String::new();
     for plan in PLANS {
@@ -34,7 +34,7 @@ pub(crate) fn write(directory: &Path) -> Result<(), Failure> {
     Ok(fs::write(directory.join("report.html"), page)?)
 }
 
-/// The pictures of an experiment, by name.
+/// The charts of an experiment, by name.
 fn pictures(of_plan: &Path) -> Result<Vec<String>, Failure> {
     let entries = fs::read_dir(of_plan)?.collect::<Result<Vec<_>, _>>()?;
     let is_picture = |path: &PathBuf| path.extension().is_some_and(|end| end == "svg");

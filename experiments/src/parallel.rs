@@ -1,4 +1,4 @@
-//! Independent pieces of work, on as many threads as there are processors.
+//! Runs independent pieces of work on as many threads as there are processors.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::plan::Failure;
 
-/// What `work` makes of each of the numbers below `count`, in their order.
+/// The results of `work` for each number below `count`, in order.
 pub(crate) fn map<T: Send>(
     count: usize,
     work: impl Fn(usize) -> Result<T, Failure> + Sync,

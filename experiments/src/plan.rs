@@ -1,4 +1,4 @@
-//! The list of experiments.
+//! The list of experiments, with their names, their sources and the checks of their results.
 
 use std::error::Error;
 
@@ -6,27 +6,27 @@ use crate::expected::Known;
 use crate::plans;
 use crate::report::Report;
 
-/// Why an experiment could not be run.
+/// The reason why an experiment could not run.
 pub(crate) type Failure = Box<dyn Error>;
-/// Whether it could.
+/// Whether an experiment could run.
 pub(crate) type Outcome = Result<(), Failure>;
 
 /// An experiment.
 pub(crate) struct Plan {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// Paper, figure, section.
+    /// Its paper, figure and section.
     pub(crate) source: &'static str,
-    /// Takes seconds, and no claim hangs on times that a busy machine could turn round: part of
-    /// every check of the project.
+    /// The experiment takes seconds, and no claim depends on times that a busy machine could
+    /// change. It is part of every check of the project.
     pub(crate) cheap: bool,
-    /// Whether what it finds is known beforehand.
+    /// Whether its result is known.
     pub(crate) known: Known,
     pub(crate) run: fn(&mut Report) -> Outcome,
 }
 
-/// All of them, in order.
+/// All experiments, in order.
 pub(crate) const PLANS: &[Plan] = &[
     Plan {
         id: "a-fig3",

@@ -1,4 +1,4 @@
-//! The experiments, a file for each.
+//! The experiments, one file each.
 
 pub(crate) mod a_delay_router;
 pub(crate) mod a_deviation;

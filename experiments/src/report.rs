@@ -1,4 +1,4 @@
-//! What an experiment leaves: text on the terminal, tables as CSV, pictures as SVG, everything as
+//! The report of an experiment: text on the terminal, tables as CSV, charts as SVG, everything as
 //! JSON, and a verdict on each claim.
 
 use lightwait_bench::say_line;
@@ -15,26 +15,26 @@ use crate::expected::Known;
 use crate::plan::{Failure, Plan};
 use crate::statistics::Mean;
 
-/// Where their sources lie.
+/// The directory of the experiments' sources.
 fn root_of_crate() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the experiments' directories lie, unless one says otherwise.
+/// The default directory of the results.
 pub(crate) fn usual_directory() -> PathBuf {
     root_of_crate().with_file_name("target").join("experiments")
 }
 
-/// How an experiment is to be run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
-    /// Where results go.
+    /// The directory of the results.
     pub(crate) out: PathBuf,
-    /// Seeds to average over, in place of an experiment's own number.
+    /// Seeds to average over, instead of an experiment's own number.
     pub(crate) seeds: Option<u64>,
-    /// A tenth of the seeds will do, and fewer values.
+    /// A tenth of the seeds suffices, and fewer values.
     pub(crate) quick: bool,
-    /// What is found is known from now on.
+    /// The results become the known ones.
     pub(crate) bless: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// An empty one; its directory is made.
+    /// An empty report; makes its directory.
     pub(crate) fn new(plan: &Plan, work: &Work) -> Result<Report, Failure> {
         let directory = work.out.join(plan.id);
         fs::create_dir_all(&directory)?;
@@ -65,7 +65,7 @@ impl Report {
         Ok(Report { id, known, work, directory, data, columns, claims, all_hold: true })
     }
 
-    /// Seeds to average over, where `usual` of them are enough for what is claimed.
+    /// The number of seeds to average over; `usual` are enough for the claims.
     pub(crate) fn seeds(&mut self, usual: u64) -> u64 {
         let few = if self.work.quick { usual.div_ceil(10).max(4) } else { usual };
         let seeds = self.work.seeds.unwrap_or(few);
@@ -76,7 +76,7 @@ impl Report {
         seeds
     }
 
-    /// Fewer values are to be swept. What is found is not compared then.
+    /// True if fewer values should be swept. The results are then not compared.
     pub(crate) fn is_quick(&mut self) -> bool {
         if self.work.quick {
             self.known = Known::Nothing;
@@ -84,12 +84,12 @@ impl Report {
         self.work.quick
     }
 
-    /// A file of its directory.
+    /// The path of a file in its directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// A line or more for the reader.
+    /// Prints text for the reader.
     pub(crate) fn say(&self, text: impl Display) {
         say_line!("{text}");
     }
@@ -103,8 +103,8 @@ impl Report {
         Ok(())
     }
 
-    /// A table and a picture of means: a row for each value of what is swept, a column and a line
-    /// for each name.
+    /// Adds a table and a chart of means: a row for each swept value, a column and a line for each
+    /// name.
     pub(crate) fn means(
         &mut self,
         name: &str,
@@ -126,38 +126,38 @@ impl Report {
         self.picture(name, &chart)
     }
 
-    /// A value for programs.
+    /// Adds a value for programs.
     pub(crate) fn value(&mut self, name: &str, value: impl Into<Value>) {
         self.data.insert(name.to_owned(), value.into());
     }
 
-    /// Writes a picture as `name.svg`.
+    /// Writes a chart as `name.svg`.
     pub(crate) fn picture(&self, name: &str, chart: &Chart) -> Result<(), Failure> {
         Ok(fs::write(self.directory.join(format!("{name}.svg")), chart.svg())?)
     }
 
-    /// Whether a claim of the paper holds, and what was found.
+    /// Adds a claim of the paper, whether it holds, and the result.
     pub(crate) fn claim(&mut self, claim: &str, holds: bool, found: impl Display) {
         say_line!("{} {claim}: {found}", if holds { "holds " } else { "FAILS " });
         self.claims.push(json!({ "claim": claim, "holds": holds, "found": found.to_string() }));
         self.all_hold &= holds;
     }
 
-    /// Whether a claim of the paper holds on this machine now, where that hangs on times: reported,
-    /// and no failure if it does not.
+    /// Adds a claim that depends on times: whether it holds on this machine now is reported, but is
+    /// no failure.
     pub(crate) fn observe(&mut self, claim: &str, holds: bool, found: impl Display) {
         say_line!("{} {claim}: {found}", if holds { "is so  " } else { "NOT SO " });
         let found = found.to_string();
         self.claims.push(json!({ "observed": claim, "is_so": holds, "found": found }));
     }
 
-    /// Writes `data.json`, and what is known from now on, if that is to be blessed; true if all
-    /// claims hold and nothing differs from what is known.
+    /// Writes `data.json`, and the known results if they are to be blessed. Returns true if all
+    /// claims hold and the results are the known ones.
     pub(crate) fn finish(mut self) -> Result<bool, Failure> {
         self.data.insert("claims".to_owned(), Value::Array(self.claims));
         let data = Value::Object(self.data);
         let mut written = data.clone();
-        // Not compared: it is another one each time.
+        // Not compared, since it differs each time.
         written["made_on"] = made_on();
         written["columns"] = Value::Object(self.columns);
         let text = serde_json::to_string_pretty(&written)?;
@@ -200,18 +200,18 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// No rows yet.
+    /// A table without rows.
     pub(crate) fn new(head: &[&str]) -> Table {
         Table { head: head.iter().map(|cell| (*cell).to_owned()).collect(), rows: Vec::new() }
     }
 
-    /// One more row, of as many cells as the head has.
+    /// Adds a row, with as many cells as the head.
     pub(crate) fn row(&mut self, cells: &[&dyn Display]) {
         assert_eq!(cells.len(), self.head.len(), "a cell for each column");
         self.rows.push(cells.iter().map(ToString::to_string).collect());
     }
 
-    /// Columns flush right, but for the first.
+    /// The table as text, with columns flush right except for the first.
     fn text(&self) -> String {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |column: usize| {

@@ -1,5 +1,5 @@
-//! Experiments with real packets: they run in a network namespace of their own, which the program
-//! enters by being started again, and which goes with that process.
+//! Experiments with real packets. They run in a network namespace of their own. The program enters
+//! it by starting itself again, and it vanishes with that process.
 //!
 //! ```text
 //!  lw0 ═ lw1 (A) ─ router ─ (B) lw2 ═ lw3
@@ -23,10 +23,10 @@ use serde_json::Value;
 
 use crate::plan::{Failure, Outcome};
 
-/// The highest priority of a thread that is no real-time one.
+/// The highest priority of a thread without real-time scheduling.
 const HIGHEST: i32 = -20;
 
-/// What the experiment of that name measures, in a namespace.
+/// The measurements of the experiment of that name, from a namespace.
 pub(crate) fn measured(id: &str) -> Result<Value, Failure> {
     let mut unshare = Command::new("unshare");
     if std::fs::metadata("/proc/self")?.uid() != 0 {
@@ -41,9 +41,9 @@ pub(crate) fn measured(id: &str) -> Result<Value, Failure> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Has this thread, and those that it starts, run before what else is at work on the machine.
+/// Gives this thread, and threads that it starts, priority over other programs on the machine.
 pub(crate) fn run_before_others() {
-    // Refused: then others take the processor more often.
+    // If the system refuses, other programs take the processor more often.
     let _ = setpriority_process(None, HIGHEST);
 }
 
@@ -53,9 +53,9 @@ pub(crate) fn ip(arguments: &str) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("ip {arguments}: {status}").into()) }
 }
 
-/// Two cables of veth, all four ends up, and silent: the kernel's IPv6 sends nothing of its own.
+/// Two cables of veth, all four ends up, and silent: the kernel's IPv6 sends no frames on them.
 pub(crate) fn lay_cables() -> Outcome {
-    // The router's ends hear questions for addresses of the kernel's that are not theirs.
+    // The router's ends receive ARP requests for other addresses of the kernel.
     std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1")?;
     for (one, other) in [("lw0", "lw1"), ("lw2", "lw3")] {
         ip(&format!("link add {one} type veth peer name {other}"))?;
@@ -72,16 +72,16 @@ pub(crate) fn silence(interface: &str) -> Outcome {
     Ok(std::fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6"), "1")?)
 }
 
-/// What a router stands between.
+/// The devices of a router.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// Packet sockets on `lw1` and `lw2`.
     Sockets,
-    /// TAPs, made by these names.
+    /// TAPs of these names.
     Taps(&'static str, &'static str),
 }
 
-/// What a router has done, and what processor time it took.
+/// A router's result, and its processor time.
 pub(crate) struct Routed<T> {
     pub(crate) found: T,
     pub(crate) snapshot: Snapshot,
@@ -100,11 +100,11 @@ pub(crate) fn routed<T>(
     thread::scope(|scope| {
         let router = scope.spawn(move || {
             run(kind, links, release, stop, || {
-                // Nobody waits if the experiment is over already.
+                // The receiver may be gone if the experiment is over.
                 let _ = ready.send(());
             })
         });
-        // If it is never ready its thread has ended, with the reason.
+        // If the router is never ready, its thread has ended, with the reason.
         let found = is_ready.recv().map_err(Failure::from).and_then(|()| body());
         stop.store(true, Ordering::Relaxed);
         let ended = router.join().map_err(|_| "the router panicked")?;

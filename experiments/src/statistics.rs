@@ -1,4 +1,4 @@
-//! Means over seeds, and how sure they are; quantiles.
+//! Means over seeds with their confidence, and quantiles.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ const T: [f64; 30] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Mean {
     pub(crate) mean: f64,
-    /// Not a number of a single value.
+    /// NaN for a single value.
     pub(crate) half: f64,
 }
 
 impl Mean {
-    /// Of independent values, such as one for each seed.
+    /// The mean of independent values, such as one for each seed.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Mean {
         let values: Vec<f64> = values.into_iter().collect();
         let count = values.len() as f64;
@@ -30,15 +30,15 @@ impl Mean {
     }
 }
 
-/// The value below which that part of the values lie, which are in order: 0.5 gives the upper
-/// median, 1 the greatest. Not a number of none.
+/// The value below which `part` of the sorted values lie: 0.5 gives the upper median, 1 the
+/// greatest. NaN without values.
 pub(crate) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = (sorted.len() as f64 * part) as usize;
     let place = place.min(sorted.len().saturating_sub(1));
     sorted.get(place).copied().unwrap_or(f64::NAN)
 }
 
-/// With as many decimals as are asked for; two, if none are.
+/// Prints with the requested number of decimals; two by default.
 impl fmt::Display for Mean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = f.precision().unwrap_or(2);

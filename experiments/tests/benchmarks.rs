@@ -1,5 +1,5 @@
-//! BENCHMARKS.md and `bench/notes` say what is known of the experiments in virtual time: their rows
-//! are made here once more from `expected/`, with which each run is compared.
+//! BENCHMARKS.md and `bench/notes` have the known results of the experiments in virtual time. The
+//! test makes their rows again from `expected/`, with which each run is compared.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn known(id: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Asserts that each of the lines is in BENCHMARKS.md or in a note.
+/// Asserts that each line is in BENCHMARKS.md or in a note.
 fn assert_said(lines: &[String]) {
     let mut text = fs::read_to_string(root().join("BENCHMARKS.md")).unwrap();
     for note in fs::read_dir(root().join("bench/notes")).unwrap() {
@@ -33,17 +33,17 @@ fn row<'a>(table: &'a Value, wanted: &[(&str, Value)]) -> &'a Value {
     table.as_array().unwrap().iter().find(fits).unwrap()
 }
 
-/// A number without more digits than it has.
+/// A number with the digits that it has.
 fn number(value: &Value) -> String {
     value.as_f64().unwrap().to_string()
 }
 
-/// A number with one digit behind the point.
+/// A number with one digit after the point.
 fn tenth(value: &Value) -> String {
     format!("{:.1}", value.as_f64().unwrap())
 }
 
-/// A number without any.
+/// A number without decimals.
 fn whole(value: &Value) -> String {
     format!("{:.0}", value.as_f64().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Who reads no further (`lightwait-experiments list | head -1`) hears no complaint.
+//! A reader that closes the pipe (`lightwait-experiments list | head -1`) causes no complaint.
 
 use std::process::Command;
 

@@ -1,10 +1,9 @@
-//! The delay router: a check at intervals releases bursts, and polling keeps packets apart; and how
-//! many packets a second ours moves.
+//! The delay router: checks at intervals release bursts, and polling keeps packets apart. The
+//! experiment also measures the packets a second that our router moves.
 //!
-//! Full packets are sent 120 µs apart, as they are on a link of 100 Mbit/s, through a delay of
-//! 30 ms between packet sockets; the kernel's receive times behind the router tell how far apart
-//! they then are. A sender that is held up goes on from there, so that no input is closer than
-//! that.
+//! Full packets leave 120 µs apart, as on a link of 100 Mbit/s, and pass a delay of 30 ms between
+//! packet sockets. The kernel's receive times behind the router show their distances. A sender that
+//! is delayed goes on from there, so that no distance at the input is shorter.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -21,10 +20,10 @@ use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use crate::routed::{self, Kind, Routed, ip, lay_cables, routed, run_before_others, silence};
 
-/// The paper's interrupt, and its burst.
+/// The paper's interval of the interrupt, and its burst.
 const INTERRUPT: Duration = Duration::from_millis(10);
 const PAPERS_BURST: usize = 84;
-/// Between full packets of 1500 bytes at 100 Mbit/s, as the paper counts.
+/// The distance of full packets of 1500 bytes at 100 Mbit/s, by the paper's count.
 const SPACING_NS: u64 = 120_000;
 const PACKETS: usize = 16_000;
 /// An Ethernet header, and a packet.
@@ -36,7 +35,7 @@ const GOAL_PACKETS: f64 = 500_000.0;
 /// An experimental EtherType (IEEE 802): no stack answers such frames.
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 
-/// A frame that nobody but us understands, with its number.
+/// Fills in a frame that only this experiment understands, with its number.
 fn fill(frame: &mut Vec<u8>, number: u32, len: usize) {
     frame.extend([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     frame.extend(ETHERTYPE);
@@ -44,7 +43,7 @@ fn fill(frame: &mut Vec<u8>, number: u32, len: usize) {
     frame.resize(len, 0);
 }
 
-/// Sends a frame; waits where the kernel's queue is full.
+/// Sends a frame; waits while the kernel's queue is full.
 fn send(device: &mut AfPacket, outbox: &mut Outbox, number: u32, len: usize) -> Outcome {
     if let Some(frame) = outbox.push() {
         fill(&mut frame.head, number, len);
@@ -55,7 +54,7 @@ fn send(device: &mut AfPacket, outbox: &mut Outbox, number: u32, len: usize) -> 
     Ok(())
 }
 
-/// Sends the packets; when each was sent.
+/// Sends the packets. Returns the time of each.
 fn send_spaced(device: &mut AfPacket) -> Result<Vec<Instant>, Failure> {
     let (clock, mut outbox) = (Clock::new(), Outbox::new(1));
     let (mut sent, mut next) = (Vec::with_capacity(PACKETS), clock.now());
@@ -71,8 +70,8 @@ fn send_spaced(device: &mut AfPacket) -> Result<Vec<Instant>, Failure> {
     Ok(sent)
 }
 
-/// Takes in packets until all have come or none comes any more; the number of each, and when the
-/// kernel got it.
+/// Receives packets until all have come or no more come. Returns each packet's number, and the
+/// kernel's receive time.
 fn receive_all(
     device: &mut AfPacket,
     is_sent: &AtomicBool,
@@ -100,8 +99,8 @@ fn receive_all(
     Ok(all)
 }
 
-/// How far apart packets are behind the router, in ns, and by how much that is not how far apart
-/// they were sent.
+/// The distances of packets behind the router, in ns, and their differences from the distances at
+/// the sender.
 fn spaced(release: Release) -> Result<Value, Failure> {
     let Routed { found, snapshot, .. } =
         routed(Kind::Sockets, ["delay=30ms", ""], release, || {
@@ -123,7 +122,7 @@ fn spaced(release: Release) -> Result<Value, Failure> {
     let (mut gaps, mut errors) = (Vec::new(), Vec::new());
     for pair in received.windows(2) {
         let [(first, one), (second, other)] = pair else { continue };
-        // Only neighbours: what is between others was lost.
+        // Only neighbours: packets between others were lost.
         if *second == first + 1 {
             let gap = other.nanos_since(*one);
             let input = sent[*second as usize].nanos_since(sent[*first as usize]);
@@ -141,8 +140,8 @@ fn spaced(release: Release) -> Result<Value, Failure> {
     }))
 }
 
-/// Small packets as fast as they come, one way; how many leave in a second, and in a second of the
-/// router's processor time.
+/// Sends small packets one way, as fast as possible. Returns the packets that leave in a second,
+/// and in a second of the router's processor time.
 fn flooded(kind: Kind, from: &str) -> Result<Value, Failure> {
     let Routed { snapshot, processor, .. } =
         routed(kind, ["delay=1ms", ""], Release::Polling, || {
@@ -167,7 +166,7 @@ fn flooded(kind: Kind, from: &str) -> Result<Value, Failure> {
     }))
 }
 
-/// What is measured, in a namespace.
+/// Measures, in a namespace.
 pub(crate) fn measure() -> Result<Value, Failure> {
     run_before_others();
     lay_cables()?;
@@ -203,7 +202,7 @@ fn percentile(sorted: &[f64], percent: f64) -> f64 {
     sorted.get(place.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
-/// How many packets come back to back, closer than half of what they were sent apart; sorted.
+/// The sizes of bursts, in which packets are closer than half the distance at the sender; sorted.
 fn bursts(gaps: &Value) -> Vec<f64> {
     let (mut bursts, mut size) = (Vec::new(), 1.0);
     for gap in gaps.as_array().into_iter().flatten().filter_map(Value::as_u64) {
@@ -218,7 +217,7 @@ fn bursts(gaps: &Value) -> Vec<f64> {
     bursts
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let found = routed::measured("a-delay-router")?;
     let ways = [("polling", &found["polling"]), ("every 10 ms", &found["interrupt"])];

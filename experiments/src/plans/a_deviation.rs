@@ -1,6 +1,6 @@
-//! Appendix I: in 4.4BSD's integers the mean deviation SD never decays below 3 of its quarters of a
-//! tick, so that the timeout is hardly ever under 3 ticks, at whatever RTT; with Brakmo and
-//! Peterson's larger scale, and on the fine clock, it does.
+//! Appendix I: in 4.4BSD's integers the mean deviation SD never decays below 3 quarters of a tick,
+//! so that the timeout is hardly ever under 3 ticks, at any RTT. With Brakmo and Peterson's larger
+//! scale, and on the fine clock, it does decay.
 
 use lightwait_core::rng::Rng;
 use lightwait_core::tcp::send::rtt::{Scale, Scaled};
@@ -13,7 +13,7 @@ use crate::report::{Report, Table};
 const STEADY: usize = 40;
 /// RTTs of 100 ms at random phases to a tick of 500 ms.
 const SAMPLES: usize = 100_000;
-/// So many at the beginning are not counted: the first RTT weighs heavily.
+/// RTTs at the beginning that are not counted: the first one weighs heavily.
 const WARM_UP: usize = 100;
 /// The least timeout of 4.4BSD, in ticks.
 const LEAST_TICKS: u64 = 2;
@@ -30,13 +30,13 @@ fn decay(scale: Scale, rtt_ticks: u64) -> Vec<f64> {
     steady.collect()
 }
 
-/// How often each timeout, in ticks, comes about at an RTT of 100 ms.
+/// The frequency of each timeout, in ticks, at an RTT of 100 ms.
 fn timeouts(scale: Scale) -> Vec<usize> {
     let mut scaled = Scaled::new(scale);
     let mut rng = Rng::from_seed(12);
     let mut counts = vec![0; 10];
     for number in 0..SAMPLES + WARM_UP {
-        // A tick comes within 100 ms one time in five.
+        // A tick falls within 100 ms one time in five.
         scaled.on_sample(u64::from(rng.below(500) < 100));
         if number >= WARM_UP {
             let ticks = scaled.rto().max(LEAST_TICKS) as usize;
@@ -46,7 +46,7 @@ fn timeouts(scale: Scale) -> Vec<usize> {
     counts
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let lines = [
         ("BSD", decay(Scale::Bsd, 0)),

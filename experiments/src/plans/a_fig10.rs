@@ -1,14 +1,15 @@
-//! Fig. 10: a trace of many files at a server whose memory is shared by TIME-WAIT and the cache of
-//! files. Our HTTP server with its own cache, whole hosts, virtual time; only what TIME-WAIT keeps
-//! of a connection differs: whole control blocks, or records.
+//! Fig. 10: a trace of many files at a server whose memory TIME-WAIT and the cache of files share.
+//! Our HTTP server runs with its own cache, on whole hosts, in virtual time. Only the state that
+//! TIME-WAIT keeps of a connection differs: whole control blocks, or records.
 //!
 //! The paper's trace (three days of Rice's computer science department: over 3000 files, 87 MB) is
-//! not public. In its place: 3072 files of 87 MB in all, log-normal lengths, asked for by Zipf's
-//! law without regard to length. What else the paper does not tell is chosen: a seek of 5 ms for
-//! each operation of the disk and 10 MB/s; clients that together ask 834 times a second where
-//! nothing is read from the disk, the paper's rate for one cached file; and the memory, which is
-//! swept. The engine finds how many connections are in TIME-WAIT. Each takes what the allocator
-//! counts for it, and the cache of files is given the rest, again and again.
+//! not public. In its place there are 3072 files of 87 MB in all, with log-normal lengths,
+//! requested by Zipf's law without regard to length. We chose the other parameters that the paper
+//! does not give: a seek of 5 ms for each operation of the disk, and 10 MB/s; clients that together
+//! make 834 requests a second if nothing is read from the disk, the paper's rate for one cached
+//! file; and the memory, which is swept. The engine finds the number of connections in TIME-WAIT.
+//! Each counts with the bytes that the allocator counts for it, and the cache of files gets the
+//! rest, again and again.
 
 use std::cell::Cell;
 use std::io;
@@ -36,10 +37,11 @@ use crate::report::{Report, Table};
 
 const FILES: usize = 3072;
 const TOTAL_BYTES: u64 = 87_000_000;
-/// Of the logarithm of a length: between a sixth and six times the median lie two thirds.
+/// Deviation of the logarithm of a length: two thirds of the lengths lie between a sixth and six
+/// times the median.
 const DEVIATION: f64 = 1.8;
 const LONGEST_BYTES: u64 = 2_000_000;
-/// Of Zipf's law.
+/// The exponent of Zipf's law.
 const EXPONENT: f64 = 0.9;
 const SEEK: Duration = Duration::from_millis(5);
 const DISK_BYTES_PER_SECOND: u64 = 10_000_000;
@@ -49,32 +51,32 @@ const ROUND_TRIP: Duration = Duration::from_micros(31_200);
 const SEGMENT: u64 = 1448;
 /// The paper's rate for one cached file (Fig. 7, new).
 const PAPER_CACHED: f64 = 834.0;
-/// TIME-WAITs gather, and the cache fills; then it is measured.
+/// The time before measuring, in which TIME-WAITs gather and the cache fills.
 const WARM_UP: Duration = Duration::from_secs(100);
 const MEASURED: Duration = Duration::from_secs(60);
-/// Thirty years.
+/// The age of the files: thirty years.
 const FILES_AGE: Duration = Duration::from_secs(30 * 365 * 86_400);
-/// How often the cache is given what TIME-WAIT leaves.
+/// The interval at which the cache gets the memory that TIME-WAIT leaves.
 const LOOK: Duration = Duration::from_millis(500);
-/// For TIME-WAIT and files.
+/// Memory for TIME-WAIT and files together.
 const MEMORIES_MB: [u64; 5] = [20, 35, 50, 70, 100];
 const SEEDS: u64 = 2;
 const QUICK_SEEDS: u64 = 1;
 
-/// What is kept of a connection in TIME-WAIT.
+/// The state that is kept of a connection in TIME-WAIT.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     name: &'static str,
     state: TimeWaitState,
-    /// What one takes, all in.
+    /// Bytes of one connection, all in.
     bytes: f64,
 }
 
-/// What was found.
+/// The result of a world.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     rate: f64,
-    /// At the end, the most there is.
+    /// Connections in TIME-WAIT at the end, when there are most.
     time_wait: f64,
     cached_bytes: f64,
     hit_part: f64,
@@ -101,7 +103,7 @@ impl Popular {
     }
 }
 
-/// Lengths of the files, in the order of how often they are asked for.
+/// Lengths of the files, in order of their popularity.
 fn lengths(seed: u64) -> Vec<u64> {
     let mut rng = Rng::from_seed(seed);
     let mut normal = || {
@@ -118,14 +120,14 @@ fn name(rank: usize) -> String {
     format!("f{rank}")
 }
 
-/// What the tasks of a world share.
+/// The state that the tasks of a world share.
 #[derive(Default)]
 struct Notes {
     answered: Cell<u64>,
     failed: Cell<u64>,
 }
 
-/// One world, with so much memory for TIME-WAIT and files; without a limit if there is none.
+/// Runs one world, with that much memory for TIME-WAIT and files; `None` means no limit.
 fn run_world(kept: &Kept, memory_mb: Option<u64>, seed: u64) -> Result<Found, Failure> {
     let ways = [Way { rate_bits: RATE_BITS, round_trip: ROUND_TRIP, loss: 0.0 }; CLIENTS];
     let memory_bytes = memory_mb.unwrap_or(2 * TOTAL_BYTES / 1_000_000) as usize * 1_000_000;
@@ -145,13 +147,13 @@ fn run_world(kept: &Kept, memory_mb: Option<u64>, seed: u64) -> Result<Found, Fa
     };
     let mut clock = web::clock(&world, Side::B);
     let wall = clock.wall;
-    // The world begins in 1970, and the files on its disk are of 1994: nobody keeps what is newer
-    // than now.
+    // The world begins in 1970, and the files on its disk are of 1994: a client keeps no file from
+    // the future.
     clock.wall = Rc::new(move || wall() + FILES_AGE);
     let config = FilesConfig {
         cache_bytes: memory_bytes,
         cache_file_bytes: LONGEST_BYTES as usize,
-        // Nobody changes a file.
+        // The files never change.
         cache_age: Duration::from_secs(1 << 20),
         ..FilesConfig::default()
     };
@@ -194,7 +196,7 @@ fn time_waits(world: &World) -> usize {
     world.host(Side::B, Host::time_wait_len)
 }
 
-/// A client that asks for one file after the other, each on a connection of its own.
+/// A client that requests one file after the other, each on a connection of its own.
 struct Asking {
     number: usize,
     rng: Rng,
@@ -234,7 +236,7 @@ impl Asking {
     }
 }
 
-/// What a connection in TIME-WAIT takes, counted by the allocator.
+/// Bytes of a connection in TIME-WAIT, by the allocator's count.
 fn bytes(which: Which, variant: Variant) -> Result<f64, Failure> {
     let plan = memory::Plan { state: State::TimeWait, count: 20_000, ip: Ip::V4, variant };
     Ok(which.memory(&plan).ok_or("no memory of its own")?.bytes)
@@ -244,7 +246,7 @@ fn mean(found: &[Found], of: impl Fn(&Found) -> f64) -> f64 {
     found.iter().map(of).sum::<f64>() / found.len() as f64
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let usual = if report.is_quick() { QUICK_SEEDS } else { SEEDS };
     let seeds = report.seeds(usual);
@@ -261,7 +263,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             bytes: bytes(Which::Lightwait, Variant::Default)?,
         },
     ];
-    // One more, whose disk takes no time.
+    // One more run, whose disk takes no time.
     let count = MEMORIES_MB.len() * kept.len();
     let found = parallel::map((count + 1) * seeds as usize, |number| {
         let (place, seed) = (number / seeds as usize, number as u64 % seeds + 1);

@@ -1,6 +1,6 @@
 //! Fig. 11: an event for T measurement ticks fires after more than T and less than T + X + 1 of
-//! them, where X of them are a scheduling tick; and both bounds are as tight as can be. The two
-//! clocks need not tick together.
+//! them, where X of them are a scheduling tick. Both bounds are tight. The two clocks need not tick
+//! together.
 
 use lightwait_core::Instant;
 
@@ -9,12 +9,12 @@ use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
 
-/// Phases of a measurement tick that are tried; 1 is the last ns before the tick.
+/// Phases of a measurement tick that are tried; the first is the last ns before the tick.
 const PHASES: u64 = 20;
 const TICK_NS: u64 = 1_000_000;
 
-/// The least and the most that passes, in measurement ticks, at any phase of either clock to the
-/// other and to the event.
+/// The least and the greatest time until the event, in measurement ticks, at any phase of the
+/// clocks to each other and to the event.
 fn range(t: u64, x: u64) -> (f64, f64) {
     let phase_ns = |phase: u64| (TICK_NS * phase / PHASES).min(TICK_NS - 1);
     let (mut least, mut most) = (f64::INFINITY, 0.0f64);
@@ -30,7 +30,7 @@ fn range(t: u64, x: u64) -> (f64, f64) {
     (least, most)
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut table = Table::new(&["T", "X", "least", "bound", "most", "bound T+X+1", "paper"]);
     let (mut within, mut tight) = (true, true);

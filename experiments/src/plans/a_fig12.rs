@@ -1,9 +1,10 @@
-//! Fig. 12, every cell: what RTO each estimator finds for the paper's RTTs, and when it would fire.
+//! Fig. 12, every cell: the RTO of each estimator for the paper's RTTs, and the time at which it
+//! fires.
 //!
-//! The RTTs are the paper's, the coarse ones as input: they cannot be derived from the phases. The
-//! phase of each row, the time to the next tick of 500 ms, is read from the timeouts with Brakmo
-//! and Peterson's fixes, so that these 12 show nothing; the 24 timeouts of the other two then
-//! follow by rule, and two of the paper's cells do not.
+//! The RTTs are the paper's. The coarse ones are input as well, since they cannot be derived from
+//! the phases. The phase of each row, the time to the next tick of 500 ms, is read from the
+//! timeouts with Brakmo and Peterson's fixes, so that these 12 prove nothing. The 24 timeouts of
+//! the other two then follow by rule, and two of the paper's cells break that rule.
 
 use lightwait_core::Instant;
 use lightwait_core::config::{Estimator, TcpConfig};
@@ -15,9 +16,9 @@ use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
 
-/// What 4.4BSD's timeouts count in.
+/// The unit of 4.4BSD's timeouts.
 const TICK_MS: u64 = SLOW_MS;
-/// The paper measured with the cycle counter, reported ms, and fired at BSD's slow tick.
+/// The paper measured with the cycle counter, reported in ms, and fired at BSD's slow tick.
 const FRAMEWORK: Clocks =
     Clocks { measure_ns: 1_000_000, schedule_ns: SLOW_MS * 1_000_000, skew_ns: 0 };
 
@@ -27,7 +28,7 @@ struct Row {
     coarse: u64,
     /// RTO of BSD, in ticks, and the timeout in ms.
     bsd: (u64, u64),
-    /// The same with Brakmo and Peterson's fixes.
+    /// RTO and timeout of BSD with Brakmo and Peterson's fixes.
     fixed: (u64, u64),
     /// RTT in ms.
     fine: u64,
@@ -54,10 +55,10 @@ const FIG_12: [Row; 12] = [
     row(1, (5, 2209), (3, 1209), 61, (93, 145)),
 ];
 
-/// The cells that disagree with the paper's own rule: row from 1, column, and what the rule says.
+/// The cells that break the paper's own rule: row from 1, column, and the value by the rule.
 const CONTRADICTORY: [(usize, &str, u64); 2] = [(4, "BSD", 1693), (12, "fine", 209)];
 
-/// One estimator as the engine has it.
+/// One of the engine's estimators.
 struct Estimate {
     config: TcpConfig,
     rtt: Rtt,
@@ -78,12 +79,12 @@ impl Estimate {
     }
 }
 
-/// The paper's number and ours; marked where the paper's breaks its own rule.
+/// The paper's number and ours; marked if the paper's breaks its own rule.
 fn cell(paper: u64, ours: u64) -> String {
     if paper == ours { format!("{ours}") } else { format!("{ours} (paper: {paper} *)") }
 }
 
-/// What each row gives: RTO and timeout, both in ms, of each estimator.
+/// The results of a row: RTO and timeout of each estimator, both in ms.
 struct Found {
     bsd: (u64, u64),
     fixed: (u64, u64),
@@ -99,7 +100,7 @@ fn compute() -> Vec<Found> {
         let phase = (row.fixed.1 - (row.fixed.0 - 1) * TICK_MS) % TICK_MS;
         let now_ms = 100 * TICK_MS * (number as u64 + 1) - phase;
         let now = Instant::from_millis(now_ms);
-        // So many ticks came between sending and acknowledgement.
+        // That many ticks came between the sending and the acknowledgement.
         let sent = Instant::from_millis((now_ms / TICK_MS + 1 - row.coarse) * TICK_MS - 1);
         let sent = sent.min(now);
         let bsd_rto = bsd.sample(sent, now);
@@ -116,7 +117,7 @@ fn compute() -> Vec<Found> {
     found
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let found = compute();
     let mut table = Table::new(&[
@@ -161,7 +162,7 @@ fn claims(report: &mut Report, found: &[Found]) {
     });
     let equal: usize = equal.sum();
     report.claim("all three RTO columns are the paper's", equal == 36, format!("{equal} of 36"));
-    // Not those with the fixes: the phases are read from them, so that they follow by themselves.
+    // Cells with the fixes are left out: the phases are read from them, so that they always agree.
     let differ = both().enumerate().flat_map(|(number, (row, found))| {
         let columns = [("BSD", row.bsd.1, found.bsd.1), ("fine", row.ours.1, found.fine.1)];
         let differ = columns.into_iter().filter(|(_, paper, ours)| paper != ours);

@@ -1,14 +1,14 @@
-//! Fig. 12 with real segments: what RTO each estimator finds over a delay router with a round trip
-//! of 60 ms, and how long a tail that the router really lost takes to be sent again.
+//! Fig. 12 with real segments: the RTO of each estimator over a delay router with a round trip of
+//! 60 ms, and the time until a tail segment that the router has lost is sent again.
 //!
 //! A stack of ours sends a segment of 100 bytes to the kernel's TCP, which echoes it, 200 times on
-//! one connection. The router loses a tenth of what goes that way and nothing of what comes back.
-//! A lost segment is the last one in flight, so that the timer alone can send it again. What is
-//! told is the exchange's time less the round trip. It is the median of many exchanges: a tenth of
-//! what is sent again is lost as well, and then waits for a timeout that was backed off.
+//! one connection. The router loses a tenth of the segments to the kernel and none of those back. A
+//! lost segment is the last one in flight, so that only the timer can send it again. The result is
+//! the exchange's time minus the round trip. It is the median of many exchanges: a tenth of the
+//! retransmissions is lost as well, and then waits for a timeout that was backed off.
 //!
-//! Linux beside it sends the same the other way. It has a tail loss probe (RFC 8985), ours has
-//! none. With a lone segment in flight that probe waits for a delayed ACK as well (§7.2).
+//! Linux sends the same data the other way for comparison. It has a tail loss probe (RFC 8985), and
+//! ours has none. With a lone segment in flight that probe waits for a delayed ACK as well (§7.2).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
@@ -36,15 +36,15 @@ const ROUND_TRIP_MS: f64 = 60.0;
 const LOSING: &str = "delay=30ms,loss=10%,seed=12";
 const PLAIN: &str = "delay=30ms";
 const EXCHANGES: usize = 200;
-/// The estimators know little before: the paper's table has twelve rows.
+/// Exchanges before the estimators are settled: the paper's table has twelve rows.
 const WARM_UP: usize = 12;
 const MESSAGE: usize = 100;
-/// An exchange that took so much longer than the round trip was lost; the router and this machine
-/// are not as late.
+/// An exchange that takes this much longer than the round trip was lost; the router and this
+/// machine are never that late.
 const LOST_MS: f64 = 30.0;
 const OURS: &str = "10.9.0.1:80";
 
-/// A sender: how it finds its RTO, and what the paper says of that: RTO and timeout in ms.
+/// A sender: its estimator, and the paper's RTO and timeout for it in ms.
 struct Sender {
     name: &'static str,
     change: fn(&mut TcpConfig),
@@ -86,10 +86,10 @@ const SENDERS: [Sender; 5] = [
 ];
 const LINUX: &str = "Linux, with its tail loss probe";
 
-/// What a sender saw.
+/// A sender's measurements.
 #[derive(Default)]
 struct Seen {
-    /// After each exchange in which nothing was lost.
+    /// RTO after each exchange in which nothing was lost.
     rto_ms: Vec<f64>,
     exchange_ms: Vec<f64>,
 }
@@ -100,7 +100,7 @@ impl Seen {
     }
 }
 
-/// What is measured, in a namespace.
+/// Measures, in a namespace.
 pub(crate) fn measure() -> Result<Value, Failure> {
     run_before_others();
     lay_cables()?;
@@ -122,7 +122,7 @@ fn stack(configure: impl FnOnce(&mut TcpConfig)) -> Result<Stack, Failure> {
     let device = AfPacket::open("lw0", false)?;
     let address: Cidr = "10.9.0.1/24".parse()?;
     Ok(Stack::on(Box::new(device), address, |config| {
-        // The kernel remembers the hardware address of the stack before it.
+        // The kernel remembers the hardware address of the earlier stack.
         config.hardware = [2, 0, 0, 0, 0, 1];
         configure(&mut config.tcp);
     })?)
@@ -181,7 +181,7 @@ fn linux_sends() -> Result<Seen, Failure> {
     let receiver = thread::spawn(|| echo_of_ours().map_err(|error| error.to_string()));
     let sent = exchange_of_linux();
     let ended = receiver.join().map_err(|_| "the receiver panicked")?;
-    // What keeps the receiver from its work is the better reason.
+    // A failure of the receiver is the better explanation.
     ended?;
     sent
 }
@@ -199,7 +199,7 @@ fn echo_of_ours() -> Outcome {
             }
             Ok::<_, std::io::Error>(())
         };
-        // Nobody may come.
+        // Perhaps no connection comes.
         let limit = Duration::from_secs(300);
         rt::timeout(limit, one).await.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
     })??;
@@ -228,7 +228,7 @@ fn exchange_of_linux() -> Result<Seen, Failure> {
     Ok(seen)
 }
 
-/// The RTO that the kernel has for its connection to us, in ms.
+/// The kernel's RTO for its connection to us, in ms.
 fn rto_of_linux() -> Result<Option<f64>, Failure> {
     let output = Command::new("ss").args(["-tinH", "dst", OURS]).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -236,10 +236,10 @@ fn rto_of_linux() -> Result<Option<f64>, Failure> {
     Ok(words.find_map(|word| word.strip_prefix("rto:")?.parse().ok()))
 }
 
-/// What was found of a sender, in order.
+/// The results of a sender, in order.
 struct Found {
     rto_ms: Vec<f64>,
-    /// Of the exchanges whose segment was lost: how long until it was sent again.
+    /// For exchanges with a lost segment: the time until it was sent again.
     recovery_ms: Vec<f64>,
 }
 
@@ -265,7 +265,7 @@ impl Found {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let measured = routed::measured("a-fig12-live")?;
     let found: Vec<Found> = measured.as_array().into_iter().flatten().map(Found::of).collect();

@@ -1,8 +1,8 @@
 //! Fig. 13: a timeout of 150 ms, checked every 500 ms. The framework fires at the first check after
-//! it is due; BSD, which counts in checks and takes two at least, later: after more than one
-//! check's period and two at most. How many it takes is asked of its estimator, on a path so short
-//! that the least is what it finds. The paper's words, an upper bound of 500 ms for the framework,
-//! are loose: the bound is T + X + 1.
+//! it is due. BSD counts in checks and takes two at least, so that it fires later: after more than
+//! one period of the checks, and two at most. Its estimator gives the number of checks, on a path
+//! so short that the result is the least. The paper's words, an upper bound of 500 ms for the
+//! framework, are loose: the bound is T + X + 1.
 
 use lightwait_core::Instant;
 use lightwait_core::config::{Estimator, TcpConfig};
@@ -18,13 +18,13 @@ use crate::report::{Report, Table};
 const DESIRED_MS: u64 = 150;
 const CLOCKS: Clocks =
     Clocks { measure_ns: 1_000_000, schedule_ns: SLOW_MS * 1_000_000, skew_ns: 0 };
-/// Phases to the check that are tried.
+/// Phases to the check.
 const PHASES: u64 = 2000;
 /// RTTs after which an estimator's deviation has decayed.
 const SAMPLES: u64 = 100;
 
-/// BSD's least timeout: what its estimator finds of a path of no length. With Brakmo and Peterson's
-/// fixes, as without them the deviation does not decay to where the least shows.
+/// BSD's least timeout: its estimator's result on a path of no length. It has Brakmo and Peterson's
+/// fixes, since without them the deviation does not decay far enough.
 fn least_timeout() -> Duration {
     let config = TcpConfig::default().with(|tcp| {
         (tcp.rto.estimator, tcp.rto.floor) = (Estimator::BsdBrakmoPeterson, Duration::ZERO);
@@ -37,7 +37,7 @@ fn least_timeout() -> Duration {
     rtt.rto(&config)
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let least = least_timeout();
     let phases = (0..PHASES).map(|number| {

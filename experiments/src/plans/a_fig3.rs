@@ -1,8 +1,8 @@
-//! Fig. 3: what the conventional benchmark hides of TIME-WAIT. Both benchmarks, of a server with
-//! 4.4BSD's timers and control blocks and of one with ours: see [`webserver`].
+//! Fig. 3: the part of TIME-WAIT that the conventional benchmark hides. Both benchmarks run with a
+//! server that has 4.4BSD's timers and control blocks, and with ours: see [`webserver`].
 //!
-//! The scans are timed as the paper's were, alone and over as many blocks as were in TIME-WAIT, and
-//! the overhead is the paper's formula of their longest times.
+//! The scans are timed as the paper's were: alone, over as many blocks as were in TIME-WAIT. The
+//! overhead is the paper's formula of their longest times.
 
 use super::a_fig7::{percent, scans_ms};
 use super::webserver::{self, Clients, MACHINES, Mode, PORTS, Run, STEADY, TIME_WAIT_S};
@@ -39,7 +39,7 @@ impl Line {
         let run = webserver::run(report, mode, clients)?;
         let scans_ms = match mode {
             Mode::Bsd => scans_ms(false, run.peak_time_wait() as usize, 0),
-            // Nothing is scanned.
+            // This mode has no scans.
             _ => [0.0; 2],
         };
         Ok(Line { run, scans_ms })

@@ -1,6 +1,6 @@
 //! Fig. 4: the start of a server under the modified benchmark, over two TIME-WAITs. The paper's
-//! throughput falls by up to a quarter in the first 60 s, since TIME-WAITs do not end yet and the
-//! scans grow. See [`webserver`].
+//! throughput falls by up to a quarter in the first 60 s, since no TIME-WAITs end yet and the scans
+//! grow. See [`webserver`].
 
 use super::webserver::{self, Clients, Mode, RUN_S, Run, TIME_WAIT_S};
 use crate::chart::{Chart, Mark};
@@ -9,9 +9,9 @@ use crate::report::{Report, Table};
 
 /// Addresses for more connections a second than the server takes.
 const RATE: f64 = 120_000.0;
-/// Seconds of a line of the table.
+/// Seconds in each row of the table.
 const STEP_S: u64 = 5;
-/// The server's first second has caches to fill and ports to learn.
+/// The first second that counts: before it the server fills caches and learns ports.
 const FROM_S: u64 = 1;
 
 pub(crate) fn run(report: &mut Report) -> Outcome {

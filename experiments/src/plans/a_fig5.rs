@@ -1,5 +1,5 @@
-//! Fig. 5: a timer of k ticks fires at the k-th tick after it is set, so that a value of 2 ticks of
-//! 500 ms is a timeout of anything between 0.5 and 1 s.
+//! Fig. 5: a timer of k ticks fires at the k-th tick after it is set. A value of 2 ticks of 500 ms
+//! is therefore a timeout of any length between 0.5 and 1 s.
 
 use lightwait_core::Instant;
 use lightwait_core::time::Duration;
@@ -9,7 +9,7 @@ use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
 
-/// Phases to the tick that are tried.
+/// Phases to the tick.
 const PHASES: u64 = 1000;
 
 /// Timeouts in ms of a timer of `ticks`, at every phase to the tick.
@@ -22,7 +22,7 @@ fn timeouts(ticks: u64) -> Vec<f64> {
     (0..PHASES).map(phase).collect()
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut table = Table::new(&["ticks", "least ms", "most ms", "paper"]);
     let mut chart =
@@ -39,7 +39,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             &format!("{most:.1}"),
             &format!("{low} to {high}"),
         ]);
-        // All of the range, and nothing else: both ends come up but for one phase.
+        // The whole range, and nothing else: both ends occur, within one phase.
         let step = SLOW_MS as f64 / PHASES as f64;
         holds &= least > low as f64 && least < low as f64 + 1.5 * step && most == high as f64;
         let points = all.iter().enumerate().map(|(n, ms)| (*ms, n as f64 / PHASES as f64));

@@ -1,20 +1,20 @@
 //! Fig. 7: a server with 48 048 connections in TIME-WAIT, under 4.4BSD's timers, Aron & Druschel's
-//! ordered list and a timing wheel; and, which is today's scale, with a million. Client and server
-//! stand back to back in memory; the whole control block is kept in TIME-WAIT, as in the paper, but
-//! for the last line, which is what we do. All modes take turns, each of a second of the stack's
-//! time and slice by slice, and of each slice the lower quartile of what it took counts. What is
-//! claimed of two modes is the median of the ratios of their rates over several builds of all.
+//! ordered list and a timing wheel; and with a million, today's scale. Client and server are back
+//! to back in memory. TIME-WAIT keeps the whole control block, as in the paper, except in the last
+//! line, which is our default. All modes take turns, each for a second of the stack's time, slice
+//! by slice. Each slice counts by the lower quartile of its times. A claim about two modes uses the
+//! median of the ratios of their rates over several builds of all modes.
 //!
-//! What a scan costs hangs on how many conversations there are between two ticks, so the stack's
-//! time goes on as it would for a server. A server on this machine meets these numbers in two ways:
+//! The cost of a scan depends on the conversations between two ticks. The stack's time therefore
+//! goes on as it would for a server. A server on this machine meets these numbers in two ways:
 //!
 //! - *In 60 s of TIME-WAIT* N records gather at N/60 conversations a second: 801, as in the paper,
-//!   or 16,667. The paper's server was saturated then; ours is idle most of the time. So what
-//!   counts is how much of a processor each mode takes, and what the scan takes more than the list.
-//!   A saturated server would lose that share of its rate.
-//! - *Saturated*, the stack's time goes on by what a conversation takes in that mode, found in a
-//!   run before. A million then stand with a TIME-WAIT of little more than a second. 48 048 would
-//!   be over within one tick of 500 ms, so that there is no such run of them.
+//!   or 16,667. The paper's server was saturated then; ours is idle most of the time. The results
+//!   are therefore the share of a processor that each mode takes, and the difference between the
+//!   scan and the list. A saturated server would lose that share of its rate.
+//! - *Saturated*, the stack's time goes on by the time of a conversation in that mode, found in a
+//!   run before. With a million records TIME-WAIT then lasts little more than a second. With 48 048
+//!   it would be over within one tick of 500 ms, so that there is no such run.
 
 use std::hint::black_box;
 
@@ -31,25 +31,25 @@ use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
-/// In TIME-WAIT.
+/// Connections in TIME-WAIT.
 const COUNTS: [usize; 2] = [48_048, 1_000_000];
-/// And idle.
+/// Idle connections.
 const IDLE: usize = 10_000;
-/// 2·MSL, in which they gather.
+/// 2·MSL, the time in which they gather.
 const TERM: Duration = Duration::from_secs(60);
-/// Turns of each mode: 24 slow ticks. Those of few conversations are short, and more.
+/// Turns of each mode: 24 slow ticks. Turns with few conversations are short, so there are more.
 const TURNS: usize = 12;
 const SHORT_TURNS: usize = 60;
-/// What a conversation takes at first sight, and turns of the run that tells better.
+/// A first guess of a conversation's time, and the turns of the run that measures it.
 const GUESS: Duration = Duration::from_nanos(1200);
 const PILOT_TURNS: usize = 3;
-/// How often all modes are built for a table, and to tell what idle connections cost: that is
-/// little, and next to what its claim allows.
+/// Builds of all modes for a table, and for the cost of idle connections: that cost is small, and
+/// close to the limit of its claim.
 const BUILDS: usize = 2;
 const BUILDS_WITH_IDLE: usize = 4;
-/// Scans of which the longest counts.
+/// Scans; the longest counts.
 const SCANS: usize = 40;
-/// fasttimeo and slowtimeo, a second.
+/// Calls of fasttimeo and slowtimeo in a second.
 const FAST_HZ: f64 = 5.0;
 const SLOW_HZ: f64 = 2.0;
 
@@ -57,7 +57,7 @@ const SLOW_HZ: f64 = 2.0;
 const PAPER: [(&str, [f64; 4]); 2] =
     [("scan", [667.0, 24.0, 63.0, 25.0]), ("ordered_list", [834.0, 0.4, 0.8, 0.36])];
 
-/// What is compared.
+/// The modes.
 const MODES: [(&str, Scheme, TimeWaitState); 5] = [
     ("scan", Scheme::Scan, TimeWaitState::Full),
     ("ordered_list", Scheme::OrderedList, TimeWaitState::Full),
@@ -66,20 +66,20 @@ const MODES: [(&str, Scheme, TimeWaitState); 5] = [
     ("inline, compact", Scheme::Inline, TimeWaitState::Compact),
 ];
 
-/// Which of them these are.
+/// Their indices.
 const SCAN: usize = 0;
 const LIST: usize = 1;
 const WHEEL: usize = 2;
 const INLINE: usize = 3;
 
-/// What a scan finds of a connection: as large as a control block of 4.4BSD's.
+/// A scan's block of a connection: the size of a control block of 4.4BSD's.
 struct Block {
     filed: Filed,
     deadlines: Deadlines,
     _rest: [u64; 64],
 }
 
-/// All of them, by their number.
+/// All blocks, by number.
 struct Memory(Vec<Block>);
 
 impl Memory {
@@ -104,9 +104,9 @@ impl Blocks for Memory {
     }
 }
 
-/// The longest of each scan, in ms, over so many blocks in TIME-WAIT and so many idle connections
-/// with a keepalive timer. Their order in the list is not that in memory, as connections come and
-/// go.
+/// The longest of each scan, in ms, over that many blocks in TIME-WAIT and idle connections with a
+/// keepalive timer. Their order in the list differs from that in memory, as when connections come
+/// and go.
 pub(super) fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2] {
     let mut rng = Rng::from_seed(7);
     let mut order: Vec<u32> = (0..(time_wait + idle) as u32).collect();
@@ -121,7 +121,7 @@ pub(super) fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2]
         deadlines.set(Timer::KeepAlive, Instant::from_millis(7_200_000));
         bsd.touched(index, filed, deadlines, Instant::ZERO);
     }
-    // None is over before the scans are: what expires is work of its own.
+    // None expires during the scans: expiry is separate work.
     let time = Linger { now: Instant::ZERO, duration: Duration::from_secs(60) };
     for &index in waiting {
         let Block { filed, deadlines, .. } = &mut memory.0[index as usize];
@@ -142,7 +142,7 @@ fn longest(mut scan: impl FnMut()) -> f64 {
     times.fold(0.0, f64::max)
 }
 
-/// The paper's formula: what both scans take a second, in % of a processor.
+/// The paper's formula: both scans' time in a second, in % of a processor.
 pub(super) fn percent([fast_ms, slow_ms]: [f64; 2]) -> f64 {
     (fast_ms * FAST_HZ + slow_ms * SLOW_HZ) / 10.0
 }
@@ -158,12 +158,12 @@ fn ratio(of: &[f64], to: &[f64]) -> f64 {
     median(&mut of.iter().zip(to).map(|(of, to)| of / to).collect::<Vec<f64>>())
 }
 
-/// Of one number in TIME-WAIT and one of idle connections: the scans of both lists, and the rates
-/// in each mode, build by build, in conversations a second of processor time.
+/// For a number of connections in TIME-WAIT and of idle ones: the scans of both lists, and the
+/// rates in each mode, build by build, in conversations a second of processor time.
 struct Measured {
     time_wait: usize,
     idle: usize,
-    /// The stack's time that a conversation takes, by the mode.
+    /// The stack's time for a conversation, by mode.
     conversation: [Duration; MODES.len()],
     scans_ms: [[f64; 2]; 2],
     rates: Vec<Vec<f64>>,
@@ -187,14 +187,14 @@ impl Measured {
         }
     }
 
-    /// So many as gather within [`TERM`].
+    /// Measures with as many as gather within [`TERM`].
     fn gathering(time_wait: usize, idle: usize) -> Measured {
         let conversation = TERM / time_wait as u32;
         let turns = if time_wait > COUNTS[0] { TURNS } else { SHORT_TURNS };
         Measured::new(time_wait, idle, [conversation; MODES.len()], turns)
     }
 
-    /// The stack's time goes on as the processor's.
+    /// Measures with the stack's time equal to the processor's.
     fn saturated(time_wait: usize) -> Measured {
         let plans: [Plan; MODES.len()] =
             std::array::from_fn(|mode| plan(mode, time_wait, 0, GUESS));
@@ -212,12 +212,12 @@ impl Measured {
         1.0 / self.conversation[mode].as_secs_f64()
     }
 
-    /// How much of a processor it takes, in %: 100 if it is saturated.
+    /// The share of a processor that the mode takes, in %: 100 if it is saturated.
     fn load_percent(&self, mode: usize) -> f64 {
         self.offered(mode) / self.rate(mode) * 100.0
     }
 
-    /// How much of a processor the scan takes more than the list, in %.
+    /// The share of a processor that the scan takes more than the list, in %.
     fn more_percent(&self) -> f64 {
         let loads = self.rates[SCAN].iter().zip(&self.rates[LIST]);
         let more = loads
@@ -225,12 +225,12 @@ impl Measured {
         median(&mut more.collect::<Vec<f64>>())
     }
 
-    /// How much of its rate the scan costs against the list, in %.
+    /// The part of its rate that the scan costs against the list, in %.
     fn lost_percent(&self) -> f64 {
         (1.0 - ratio(&self.rates[SCAN], &self.rates[LIST])) * 100.0
     }
 
-    /// The mode's scans in ms, and what both take by the paper's formula, if it is one that scans.
+    /// The mode's scans in ms, and the share of both by the paper's formula, if it scans.
     fn scans(&self, mode: usize) -> [String; 3] {
         let scans = self.scans_ms.get(mode);
         let cells = scans
@@ -285,7 +285,7 @@ impl Measured {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let [few, many] = COUNTS.map(|count| Measured::gathering(count, 0));
     let among_idle = Measured::gathering(COUNTS[0], IDLE);
@@ -320,7 +320,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let ratio = ratio(&saturated.rates[LIST], &saturated.rates[WHEEL]);
     report.claim(
         "saturated among 1 000 000, the list is at least as fast as the eager wheel",
-        // What two runs of the same differ by here.
+        // Two runs of one mode differ by as much.
         ratio >= 0.98,
         format!("{:+.1} % (paper: 5 % more with 48 048)", (ratio - 1.0) * 100.0),
     );
@@ -328,8 +328,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     picture(report, &[few, many], &saturated)
 }
 
-/// What 10 000 idle connections cost the list: everything, and the scan of them. The server is
-/// saturated, as the paper's was.
+/// The cost of 10 000 idle connections to the list: in total, and for the scan of them. The server
+/// is saturated, as the paper's was.
 fn claim_idle(report: &mut Report, measured: &Measured) {
     let time_wait = measured.time_wait;
     let plan = |mode: usize, idle| plan(mode, time_wait, idle, measured.conversation[mode]);
@@ -356,7 +356,7 @@ fn claim_idle(report: &mut Report, measured: &Measured) {
     );
 }
 
-/// What each mode takes of a processor by the number in TIME-WAIT, and its rate if saturated.
+/// Draws each mode's share of a processor by the number in TIME-WAIT, and its rate if saturated.
 fn picture(
     report: &mut Report,
     gathering: &[Measured],

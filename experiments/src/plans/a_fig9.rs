@@ -1,5 +1,5 @@
-//! Figs. 3 and 9, memory: what the connections in TIME-WAIT take at the server, with the whole
-//! control block, as 4.4BSD, and as records. Counted by the allocator, all in, while short
+//! Figs. 3 and 9, memory: the bytes of connections in TIME-WAIT at the server, with the whole
+//! control block, as in 4.4BSD, and as records. The allocator counts all of them, while short
 //! connections end.
 
 use lightwait_bench::memory::{self, Plan, State};
@@ -9,7 +9,8 @@ use lightwait_core::config::{Scheme, TimeWaitState};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
 
-/// In TIME-WAIT at the peak: of the conventional benchmark, of the modified one, and today's.
+/// Connections in TIME-WAIT at the peak of the conventional benchmark, of the modified one, and
+/// today.
 const COUNTS: [usize; 3] = [11_928, 48_048, 1_000_000];
 /// The paper's whole kernel, in MB: Fig. 3's two columns.
 const PAPER_MB: [&str; 3] = ["9", "32 → 5", "–"];
@@ -20,7 +21,7 @@ fn bytes(which: Which, variant: Variant, count: usize) -> Result<memory::Outcome
     outcome.ok_or_else(|| format!("{}: no memory of its own", which.name()))
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut table = Table::new(&[
         "TIME-WAIT",

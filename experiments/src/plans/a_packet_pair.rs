@@ -1,6 +1,6 @@
-//! §VI: the sender's estimate of the bottleneck by packet pair, which only a fine measurement
-//! clock makes possible. A clock of 1 ms cannot tell apart rates above 4 Mbit/s with segments of
-//! 512 bytes (after Paxson 1997).
+//! §VI: the sender's estimate of the bottleneck by packet pair, which needs a fine measurement
+//! clock. With segments of 512 bytes a clock of 1 ms cannot distinguish rates above 4 Mbit/s (after
+//! Paxson 1997).
 
 use lightwait_core::time::Duration;
 use lightwait_netem::{LinkConfig, QueueLimit, Rate};
@@ -14,7 +14,7 @@ const MBIT: f64 = 1e6;
 const RATES_MBIT: [u64; 12] = [1, 2, 4, 5, 10, 20, 50, 100, 500, 1000, 5000, 10_000];
 /// Headers of Ethernet, IP and TCP with timestamps, in bytes.
 const HEADERS: f64 = 66.0;
-/// Where the paper says a clock of 1 ms ends: 512 bytes take a tick there.
+/// The paper's limit for a clock of 1 ms: 512 bytes take a tick there.
 const LIMIT_MBIT: u64 = 4;
 /// The column of a clock of 1 ms and small segments.
 const COARSE_SMALL: usize = 3;
@@ -22,7 +22,7 @@ const COARSE_SMALL: usize = 3;
 const FULL: u16 = 1448;
 const SMALL: u16 = 512;
 
-/// What the sender believes, in Mbit/s on the wire; the receiver delays its ACKs.
+/// The sender's estimate, in Mbit/s on the wire; the receiver delays its ACKs.
 fn estimate(rate_mbit: u64, segment: u16, resolution_hz: u64) -> Result<Option<f64>, Failure> {
     let link = |rate| LinkConfig {
         rate,
@@ -36,7 +36,7 @@ fn estimate(rate_mbit: u64, segment: u16, resolution_hz: u64) -> Result<Option<f
         256 << 10,
     );
     bulk.tcp.clock.measure_hz = resolution_hz;
-    // Timestamps take 12 bytes of it.
+    // Timestamps take 12 bytes of a segment.
     bulk.tcp.mss_max = segment + 12;
     let info = bulk.sender_after(Duration::from_secs(2))?;
     let wire = (f64::from(segment) + HEADERS) / f64::from(segment);
@@ -44,8 +44,8 @@ fn estimate(rate_mbit: u64, segment: u16, resolution_hz: u64) -> Result<Option<f
     Ok(bits.map(|bits| bits / MBIT))
 }
 
-/// What a clock of 1 ms says of segments of 512 bytes: below the limit something right, above it
-/// something, but not which rate it is. That it says nothing of a rate shows neither.
+/// Claims about a clock of 1 ms and segments of 512 bytes: below the limit the estimate is right;
+/// above it there is one, but it does not identify the rate. No estimate at all would show neither.
 fn claim_coarse(report: &mut Report, found: &[Vec<Option<f64>>]) {
     let said = |above: bool| {
         let all = found.iter().zip(RATES_MBIT).map(|(row, rate)| (rate, row[COARSE_SMALL]));
@@ -77,7 +77,7 @@ fn claim_coarse(report: &mut Report, found: &[Vec<Option<f64>>]) {
     );
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let columns = [
         ("fine, 1448 B", FULL, 1_000_000_000),

@@ -1,5 +1,5 @@
 //! Packet pair with real packets: a sender of ours on a packet socket, a delay router of a known
-//! rate, the kernel's TCP behind it, and what the sender believes the rate is.
+//! rate, the kernel's TCP behind it, and the sender's estimate of the rate.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
@@ -20,17 +20,17 @@ use crate::routed::{self, Kind, ip, lay_cables, routed, run_before_others};
 use crate::statistics::quantile;
 
 const RATES_MBIT: [u64; 10] = [1, 2, 4, 10, 20, 50, 100, 200, 500, 1000];
-/// Up to here full packets are 1.2 ms apart and more. Nearer ones come together where others take
-/// the router's processor for as long, and their acknowledgements tell nothing then.
+/// Up to this rate full packets are at least 1.2 ms apart. At higher rates packets merge while
+/// other programs use the router's processor, and their acknowledgements then show nothing.
 const SURE_MBIT: u64 = 10;
-/// How often the sender is asked, and after how long each time. One answer alone may be of a moment
-/// at which somebody else had the router's processor.
+/// The number of estimates, and the time between them. A single one may fall into a moment at which
+/// another program had the router's processor.
 const ASKED: usize = 100;
 const INTERVAL: Duration = Duration::from_millis(30);
-/// What the link carries of a full segment with timestamps, and the payload in it, in bytes.
+/// Bytes on the link for a full segment with timestamps, over the payload in it.
 const WIRE: f64 = 1514.0 / 1448.0;
 
-/// Takes in what comes, on connection after connection, until the process ends.
+/// Reads everything on connection after connection, until the process ends.
 fn listen() -> Result<SocketAddr, Failure> {
     let listener = TcpListener::bind("10.9.0.2:0")?;
     let address = listener.local_addr()?;
@@ -42,7 +42,7 @@ fn listen() -> Result<SocketAddr, Failure> {
     Ok(address)
 }
 
-/// What the sender believes, asked at intervals, in Mbit/s on the wire.
+/// The sender's estimates, at intervals, in Mbit/s on the wire.
 fn estimates(rate_mbit: u64, to: SocketAddr) -> Result<Vec<f64>, Failure> {
     let link = format!("rate={rate_mbit}Mbit,delay=5ms,queue=1MiB");
     let routed = routed(Kind::Sockets, [&link, "delay=5ms"], Release::Polling, || {
@@ -58,7 +58,7 @@ fn estimates(rate_mbit: u64, to: SocketAddr) -> Result<Vec<f64>, Failure> {
                         stream.write_all(&data).await?;
                     }
                 };
-                // It never ends by itself but with a failure.
+                // It ends only with a failure.
                 let ended: Result<std::io::Result<()>, _> = rt::timeout(INTERVAL, writing).await;
                 if let Ok(failure) = ended {
                     failure?;
@@ -73,7 +73,7 @@ fn estimates(rate_mbit: u64, to: SocketAddr) -> Result<Vec<f64>, Failure> {
     Ok(rates.map(|bytes| bytes as f64 * 8.0 * WIRE / 1e6).collect())
 }
 
-/// What is measured, in a namespace.
+/// Measures, in a namespace.
 pub(crate) fn measure() -> Result<Value, Failure> {
     run_before_others();
     lay_cables()?;
@@ -84,7 +84,7 @@ pub(crate) fn measure() -> Result<Value, Failure> {
     Ok(json!(found?))
 }
 
-/// The middle one, and the share of those that are off by less than a tenth.
+/// The median, and the share of estimates that are off by less than a tenth.
 fn summary(estimates: &Value, rate_mbit: u64) -> (Option<f64>, f64) {
     let all = estimates.as_array().into_iter().flatten();
     let mut all: Vec<f64> = all.filter_map(Value::as_f64).collect();
@@ -94,12 +94,12 @@ fn summary(estimates: &Value, rate_mbit: u64) -> (Option<f64>, f64) {
     (median, right as f64 / all.len().max(1) as f64)
 }
 
-/// True of a value that is off by less than a tenth.
+/// True for an estimate that is off by less than a tenth.
 fn is_right(value: f64, rate_mbit: u64) -> bool {
     (value / rate_mbit as f64 - 1.0).abs() < 0.1
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let measured = routed::measured("a-packet-pair-live")?;
     let mut table = Table::new(&["true Mbit/s", "estimate, median", "right to a tenth, % of time"]);

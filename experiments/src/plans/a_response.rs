@@ -1,12 +1,12 @@
 //! The abstract's claim: overly conservative timeouts cause poor response time, low utilisation and
-//! throughput loss; and tighter ones must not be bought with needless retransmissions. Short HTTP
-//! transfers by our server over a path of 60 ms that loses; only the server's estimator and its
-//! scheduling clock differ.
+//! throughput loss. Tighter ones must not be bought with needless retransmissions. Our server makes
+//! short HTTP transfers over a lossy path of 60 ms; only the server's estimator and its scheduling
+//! clock differ.
 //!
-//! Two workloads. *Each on a connection of its own*: the server's FIN is answered at once, so that
-//! no timeout waits for a delayed ACK. *Lone segments*: answers of one segment each on connections
-//! that stay, so that the ACK of each is delayed, from 50 to 150 ms; here a timeout that does not
-//! cover path and delay shows, and two settings are there to show it.
+//! There are two workloads. *Each on a connection of its own*: the server's FIN is answered at
+//! once, so that no timeout waits for a delayed ACK. *Lone segments*: answers of one segment each
+//! on connections that stay, so that the ACK of each is delayed by 50 to 150 ms. Here a timeout
+//! that does not cover path and delay causes repeats, and two settings are there to show that.
 
 mod world;
 
@@ -25,7 +25,7 @@ const SHORT: Workload =
 const SHORT_LOSSES: [f64; 4] = [1.0, 2.0, 3.0, 5.0];
 const SHORT_SEEDS: u64 = 5;
 
-/// Who rests for longer than an ACK is delayed.
+/// Clients that rest for longer than an ACK is delayed.
 const LONE: Workload =
     Workload { file_bytes: 500, answers: 4, rest: Duration::from_millis(400), quick_acks: 0 };
 const LONE_LOSSES: [f64; 3] = [0.0, 1.0, 5.0];
@@ -37,13 +37,13 @@ struct Setting {
     change: fn(&mut TcpConfig),
 }
 
-/// Their places, in the order of `SETTINGS`.
+/// Indices in `SETTINGS`.
 const BSD: usize = 0;
 const FINE_500: usize = 2;
 const FINE: usize = 3;
 const RFC6298: usize = 4;
 const RFC6298_1_MS: usize = 5;
-/// The settings up to here are those that the first workload compares.
+/// The first workload compares the settings up to here.
 const COMPARED: usize = 6;
 const SMALL_FLOOR: usize = 6;
 const NO_FLOOR: usize = 7;
@@ -75,10 +75,10 @@ fn scanned(tcp: &mut TcpConfig, estimator: Estimator) {
     (tcp.timers, tcp.rto.estimator) = (Scheme::Scan, estimator);
 }
 
-/// What was found by loss and setting.
+/// Results by loss and setting.
 type Grid = Vec<Vec<Found>>;
 
-/// Every loss with every setting.
+/// Runs every loss with every setting.
 fn run_grid(
     workload: &Workload,
     losses: &[f64],
@@ -98,7 +98,7 @@ fn run_grid(
     Ok(found.chunks(settings.len()).map(<[Found]>::to_vec).collect())
 }
 
-/// In whole units; a dash for what there was none of, such as timeouts where nothing is lost.
+/// A whole number; a dash if there were none, such as timeouts without loss.
 fn whole_or_none(value: f64) -> String {
     if value.is_finite() { format!("{value:.0}") } else { "-".to_owned() }
 }
@@ -148,7 +148,7 @@ fn table(losses: &[f64], grid: &Grid) -> Table {
     table
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     report.say(format!(
         "{CLIENTS} clients, 60 ms, {} Mbit/s, worlds of {} s",
@@ -178,7 +178,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.picture("response", &chart)
 }
 
-/// What tighter timeouts are good for, each over all losses against `bsd`.
+/// Claims about the benefits of tighter timeouts, each over all losses against `bsd`.
 fn benefits(report: &mut Report, all: &Grid) {
     // The fixes for `bsd` change little here: its ticks remain.
     let tighter = FINE_500..COMPARED;
@@ -228,11 +228,12 @@ fn benefits(report: &mut Report, all: &Grid) {
     );
 }
 
-/// What they must not cost: sending again what is on its way, or will be told of in time.
+/// Claims about their price: segments must not be repeated if they are on their way, or if their
+/// ACK arrives in time.
 fn price(report: &mut Report, short: &Grid, lone: &Grid) {
     let spurious = |found: &Found| found.per_thousand(found.spurious);
     let rises = |row: &Vec<Found>, number: usize| spurious(&row[number]) > spurious(&row[BSD]);
-    // The finest of the paper's own is spoken of by itself.
+    // The finest of the paper's own has a claim of its own.
     let ours = [FINE_500, RFC6298, RFC6298_1_MS];
     let tight = short.iter().all(|row| (FINE_500..COMPARED).all(|number| !rises(row, number)));
     let covered = lone.iter().all(|row| ours.iter().all(|number| !rises(row, *number)));

@@ -1,7 +1,7 @@
 //! §1.4: on a busy one-way stream every second segment is acknowledged at once, so that a delayed
-//! acknowledgement should never be sent at all; yet 4.4BSD's tick sends one whenever an odd number
-//! of segments came since the last, which is about every other tick, and the more often the shorter
-//! the tick. §3.2.1: with buckets there are none, however short.
+//! acknowledgement should never be sent. Yet 4.4BSD's tick sends one whenever an odd number of
+//! segments came since the last, which is about every other tick. The shorter the tick, the more
+//! often it does. §3.2.1: buckets send none, at any period.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,23 +23,23 @@ use crate::network::{server, shared, watched};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
-/// Periods of the tick, in ms: 4.4BSD's, and what faster networks would want.
+/// Periods of the tick, in ms: 4.4BSD's, and shorter ones for faster networks.
 const PERIODS_MS: [u64; 5] = [200, 100, 50, 20, 10];
-/// Mean times between segments, in µs: 500 to 1000 segments a second, up to 12 Mbit/s. They come
-/// at random (exponentially): in step with a tick, a stream might never lose a parity that suits
-/// it.
+/// Mean times between segments, in µs: 500 to 1000 segments a second, up to 12 Mbit/s. They come at
+/// random (exponentially). In step with a tick, a stream could keep the right parity for ever.
 const MEANS_US: [f64; 3] = [1000.0, 1500.0, 2000.0];
 const SEGMENT_BYTES: usize = 1448;
-/// Counted from here on: slow start is over, and so are the quick ACKs of a connection's start.
+/// The time from which ACKs count: after slow start, and after the quick ACKs of a connection's
+/// start.
 const BEGIN: Duration = Duration::from_secs(5);
 const LENGTH: Duration = Duration::from_secs(60);
 
-/// What the receiver acknowledged.
+/// The receiver's ACKs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Acks {
     /// ACKs without payload.
     pure: u64,
-    /// Those that acknowledge but one segment.
+    /// Those that acknowledge only one segment.
     needless: u64,
 }
 
@@ -74,7 +74,7 @@ impl Watcher {
     }
 }
 
-/// A stream of segments so far apart, whose receiver delays its ACKs so.
+/// Runs a stream with that mean time between segments, and a receiver with that configuration.
 fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
     let link = |seed| LinkConfig { delay: Duration::from_millis(5), seed, ..LinkConfig::default() };
     let watcher: Rc<RefCell<Watcher>> = shared(Watcher::default());
@@ -105,7 +105,7 @@ fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
     Ok(acks)
 }
 
-/// All streams together, and for how many seconds.
+/// Runs all streams. Returns their ACKs, and the time in seconds.
 fn all_streams(receiver: &TcpConfig) -> Result<(Acks, f64), Failure> {
     let mut all = Acks::default();
     for mean_us in MEANS_US {
@@ -116,7 +116,7 @@ fn all_streams(receiver: &TcpConfig) -> Result<(Acks, f64), Failure> {
     Ok((all, LENGTH.as_secs_f64() * MEANS_US.len() as f64))
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut table = Table::new(&[
         "delayed ACKs",

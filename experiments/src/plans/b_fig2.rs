@@ -1,6 +1,6 @@
-//! How long acknowledgements are really delayed, in buckets, by a timer of the connection and by
-//! 4.4BSD's tick: the kernel's TCP sends lone segments to a stack of ours, and packet sockets at
-//! both ends of the cable see when each comes and when its acknowledgement does.
+//! The real delay of acknowledgements with buckets, with a timer of the connection and with
+//! 4.4BSD's tick. The kernel's TCP sends lone segments to a stack of ours. Packet sockets at both
+//! ends of the cable see the arrival of each segment, and of its acknowledgement.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,30 +31,30 @@ use crate::report::{Report, Table};
 use crate::routed::{self, ip, lay_cables, run_before_others};
 use crate::statistics::quantile;
 
-/// The way, its name, and its period in milliseconds.
+/// The scheme, its name, and its period in milliseconds.
 const WAYS: [(AckDelay, &str, u64); 3] = [
     (AckDelay::Buckets, "buckets", 0),
     (AckDelay::Timer, "timer, 100 ms", 100),
     (AckDelay::Tick, "4.4BSD's tick, 200 ms", 200),
 ];
 const CONNECTIONS: usize = 50;
-/// Segments in all. A connection has its next turn after half a second: what it sent is
-/// acknowledged by then, and the next segment is a lone one.
+/// Segments in all. A connection sends again after half a second: its last segment is acknowledged
+/// by then, and the next one is a lone segment.
 const SEGMENTS: usize = 2500;
 const MEAN_GAP_US: u32 = 10_000;
-/// How often the watcher looks.
+/// The interval at which the watcher polls.
 const LOOK: Duration = Duration::from_micros(50);
 /// A tick of the scheduling clock.
 const TICK_MS: f64 = 1.0;
-/// What such ticks, and a machine with other work, may add.
+/// The lateness that such ticks, and a machine with other work, may add.
 const SLACK_MS: f64 = 5.0;
 const BIN_MS: f64 = 10.0;
 
-/// Segments that wait for their acknowledgement, by the sender's port: the number that it will
-/// carry, and when they came.
+/// Segments that wait for their acknowledgement, by the sender's port: the number that acknowledges
+/// each, and its arrival.
 type Waiting = HashMap<u16, (u32, Instant)>;
 
-/// What the watcher has seen.
+/// The watcher's measurements.
 #[derive(Default)]
 struct Seen {
     waiting: Waiting,
@@ -84,14 +84,14 @@ impl Seen {
         }
         let end = (segment.seq + segment.payload.len() as u32).0;
         if self.waiting.insert(segment.source_port, (end, now)).is_some() {
-            // The acknowledgement that comes is not of a lone segment.
+            // The next acknowledgement is not of a lone segment.
             self.waiting.remove(&segment.source_port);
             self.crowded += 1;
         }
     }
 }
 
-/// What is measured, in a namespace.
+/// Measures, in a namespace.
 pub(crate) fn measure() -> Result<Value, Failure> {
     run_before_others();
     lay_cables()?;
@@ -117,17 +117,17 @@ fn delays((delay, _, period_ms): (AckDelay, &str, u64)) -> Result<Value, Failure
     Ok(json!({ "delays_ms": seen.delays_ms, "crowded": seen.crowded }))
 }
 
-/// A stack of ours that reads whatever comes.
+/// A stack of ours that reads all data.
 fn receive(
     delay: AckDelay,
     period_ms: u64,
     is_over: impl Fn() -> bool + 'static,
 ) -> Result<(), String> {
     let run = || -> Result<(), Failure> {
-        // The kernel leaves checksums of what stays on the machine to whoever takes it.
+        // The kernel leaves checksums of local packets to their receiver.
         let device = AfPacket::open("lw1", true)?;
         let stack = Stack::on(Box::new(device), "10.9.0.1/24".parse()?, |config| {
-            // The kernel remembers the hardware address of the stack before it.
+            // The kernel remembers the hardware address of the earlier stack.
             config.hardware = [2, 0, 0, 0, 0, 1];
             (config.tcp.ack.delay, config.tcp.ack.quick) = (delay, 0);
             if period_ms > 0 {
@@ -153,7 +153,7 @@ fn receive(
     run().map_err(|error| error.to_string())
 }
 
-/// Sees segments come out of the cable at our stack's end, and acknowledgements at the kernel's.
+/// Watches segments that leave the cable at our stack's end, and acknowledgements at the kernel's.
 fn watch(is_over: impl Fn() -> bool) -> Result<Seen, String> {
     let run = || -> Result<Seen, Failure> {
         let mut ends = [AfPacket::open("lw1", true)?, AfPacket::open("lw0", true)?];
@@ -163,7 +163,7 @@ fn watch(is_over: impl Fn() -> bool) -> Result<Seen, String> {
                 let now = clock.now();
                 end.receive(now, 64, &mut |frames| {
                     for frame in frames {
-                        // When the kernel had it; the watcher may have come later.
+                        // The kernel's receive time; the watcher may have polled later.
                         let arrived = frame.arrived;
                         let at = if arrived == Instant::FAR_FUTURE { now } else { arrived };
                         seen.borrow_mut().on_frame(at, frame);
@@ -177,7 +177,7 @@ fn watch(is_over: impl Fn() -> bool) -> Result<Seen, String> {
     run().map_err(|error| error.to_string())
 }
 
-/// Lone segments, over the kernel's sockets.
+/// Sends lone segments over the kernel's sockets.
 fn send() -> Outcome {
     let mut rng = Rng::from_seed(1);
     let open = |_| -> Result<TcpStream, Failure> {
@@ -200,7 +200,7 @@ fn send() -> Outcome {
     Ok(())
 }
 
-/// What was found of one way.
+/// The results of one scheme.
 struct Delays {
     sorted: Vec<f64>,
 }
@@ -221,14 +221,14 @@ impl Delays {
         quantile(&self.sorted, part)
     }
 
-    /// Nearly all of them: what is beyond is the machine's.
+    /// True if nearly all lie within; delays beyond are the machine's.
     fn lie_within(&self, from: f64, to: f64) -> bool {
         self.sorted.len() >= SEGMENTS * 9 / 10
             && self.quantile(0.0) >= from - TICK_MS
             && self.quantile(0.99) <= to + SLACK_MS
     }
 
-    /// The share of those in each bin, in percent, at its middle.
+    /// The share in each bin, in percent, at the bin's middle.
     fn histogram(&self) -> Vec<(f64, f64)> {
         let share = |bin: usize| {
             let inside = |ms: &&f64| (**ms / BIN_MS) as usize == bin;
@@ -238,7 +238,7 @@ impl Delays {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let measured = routed::measured("b-fig2")?;
     let mut table =

@@ -1,7 +1,7 @@
-//! Fig. 3 and §4.1: what queueing a delayed acknowledgement costs. The paper's buckets cost 34 ns
-//! and 28 instructions more than its flag, in a build without optimisation, the reading of the
-//! cycle counter included; ours find the time in hand. Claims are of instructions, which no other
-//! work on the machine changes.
+//! Fig. 3 and §4.1: the cost of queueing a delayed acknowledgement. The paper's buckets cost 34 ns
+//! and 28 instructions more than its flag, in a build without optimisation, including a reading of
+//! the cycle counter; in our stack the time is already known. The claims are about instructions,
+//! which other work on the machine does not change.
 
 use lightwait_bench::instructions::{self, Uncounted};
 
@@ -10,20 +10,20 @@ use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
 
-/// The paper's: buckets more than a flag.
+/// The paper's cost of buckets beyond a flag.
 const PAPER_NS: f64 = 34.0;
 const PAPER_INSTRUCTIONS: u32 = 28;
-/// Requests a second at 1 Gbit/s: one for each 1460 bytes, as the paper counts.
+/// Requests a second at 1 Gbit/s: one for each 1460 bytes, by the paper's count.
 pub(super) const REQUESTS: f64 = 1e9 / 8.0 / 1460.0;
-/// What we allow ourselves.
+/// Our own limit.
 const INSTRUCTIONS: f64 = 12.0;
 
-/// Runs it for callgrind.
+/// Runs the sections for callgrind.
 pub(crate) fn sections() {
     queueing::sections();
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let (ns, behind) = (queueing::overheads(), queueing::overheads_behind_work());
     let counts: Result<Vec<f64>, Uncounted> =
@@ -91,7 +91,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.picture("queueing", &chart)
 }
 
-/// Instructions of a step that asks in the way of that name.
+/// Instructions of a step with a request of the scheme of that name.
 pub(super) fn count(name: &str) -> Result<f64, Uncounted> {
     let counted = instructions::count(&["b-fig3".to_owned(), format!("--section={name}")])?;
     counted.ok_or_else(|| Uncounted::Failed(format!("no section {name}")))

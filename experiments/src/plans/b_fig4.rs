@@ -1,18 +1,18 @@
-//! Fig. 4 and §4.2: what the periodic walk over all connections costs, against buckets, whose cost
-//! does not depend on how many there are. In the paper the walk is the dearer from about 4000
-//! connections on, and the shorter the period, the sooner; it says neither how long a connection
-//! takes (derived: 145 ns) nor counts waking up.
+//! Fig. 4 and §4.2: the cost of the periodic walk over all connections, against buckets, whose cost
+//! does not depend on their number. In the paper the walk costs more from about 4000 connections
+//! on, and the shorter the period, the earlier. The paper gives no time for a connection (145 ns,
+//! derived), and does not count waking up.
 //!
-//! Two walks, both by the processor time of the thread:
+//! There are two walks, both measured by the processor time of the thread:
 //!
-//! - *The engine's*: a host under 4.4BSD's timers with so many idle connections, opened by the real
-//!   handshake and each with a keepalive timer, has its fast tick. It takes no lock, for it needs
-//!   none, and the connections lie in memory as they were opened.
-//! - *The paper's*: a lock and a flag each of structures in a list, scattered in memory as
-//!   connections are that come and go. So it was measured there.
+//! - *The engine's*: a host under 4.4BSD's timers runs its fast tick over idle connections, opened
+//!   by the real handshake and each with a keepalive timer. It needs no lock, and the connections
+//!   lie in memory in the order in which they were opened.
+//! - *The paper's*: structures in a list, with a lock and a flag each, scattered in memory like
+//!   connections that come and go. The paper measured this.
 //!
-//! Buckets are told by the paper's definition as well, what a request takes more than setting a
-//! flag; where a processor takes no longer for it there is no crossing by that.
+//! Buckets are also reported by the paper's definition, the cost beyond setting a flag. On a
+//! processor where that difference is zero there is no crossing by that definition.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -34,30 +34,30 @@ const PERIODS_MS: [f64; 5] = [200.0, 100.0, 50.0, 20.0, 10.0];
 const PAPER_NS: f64 = 145.0;
 const PAPER_BUCKETS_PERCENT: f64 = 0.29;
 const PAPER_CROSSING: f64 = 4000.0;
-/// Connections walked in all for each count, so that small ones are measured often.
+/// Connections walked in all for each count, so that small counts are walked often.
 const WALKED: usize = 6_000_000;
-/// The engine's ticks: of 200 ms, and of 500 ms, which are not measured.
+/// The engine's ticks: 200 ms, and 500 ms, which is not measured.
 const FAST_MS: u128 = 200;
 const SLOW_MS: u128 = 500;
 
-/// Walks that are measured of so many connections.
+/// The number of measured walks over `count` connections.
 fn walks(count: usize) -> usize {
     (WALKED / count).clamp(5, 4001)
 }
 
-/// What `run` takes, in ns of processor time.
+/// The processor time of `run`, in ns.
 fn took_ns(run: impl FnOnce()) -> f64 {
     let begin = processor_time();
     run();
     processor_time().saturating_sub(begin).as_nanos() as f64
 }
 
-/// What it takes to ask for the processor time.
+/// The time of a reading of the processor time.
 fn nothing_ns() -> f64 {
     median(&mut (0..10_001).map(|_| took_ns(|| ())).collect::<Vec<f64>>())
 }
 
-/// ns that the engine's fast tick takes over `count` idle connections: the median of many.
+/// ns of the engine's fast tick over `count` idle connections: the median of many.
 fn tick_ns(count: usize) -> f64 {
     let (mut host, _) = idle_host(Scheme::Scan, count);
     let mut took = Vec::new();
@@ -73,14 +73,14 @@ fn tick_ns(count: usize) -> f64 {
     median(&mut took) - nothing_ns()
 }
 
-/// A connection in a list: as large as a control block of 4.4BSD's, scattered as they are.
+/// A connection in a list: the size of a control block of 4.4BSD's.
 struct Block {
     delayed_ack: Mutex<bool>,
     next: u32,
     _rest: [u64; 70],
 }
 
-/// Blocks in a list that leads through memory in random order, as connections come and go.
+/// Blocks in a list in random order of memory, as when connections come and go.
 fn blocks(count: usize) -> Vec<Block> {
     let mut rng = Rng::from_seed(4);
     let mut order: Vec<u32> = (0..count as u32).collect();
@@ -91,7 +91,7 @@ fn blocks(count: usize) -> Vec<Block> {
     for pair in order.windows(2) {
         next[pair[0] as usize] = pair[1];
     }
-    // The walk begins with the first block, wherever the list began.
+    // The walk begins with block 0, at any place in the list.
     if let (Some(&last), Some(&first)) = (order.last(), order.first()) {
         next[last as usize] = first;
     }
@@ -99,7 +99,7 @@ fn blocks(count: usize) -> Vec<Block> {
     next.into_iter().map(block).collect()
 }
 
-/// Walks over all blocks and looks at each flag behind its lock; the flags that were set.
+/// Walks over all blocks and reads each flag behind its lock. Returns the number of flags set.
 fn walk(blocks: &[Block]) -> usize {
     let (mut found, mut index) = (0, 0);
     for _ in 0..blocks.len() {
@@ -112,7 +112,7 @@ fn walk(blocks: &[Block]) -> usize {
     found
 }
 
-/// ns that the paper's walk takes over `count` structures: the median of many.
+/// ns of the paper's walk over `count` structures: the median of many.
 fn walk_ns(count: usize) -> f64 {
     let blocks = blocks(count);
     black_box(walk(&blocks));
@@ -123,8 +123,8 @@ fn walk_ns(count: usize) -> f64 {
     median(&mut (0..walks(count)).map(time).collect::<Vec<f64>>()) - nothing_ns()
 }
 
-/// For how many connections a walk takes as long as `ns`, between the counts that were measured;
-/// none if it never takes so long, or that is no time at all.
+/// The number of connections for which a walk takes `ns`, interpolated; `None` if it never takes
+/// that long, or `ns` is zero.
 fn crossing(walks: &[(f64, f64)], ns: f64) -> Option<f64> {
     if ns <= 0.0 {
         return None;
@@ -138,17 +138,17 @@ fn crossing(walks: &[(f64, f64)], ns: f64) -> Option<f64> {
     Some(n0 + (n1 - n0) * (ns - t0) / (t1 - t0))
 }
 
-/// A share of a processor in %, marked if it is more than there is.
+/// A share of a processor in %, marked if it is above 100.
 fn share(percent: f64) -> String {
     format!("{percent:.5}{}", if percent > 100.0 { " (*)" } else { "" })
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let of = |walk: fn(usize) -> f64| COUNTS.map(|count| (count as f64, walk(count))).to_vec();
     let (ticks, walks) = (of(tick_ns), of(walk_ns));
     let ns = overheads();
-    // How much of a processor all requests are, as a whole, and as the paper has it.
+    // The share of a processor that all requests take, in total and by the paper's definition.
     let asked_ns = ns[Way::Buckets as usize];
     let less_flag_ns = ns[Way::Request as usize] - ns[Way::Flag as usize];
     let percent = |ns: f64| ns * REQUESTS / 1e7;
@@ -216,8 +216,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 /// definition.
 type Lines<'a> = (&'a Vec<(f64, f64)>, [f64; 2]);
 
-/// Where the lines cross, for each period: the engine's tick and then the paper's walk, each with
-/// what buckets take as a whole and less a flag.
+/// Reports the crossings for each period: the engine's tick and then the paper's walk, each with
+/// the total cost of buckets and their cost beyond a flag.
 fn report_crossings(
     report: &mut Report,
     lines: &[Lines<'_>; 2],
@@ -246,7 +246,7 @@ fn report_crossings(
     Ok(crossings)
 }
 
-/// The figure's two panels.
+/// Draws the figure's two panels.
 fn pictures(report: &Report, walks: &[(f64, f64)], buckets_percent: f64) -> Outcome {
     let logarithmic = |chart: Chart| chart.scales(Scale::Logarithmic, Scale::Logarithmic);
     let mut time = logarithmic(Chart::new("(a) Time to walk the list", "connections", "µs"));
@@ -257,7 +257,7 @@ fn pictures(report: &Report, walks: &[(f64, f64)], buckets_percent: f64) -> Outc
     report.picture("time", &time)?;
     let mut late = Vec::new();
     let mut cpu = logarithmic(Chart::new("(b) Processor time", "connections", "%"));
-    // What is above is no share of a processor: the walk cannot keep up.
+    // Values above are no share of a processor: the walk cannot keep up.
     let level = |percent: f64| walks.iter().map(|(n, _)| (*n, percent)).collect::<Vec<_>>();
     for period_ms in PERIODS_MS {
         let shares = scaled(1e-4 / period_ms);

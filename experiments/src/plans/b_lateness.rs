@@ -1,12 +1,12 @@
-//! How late in-line timers fire under load. §3.3 of the paper: timers of active connections run at
-//! lower priority than data, so that nothing guarantees when; it gives no numbers. In our shard a
-//! turn takes in a bounded number of frames before it looks at its timers: data goes first, but not
-//! for ever.
+//! The lateness of in-line timers under load. §3.3 of the paper: timers of active connections have
+//! a lower priority than data, so that their time is not guaranteed; it gives no numbers. A turn of
+//! our shard receives a limited number of frames before it runs its timers: data goes first, but
+//! not for ever.
 //!
-//! One shard with sockets and tasks runs in a time of its own, which is what its turns take of the
-//! processor and, while it has nothing to do, leaps to when it has; so it is as if it had a
-//! processor to itself, woken without delay. The timers are delayed ACKs of 100 ms: due at the
-//! first tick at or after that, late by as much as the ACK leaves later.
+//! One shard with sockets and tasks runs in a time of its own. That time is the processor time of
+//! its turns, and leaps to the next event while the shard is idle. The shard thus has a processor
+//! to itself and wakes without delay. The timers are delayed ACKs of 100 ms. They are due at the
+//! first tick at or after that, and late by as much as the ACK leaves later.
 
 mod traffic;
 
@@ -26,20 +26,20 @@ use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use traffic::{CONNECTIONS, DELAY, Line, Load, PORT, SERVER, TICK, Traffic};
 
-/// How long timers are watched, in the shard's own time.
+/// The time for which timers are watched, in the shard's own time.
 const LENGTH: Duration = Duration::from_secs(5);
-/// Frames a shard takes in before it looks at its timers: the default, and others.
+/// Frames that a shard receives before it runs its timers: the default, and others.
 const BUDGETS: [usize; 4] = [64, 256, 1024, 4096];
 const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// What one run has shown.
+/// The results of one run.
 struct Measured {
     name: String,
-    /// How late each timer fired, in µs, in order.
+    /// The lateness of each timer, in µs, in order.
     late_us: Vec<f64>,
     requests: u64,
     frames_per_second: f64,
-    /// The longest two turns that followed one another.
+    /// The longest two turns in a row.
     two_turns_us: f64,
 }
 
@@ -54,7 +54,7 @@ impl Measured {
     }
 }
 
-/// A shard whose tasks read whatever comes.
+/// A shard whose tasks read all data.
 fn shard(line: Line, receive_frames: usize) -> Result<Shard, Failure> {
     let capabilities = Capabilities::plain(Medium::Ip, 1500);
     let mut config = Config::new(capabilities, Cidr::new(SERVER, 24).ok_or("24 bits")?, [1; 32]);
@@ -112,7 +112,7 @@ fn measure(name: &str, load: Load, receive_frames: usize) -> Result<Measured, Fa
     })
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let default = Budgets::default().receive_frames;
     let mut saturated = Vec::new();
@@ -166,7 +166,7 @@ fn claims(report: &mut Report, all: &[Measured]) {
         busy.percentile(0.5) > idle.percentile(0.5),
         format!("{:.1} against {:.1} µs, medians", busy.percentile(0.5), idle.percentile(0.5)),
     );
-    // Those asked for in the last 100 ms are not due yet.
+    // Those requested in the last 100 ms are not due yet.
     let due = |one: &Measured| one.requests - (DELAY + TICK).as_micros() as u64 / 500;
     report.claim(
         "but not for ever: every timer fired",
@@ -188,7 +188,7 @@ fn claims(report: &mut Report, all: &[Measured]) {
     );
 }
 
-/// What part of the timers was later than so much.
+/// Draws the part of the timers that were later than each value.
 fn picture(report: &Report, all: &[Measured]) -> Outcome {
     let mut chart = Chart::new("How late timers fire", "late by more than, µs", "part of all")
         .scales(Scale::Logarithmic, Scale::Logarithmic);

@@ -1,12 +1,12 @@
-//! §4.3: a lock pair that nobody contends for, and what a stack saves that needs none: 150 ns and
-//! 1.8 % of a processor at 122 070 reads or writes a second in the paper, six times what its
-//! buckets cost.
+//! §4.3: the cost of a lock pair without contention, which a stack without locks saves. In the
+//! paper it is 150 ns and 1.8 % of a processor at 122 070 reads or writes a second, six times the
+//! cost of its buckets.
 //!
-//! The pair is timed as the paper did, one after the other, each on a lock of its own, against the
-//! same store without a lock; and so is the request. In a stack both come with a segment's work,
-//! behind which a processor hides what it can do meanwhile: what is left of them then is told
-//! beside it, and may be in the other order. So times are reported as they are found; what is
-//! claimed is of instructions.
+//! The pair is timed like the paper's: one after the other, each on a lock of its own, against the
+//! same store without a lock. The request is timed likewise. In a stack both come with a segment's
+//! work, behind which a processor hides part of their cost. The remaining cost is reported as well,
+//! and may be in the opposite order. Times are therefore reported as found; the claims are about
+//! instructions.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -24,11 +24,11 @@ const PAPER_NS: f64 = 150.0;
 const PAPER_BUCKETS_NS: f64 = 34.0;
 /// Reads or writes of 1 KiB a second at 1 Gbit/s.
 const OPERATIONS: f64 = 1e9 / 8.0 / 1024.0;
-/// Locks, and rounds of which the median counts.
+/// Locks, and rounds; the median of the rounds counts.
 const LOCKS: usize = 256;
 const ROUNDS: usize = 4001;
 
-/// ns of locking and unlocking, beyond the store that is done under the lock.
+/// ns of locking and unlocking, beyond the store under the lock.
 fn lock_pair_ns() -> f64 {
     let locks: Vec<Mutex<u32>> = (0..LOCKS).map(|_| Mutex::new(0)).collect();
     let mut words = vec![0u32; LOCKS];
@@ -49,12 +49,12 @@ fn lock_pair_ns() -> f64 {
     median(&mut (0..ROUNDS).map(|_| round()).collect::<Vec<f64>>())
 }
 
-/// How much of a processor a lock pair for each operation takes, and what one asks for ACKs.
+/// The share of a processor for a lock pair an operation, and for the requests of ACKs.
 fn percents(lock_ns: f64, request_ns: f64) -> [f64; 2] {
     [lock_ns * OPERATIONS / 1e7, request_ns * REQUESTS / 1e7]
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let (alone, behind) = (overheads(), overheads_behind_work());
     let at = |ns: &[f64], way: Way| ns[way as usize];
@@ -106,7 +106,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.picture("locks", &chart)
 }
 
-/// A lock pair and buckets, each less the flag that either guards or replaces.
+/// Claims about a lock pair and buckets, each without the flag that it guards or replaces.
 fn claim_instructions(report: &mut Report) {
     let names = [Way::Flag, Way::Request, Way::Locked].map(|way| Way::ALL[way as usize].1);
     let counts = names.iter().map(|name| b_fig3::count(name)).collect::<Result<Vec<f64>, _>>();

@@ -1,6 +1,6 @@
-//! A busy server under each way to hold TIME-WAIT, for Faber, Touch & Yue 1999: a server and its
-//! clients ([`lan`]), what WebSTONE's clients do ([`web`], [`webstone`]), and the lists in which
-//! other systems look for a connection ([`blocks`]).
+//! A busy server under each way to hold TIME-WAIT, for Faber, Touch & Yue 1999. The modules have a
+//! server and its clients ([`lan`]), the work of WebSTONE's clients ([`web`], [`webstone`]), and
+//! the lists in which other systems look for a connection ([`blocks`]).
 
 pub(super) mod blocks;
 pub(super) mod lan;
@@ -10,20 +10,20 @@ pub(super) mod webstone;
 use lightwait_core::Config;
 use lightwait_core::config::{TimeWaitState, Wish};
 
-/// What an mbuf takes (MSIZE of 4.4BSD), and how many a connection has: `inpcb` and `tcpcb`. The
+/// Bytes of an mbuf (MSIZE of 4.4BSD), times the mbufs of a connection: `inpcb` and `tcpcb`. The
 /// paper's Table 2 has 722.7 KB for 49.09 connections a second: 251 bytes for each of a minute.
 pub(super) const PAPER_BLOCK_BYTES: f64 = 256.0;
 
-/// Who holds TIME-WAIT.
+/// The end that holds TIME-WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
-    /// Whoever closes first: the server.
+    /// The end that closes first: the server.
     Unmodified,
     /// The client takes it over: the paper's TCP modification.
     Swapped,
-    /// The client, by agreement: what the paper proposes, and had not built.
+    /// The client, by agreement: the paper proposes it, and has not built it.
     Negotiated,
-    /// The client, since it closes first: what CLIENT_CLOSE makes of HTTP.
+    /// The client, since it closes first: HTTP with CLIENT_CLOSE.
     ClientCloses,
 }
 
@@ -37,7 +37,7 @@ impl System {
         }
     }
 
-    /// Both ends' configuration in this system. The server keeps whole blocks or records.
+    /// Applies this system to both ends' configurations. The server keeps whole blocks or records.
     pub(super) fn apply(self, server: &mut Config, clients: &mut [Config], state: TimeWaitState) {
         server.tcp.time_wait.state = state;
         for client in clients.iter_mut() {

@@ -1,19 +1,20 @@
-//! Fig. 4: two bulk transfers into a server that is loaded with N connections in TIME-WAIT, in
-//! memory, by the paper's procedure:
+//! Fig. 4: two bulk transfers into a server with N connections in TIME-WAIT, in memory, by the
+//! paper's procedure:
 //!
-//! 1. Two client machines connect, so that theirs are the oldest blocks in the server's list.
+//! 1. Two client machines connect, so that their blocks are the oldest in the server's list.
 //! 2. A third machine opens and closes connections as fast as it can, until N are in TIME-WAIT.
 //! 3. The two transfers are timed. A switch lets their packets through in turn, so that a cache of
 //!    one block never helps.
-//! 4. The server is left alone until no TIME-WAIT is left; then comes the next of ten runs.
+//! 4. The server is left alone until no TIME-WAIT is left; then the next of ten runs begins.
 //!
-//! Time is true: the hosts' clock goes on by what the server's turns take of the processor, and the
-//! server is saturated. The clients are machines of their own and take none of it.
+//! Time is true: the hosts' clock goes on by the processor time of the server's turns, and the
+//! server is saturated. The clients are machines of their own and take no time.
 //!
-//! Our engine is the server in every line. For the other systems each packet is looked up in their
-//! list besides, before our engine takes it; the list holds what the server has. So every line pays
-//! our own look-up as well, some tens of nanoseconds. The lists are not searched, only kept in
-//! step, while the server is loaded: a linear list could not be loaded with many in a minute.
+//! Our engine is the server in every line. For the other systems each packet is also looked up in
+//! their list, before our engine receives it; the list holds the server's connections. Every line
+//! thus includes our own look-up as well, some tens of nanoseconds. While the server is loaded, the
+//! lists are only kept in step and not searched: loading a linear list with many would take too
+//! long.
 
 use std::time::Duration;
 
@@ -33,20 +34,20 @@ use crate::report::{Report, Table};
 
 /// Connections in TIME-WAIT.
 const LOADS: [usize; 8] = [0, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000];
-/// More than this a linear list is not searched through: a packet would take a tenth of a second.
-/// Nor is a server loaded with more by clients that leave it none of them.
+/// The most connections of a linear list: with more, a packet would take a tenth of a second. A
+/// server whose clients leave it no TIME-WAIT is not loaded with more either.
 const LINEAR_MOST: usize = 100_000;
 const RUNS: usize = 10;
-/// What is timed of the server's processor in each line and run, at least.
+/// The least time of the server's processor that is timed in each line and run.
 const TIMED: Duration = Duration::from_millis(40);
-/// Where the two transfers go.
+/// The port of the two transfers.
 const SINK: u16 = 9;
 const TRANSFERS: usize = 2;
 const CHUNK: usize = 64 << 10;
-/// 2·MSL, and the rest between runs.
+/// 2·MSL, and the pause between runs.
 const REST: Duration = Duration::from_secs(62);
 
-/// A line of the figure: what is kept in TIME-WAIT, and which list packets are looked up in.
+/// A line of the figure: the state kept in TIME-WAIT, and the list in which packets are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mode {
     name: &'static str,
@@ -74,7 +75,7 @@ struct Traffic {
     data: Vec<u8>,
     buffer: Vec<u8>,
     senders: [Option<ConnectionId>; TRANSFERS],
-    /// Whether they send yet.
+    /// True if they send.
     go: bool,
     /// The server's ends of the transfers.
     sinks: Vec<ConnectionId>,
@@ -119,7 +120,7 @@ impl Application for Traffic {
                     self.fill(host, now, id);
                 }
             }
-            // The loader's only host is the third.
+            // The third host belongs to the loader.
             _ => self.loader.on_client(number.saturating_sub(TRANSFERS), host, now, event),
         }
     }
@@ -129,8 +130,7 @@ impl Application for Traffic {
     }
 }
 
-/// A server in one system that keeps one thing of a connection, with the lists of the lines that
-/// belong to it.
+/// A server in one system that keeps one kind of state, with the lists of its lines.
 struct Bench {
     lan: Lan,
     traffic: Traffic,
@@ -141,7 +141,7 @@ impl Bench {
     fn new(system: System, state: TimeWaitState, most: usize) -> Bench {
         let modes: Vec<usize> = (0..MODES.len()).filter(|i| MODES[*i].state == state).collect();
         let mut server = server_config();
-        // The loader's host has the third number, and its addresses.
+        // The loader's host has the third number, with its addresses.
         let mut clients: Vec<_> = (0..=TRANSFERS).map(client_config).collect();
         system.apply(&mut server, &mut clients, state);
         for config in clients.iter_mut().chain([&mut server]) {
@@ -171,8 +171,8 @@ impl Bench {
         Bench { lan, traffic, modes }
     }
 
-    /// One run of the procedure, each line timed for so long at least: of each the rate of a
-    /// transfer in bytes a second, and the work of its searches.
+    /// Runs the procedure once, with each line timed for at least `timed`. Returns the rate of a
+    /// transfer in bytes a second and the work of the searches, line by line.
     fn run(&mut self, load: usize, timed: Duration) -> Vec<(usize, f64, Work)> {
         let Bench { lan, traffic, modes } = self;
         traffic.go = false;
@@ -209,7 +209,7 @@ impl Bench {
                 lookup.is_searched = MODES[mode].search == Some(lookup.blocks.search());
                 lookup.blocks.work = Work::default();
             }
-            // What had begun in another line comes to its end.
+            // Work that began in another line is completed.
             for _ in 0..4 {
                 lan.turn(traffic);
             }
@@ -227,7 +227,7 @@ impl Bench {
         found
     }
 
-    /// The transfers end, and everything else.
+    /// Ends the transfers, and everything else.
     fn leave_alone(&mut self) {
         let Bench { lan, traffic, .. } = self;
         lan.lookups().iter_mut().for_each(|lookup| lookup.is_searched = false);
@@ -243,7 +243,7 @@ impl Bench {
     }
 }
 
-/// What was found of a line at a load: the rates of the runs, in Mb/s, and blocks looked at by a
+/// The results of a line at a load: the rates of the runs, in Mb/s, and the blocks looked at in a
 /// search.
 #[derive(Clone, Debug, Default)]
 struct Point {
@@ -252,7 +252,8 @@ struct Point {
 }
 
 impl Point {
-    /// How much of its rate it loses to another, in %, run by run: mean and standard deviation.
+    /// The part of its rate that it loses to another, in %, run by run: mean and standard
+    /// deviation.
     fn lost_to(&self, other: &Point) -> (f64, f64) {
         let lost = self.rates.iter().zip(&other.rates).map(|(rate, of)| (1.0 - rate / of) * 100.0);
         mean_and_deviation(&lost.collect::<Vec<f64>>())
@@ -262,8 +263,8 @@ impl Point {
 /// Points by system, line and load.
 type Points = Vec<Vec<Vec<Point>>>;
 
-/// All servers are there at once and take turns, run by run: what changes on the machine meanwhile
-/// changes for all of them.
+/// All servers exist at once and take turns, run by run, so that changes on the machine affect all
+/// of them.
 fn measure(report: &Report) -> Points {
     let mut benches = Vec::new();
     for (at, &load) in LOADS.iter().enumerate() {
@@ -281,7 +282,7 @@ fn measure(report: &Report) -> Points {
     for run in 0..=RUNS {
         for (at, number, bench) in &mut benches {
             for (mode, rate, work) in bench.run(LOADS[*at], TIMED) {
-                // The first run finds memory that nobody has touched.
+                // The first run uses memory that no run has touched.
                 if run > 0 {
                     let point = &mut points[*number][mode][*at];
                     point.rates.push(rate * 8.0 / 1e6);
@@ -294,7 +295,7 @@ fn measure(report: &Report) -> Points {
     points
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let points = measure(report);
     let mut chart = Chart::new("A bulk transfer, two at a time", "TIME-WAIT", "Mb/s")
@@ -330,7 +331,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// How much of its rate without any TIME-WAIT a line loses at a load, in %.
+/// The part of its rate without TIME-WAIT that a line loses at a load, in %.
 fn lost(points: &[Vec<Point>], mode: usize, at: usize) -> f64 {
     points[mode][at].lost_to(&points[mode][0]).0
 }
@@ -418,7 +419,7 @@ mod tests {
                     assert!(rate > 0.0, "{mode}");
                     let looked_at = work.each();
                     match mode {
-                        // The two transfers come in turn, so that the cache never helps.
+                        // The two transfers alternate, so that the cache never helps.
                         LINEAR => assert!((most - 1.0..=most).contains(&looked_at), "{looked_at}"),
                         BSDI | HASHED => assert!((1.0..=3.0).contains(&looked_at), "{looked_at}"),
                         _ => assert_eq!(work, Work::default()),

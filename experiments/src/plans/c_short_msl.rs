@@ -1,19 +1,20 @@
-//! §2.2: a server under load that cuts its MSL in place of moving TIME-WAIT away. In virtual time.
+//! §2.2: a loaded server cuts its MSL instead of moving TIME-WAIT away. In virtual time.
 //!
-//! Our server has 3600 blocks, as the paper's. With 2·MSL of a minute it can hold the TIME-WAIT of
-//! 60 connections a second; with more it must cut 2·MSL to 3600 blocks by the rate. The clients
-//! are hosts behind one translator of addresses: no timestamps, initial numbers by 4.3BSD (which
-//! are multiples of 64 000, two a second and one a connection, for ten minutes since the host was
-//! booted), and each port used again after all others. The network delivers every second segment
-//! with text a second time, up to 30 s later, which is an MSL. All that is harsh, and
-//! chosen so that something shows: with 3976 ports and windows of 8 KB alone nothing was corrupted.
-//! A cut MSL is safe only where nothing of it occurs.
+//! Our server has 3600 blocks, like the paper's. With 2·MSL of a minute it can hold the TIME-WAIT
+//! of 60 connections a second. With more it must cut 2·MSL to 3600 blocks divided by the rate. The
+//! clients are hosts behind one address translator. They have no timestamps and initial numbers of
+//! 4.3BSD (multiples of 64 000, two a second and one a connection, for ten minutes since the host
+//! booted). Each port is used again after all others. The network delivers every second segment
+//! with data twice, the second time up to 30 s later, which is an MSL. All this is harsh, so that
+//! an effect appears: with only 3976 ports and windows of 8 KB nothing was corrupted. A cut MSL is
+//! safe only where none of this occurs.
 //!
-//! What is counted: SYNs that TIME-WAIT does not let begin (*refused*); old segments that arrive at
-//! a later connection between the same ends (*met*), which nothing but their numbers keeps out; and
-//! connections whose text was another's (*corrupted*), as read by the server's application. Our
-//! server drops text with an ACK older than the client's largest window (RFC 5961 §5.2), which
-//! RFC 793 does not ask for. That helps against clients of 8 KB; against those of 8 MB it does not.
+//! The experiment counts SYNs that TIME-WAIT refuses (*refused*); old segments that arrive at a
+//! later connection between the same ends (*met*), which only their numbers keep out; and
+//! connections whose data was another's (*corrupted*), as the server's application read it. Our
+//! server drops data with an ACK older than the client's largest window (RFC 5961 §5.2), which RFC
+//! 793 does not require. That helps against clients with windows of 8 KB, but not against those of
+//! 8 MB.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -39,30 +40,31 @@ const SEEDS: u64 = 10;
 const LOADS: [u32; 5] = [50, 100, 200, 400, 800];
 const LENGTH: Duration = Duration::from_secs(90);
 const FULL: Duration = Duration::from_secs(60);
-/// What the server has room for.
+/// Blocks of the server.
 const BLOCKS: u32 = 3600;
 /// The translator's ports.
 const PORTS: u16 = 5000;
 const FIRST_PORT: u16 = 1024;
-/// What a client does before it says anything.
+/// The pause before a client sends data.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How late a segment may come a second time.
+/// The longest delay of a second delivery.
 const MSL_MS: u32 = 30_000;
-/// Initial numbers of 4.3BSD: one is drawn of the first so many. Two a second: ten minutes.
+/// The step of 4.3BSD's initial numbers, and the number of possible ones: two a second for ten
+/// minutes.
 const ISN_STEP: u32 = 64_000;
 const ISNS: u32 = 1200;
-/// A client's window as its segments tell it, and how far it is shifted.
+/// A client's window in its segments, and its scale.
 const SMALL: (u16, u8) = (8192, 0);
 const LARGE: (u16, u8) = (65_535, 7);
-/// Bytes of a connection's text: its number, twice over.
+/// Bytes of a connection's data: its number, twice.
 const TEXT: usize = 8;
 
-/// What happens at a client, or in the network.
+/// An event at a client, or in the network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happens {
     /// The next connection opens.
     Opens,
-    /// The connection of that port and number says its text.
+    /// The connection of that port and number sends its data.
     Says(u16, u32),
     /// A segment arrives once more: its port and number, and the packet.
     Again(u16, u32, Vec<u8>),
@@ -77,7 +79,7 @@ struct Client {
     is_open: bool,
 }
 
-/// What was counted.
+/// The counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     opened: u64,
@@ -85,7 +87,7 @@ struct Counts {
     met: u64,
     served: u64,
     corrupted: u64,
-    /// Most in TIME-WAIT at once.
+    /// The most connections in TIME-WAIT at once.
     most: usize,
 }
 
@@ -100,7 +102,7 @@ struct World {
     clients: HashMap<u16, Client>,
     next_port: u16,
     next_number: u32,
-    /// What the server has read.
+    /// The server's received data.
     read: HashMap<ConnectionId, Vec<u8>>,
     counts: Counts,
 }
@@ -137,7 +139,7 @@ impl World {
         self.queue.push(Reverse((when, self.order, what)));
     }
 
-    /// So many connections a second.
+    /// Runs with `rate` connections a second.
     fn run(mut self, rate: u32) -> Counts {
         let (begin, end) = (self.now, self.now + LENGTH);
         let spacing = Duration::from_secs(1) / rate;
@@ -199,7 +201,7 @@ impl World {
         self.deliver(packet);
     }
 
-    /// A packet reaches the server, and what that answers its client.
+    /// Delivers a packet to the server, and the server's answers to its client.
     fn deliver(&mut self, packet: &[u8]) {
         let now = self.now;
         self.host.on_frame(now, RxFrame::plain(packet));
@@ -223,7 +225,7 @@ impl World {
         }
     }
 
-    /// The server's application reads a text, and closes.
+    /// The server's application reads the data, and closes.
     fn serve(&mut self) {
         while let Some(event) = self.host.event() {
             match event {
@@ -263,7 +265,7 @@ impl World {
         self.host.close(self.now, id);
     }
 
-    /// What the client answers to a packet of the server's.
+    /// The client's answer to a packet of the server's.
     fn answer(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let outer = ip::Packet::parse(bytes).ok()?;
         let segment = Segment::parse(outer.payload).ok()?;
@@ -282,7 +284,7 @@ impl World {
             return None;
         }
         if segment.flags.contains(Flags::FIN) {
-            // It has said what it had to say, and closes as well.
+            // It has sent all its data, and closes as well.
             let how = (port, Flags::FIN | Flags::ACK);
             let answer = packet(self.window, how, segment.ack, segment.end(), &[]);
             self.clients.remove(&port);
@@ -292,7 +294,7 @@ impl World {
     }
 }
 
-/// A packet of the client at that port, whose window is such.
+/// A packet of the client at that port, with that window.
 fn packet(
     (window, shift): (u16, u8),
     (port, flags): (u16, Flags),
@@ -320,7 +322,7 @@ fn packet(
     bytes
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let head =
         ["2·MSL", "conn/s", "s", "most waiting", "refused %", "met ‰", "corrupted of a million"];
@@ -369,7 +371,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// Refused %, met ‰, corrupted of a million, most waiting.
+/// Refused in %, met in ‰, corrupted in a million, and the most in TIME-WAIT.
 type Point = (f64, f64, f64, usize);
 
 fn claims(report: &mut Report, all: &[Vec<Point>]) {
@@ -425,7 +427,7 @@ mod tests {
     #[test]
     fn every_connection_that_opens_is_served() {
         let counts = World::new(Duration::from_secs(5), SMALL, 1).run(50);
-        // Those of the last second have said nothing yet.
+        // Connections of the last second have sent no data yet.
         assert_eq!((counts.opened, counts.served, counts.refused), (4500, 4450, 0));
         assert_eq!((counts.met, counts.corrupted), (0, 0), "no port comes again");
     }

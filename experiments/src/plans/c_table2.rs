@@ -1,17 +1,17 @@
-//! Table 2: WebSTONE's clients, 20 on each of 2 workstations, ask for files of 9 KB to 5 MB.
+//! Table 2: WebSTONE's clients, 20 on each of 2 workstations, request files of 9 KB to 5 MB.
 //!
-//! *Memory* in virtual time, with 2·MSL = 60 s: the links are made to carry what the paper's
-//! unmodified server did, 21 Mb/s, so that clients which never rest have about as many connections.
+//! *Memory* is measured in virtual time, with 2·MSL = 60 s. The links carry 21 Mb/s, the rate of
+//! the paper's unmodified server, so that clients without rest have about as many connections.
 //!
-//! *Speed* in memory, at true rate: a server that looks for connections in one list, as SunOS did,
-//! saturated by the same clients; its clock goes on by what it takes of the processor. A processor
-//! of today serves a thousand times as many connections a second as the paper's. So TIME-WAIT lasts
-//! a second here, in which as many gather as a list can bear; with 60 s the list loses more.
+//! *Speed* is measured in memory, at true rate. The server looks for connections in one list, like
+//! SunOS, and the same clients saturate it; its clock goes on by its processor time. A processor of
+//! today serves a thousand times as many connections a second as the paper's. TIME-WAIT therefore
+//! lasts a second, in which as many gather as a list can bear; with 60 s the list loses more.
 //!
-//! The paper does not tell how often which file was asked for. The weights are such that the mean
-//! is its 53 KB, throughput by connections. Requests and answers of all rows are the experiment's
-//! own and as long as those of HTTP; with CLIENT_CLOSE the client's last one is followed by another
-//! that wants no answer, and its FIN.
+//! The paper does not give the frequency of each file. The weights yield its mean of 53 KB,
+//! throughput by connections. Requests and answers of all rows are the experiment's own and as long
+//! as HTTP's. With CLIENT_CLOSE the client's last request is followed by another that needs no
+//! answer, and by its FIN.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ const CLIENTS: usize = 20;
 pub(super) const FILES: [(u32, u32); 4] =
     [(9_000, 640), (50_000, 325), (500_000, 32), (5_000_000, 3)];
 const TIME_WAIT: Duration = Duration::from_secs(60);
-/// Of the run at true rate.
+/// TIME-WAIT in the run at true rate.
 const SHORT_TIME_WAIT: Duration = Duration::from_secs(1);
-/// What the paper's unmodified server sent, in bits a second, and how many connections it had.
+/// The rate of the paper's unmodified server, in bits a second, and its connections a second.
 const PAPER_BITS: u64 = 20_970_000;
 const PAPER_CONNECTIONS: f64 = 49.09;
 const PAPER_KILOBYTES: f64 = 722.7;
-/// More blocks than anybody needs.
+/// More blocks than any run needs.
 const BLOCKS: usize = 100_000;
 
 /// The paper's rows: Mb/s, connections a second, KB.
@@ -60,7 +60,7 @@ fn plan(seed: u64) -> Plan {
     }
 }
 
-/// In virtual time, at the paper's rate.
+/// A run in virtual time, at the paper's rate.
 fn made(system: System, seed: u64) -> Run {
     Run {
         system,
@@ -78,7 +78,7 @@ fn made(system: System, seed: u64) -> Run {
     }
 }
 
-/// At true rate.
+/// A run at true rate.
 fn timed(system: System, keeping: Keeping, seed: u64) -> Run {
     Run {
         system,
@@ -92,7 +92,7 @@ fn timed(system: System, keeping: Keeping, seed: u64) -> Run {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     memory(report)?;
     speed(report)
@@ -141,7 +141,7 @@ fn memory(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// What is compared at true rate.
+/// The modes at true rate.
 const MODES: [(&str, System, Keeping); 6] = [
     ("linear, unmodified", System::Unmodified, Keeping::List(BLOCKS)),
     ("linear, TCP (swap)", System::Swapped, Keeping::List(BLOCKS)),
@@ -154,7 +154,7 @@ const MODES: [(&str, System, Keeping); 6] = [
 fn speed(report: &mut Report) -> Outcome {
     report.say("Speed, saturated, at this machine's rate; TIME-WAIT of 1 s");
     let mut found = vec![Vec::new(); MODES.len()];
-    // They take turns: what changes on the machine meanwhile changes for all of them.
+    // They take turns, so that changes on the machine affect all of them.
     for seed in 1..=RUNS {
         for ((_, system, keeping), found) in MODES.iter().zip(&mut found) {
             found.push(timed(*system, *keeping, seed).see());

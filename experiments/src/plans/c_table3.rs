@@ -1,14 +1,14 @@
-//! Table 3: WebSTONE's clients, 8 on each of 4 workstations, ask for files of 500 bytes, in virtual
-//! time. As many blocks as the paper's server had for connections: 60 a second were the most that
-//! it could take (§2.2), each for 2·MSL = 60 s, so that it had 3600.
+//! Table 3: WebSTONE's clients, 8 on each of 4 workstations, request files of 500 bytes, in virtual
+//! time. The server has as many blocks as the paper's: it could bear at most 60 connections a
+//! second (§2.2), each for 2·MSL = 60 s, so that it had 3600.
 //!
-//! What is made up is the delay of the link, so that 32 clients that never rest have as many
-//! connections as the paper's modified systems served, 224 a second: there the hosts were as slow.
-//! All else is found: segments, blocks, TIME-WAIT. Where no block is left a SYN is lost, so that
-//! the server is held to 60 connections a second. The paper's failed altogether: with SunOS what
-//! holds data came from the same mbufs. Requests and answers are the experiment's own, as long as
-//! those of HTTP; with CLIENT_CLOSE the client's last one is followed by another that wants no
-//! answer, and its FIN.
+//! Only the delay of the link is invented. With it, 32 clients without rest have as many
+//! connections as the paper's modified systems served, 224 a second; there the hosts were as slow.
+//! All else is a result: segments, blocks, TIME-WAIT. Without a free block a SYN is lost, which
+//! limits the server to 60 connections a second. The paper's failed altogether: in SunOS the
+//! buffers of data came from the same mbufs. Requests and answers are the experiment's own, and as
+//! long as HTTP's. With CLIENT_CLOSE the client's last request is followed by another that needs no
+//! answer, and by its FIN.
 
 use std::time::Duration;
 
@@ -29,18 +29,18 @@ const TIME_WAIT: Duration = Duration::from_secs(60);
 /// The rate that the paper's server could bear, and the blocks that it had for that.
 const PAPER_RATE: f64 = 60.0;
 const POOL: usize = 3600;
-/// A listener has one, too.
+/// A listener has a block, too.
 const BLOCKS: usize = POOL + 1;
-/// Many more than anybody needs.
+/// Many more blocks than any run needs.
 const UNBOUNDED: usize = 20_000;
 const HOSTS: usize = 4;
 const CLIENTS: usize = 8;
 const FILE_BYTES: u32 = 500;
-/// Passages of the link until a client may begin anew: SYN; SYN, ACK; request; answer with FIN.
+/// Passages of the link until a client may begin again: SYN; SYN, ACK; request; answer with FIN.
 const PASSAGES: u32 = 4;
 /// The delay varies by up to this part of it.
 const JITTER: u32 = 5;
-/// Rates around what the pool bears.
+/// Rates around the limit of the pool.
 const AROUND: [f64; 4] = [50.0, 58.0, 62.0, 70.0];
 
 /// The paper's row: throughput in Mb/s, connections a second, TCB memory in KB.
@@ -73,12 +73,12 @@ fn run(system: System, keeping: Keeping, rate: f64, seed: u64) -> Run {
     }
 }
 
-/// The same with every seed.
+/// Runs with every seed.
 fn of_seeds(system: System, keeping: Keeping, rate: f64) -> Vec<Seen> {
     (1..=SEEDS).map(|seed| run(system, keeping, rate, seed).see()).collect()
 }
 
-/// Bytes of a record in TIME-WAIT, all in, counted by the allocator.
+/// Bytes of a record in TIME-WAIT, all in, by the allocator's count.
 fn record_bytes() -> Result<f64, String> {
     let plan = memory::Plan {
         state: State::TimeWait,
@@ -90,7 +90,7 @@ fn record_bytes() -> Result<f64, String> {
     Ok(outcome.bytes)
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run_all(report: &mut Report) -> Outcome {
     let record = record_bytes()?.ceil();
     let pool_bytes = POOL as f64 * PAPER_BLOCK_BYTES;
@@ -183,7 +183,7 @@ fn claims(report: &mut Report, found: &[Vec<Seen>], record: f64) {
     );
 }
 
-/// The case of 60 connections a second: what the pool bears, and what it does not.
+/// The case of 60 connections a second: rates below and above the limit of the pool.
 fn around_the_bound(report: &mut Report) -> Outcome {
     let head =
         ["offered conn/s", "conn/s", "blocks", "TIME-WAIT of those ended in 2·MSL", "SYNs refused"];

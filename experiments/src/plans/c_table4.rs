@@ -1,7 +1,7 @@
-//! Table 4: the three systems compared, each cell by a check of its own that runs. Connections are
-//! counted where they stand, and packets where they were captured, in virtual time.
+//! Table 4: the comparison of the three systems, with a check for each cell. Connections are
+//! counted at the end that holds them, and packets where they were captured, in virtual time.
 //!
-//! Those of CLIENT_CLOSE are about our HTTP server and a client that closes first ([`http`]).
+//! The checks of CLIENT_CLOSE use our HTTP server and a client that closes first ([`http`]).
 
 mod http;
 
@@ -22,45 +22,45 @@ use crate::report::{Report, Table};
 /// Connections of a check, one after the other.
 const CONNECTIONS: u64 = 50;
 const FILE_BYTES: u32 = 500;
-/// One way.
+/// The delay of one direction.
 const DELAY: Duration = Duration::from_millis(1);
-/// Longer than all of them take, and shorter than TIME-WAIT.
+/// The length of a check: more than all connections take, and less than TIME-WAIT.
 const LENGTH: Duration = Duration::from_secs(30);
 /// The option's kind (RFC 4727).
 const EXPERIMENT: u8 = 253;
 
-/// What differs between the worlds of the checks.
+/// The configurations of the checks' worlds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setup {
     /// Both ends are modified.
     Both,
-    /// The client alone.
+    /// Only the client is modified.
     ClientAlone,
-    /// The server alone.
+    /// Only the server is modified.
     ServerAlone,
-    /// Both, and the server heeds no RST in TIME-WAIT (RFC 1337).
+    /// Both are, and the server ignores RSTs in TIME-WAIT (RFC 1337).
     Guarded,
-    /// The server alone, and it takes only what agrees, if it can ask for that.
+    /// Only the server is, and it accepts only clients that agree, if it can require that.
     Required,
 }
 
-/// What was seen of a world.
+/// The results of a world.
 struct Seen {
     done: Done,
-    /// In TIME-WAIT when all was over.
+    /// In TIME-WAIT at the end.
     server: usize,
     client: usize,
     captured: Vec<Captured>,
 }
 
 impl Seen {
-    /// All connections ended well, with every byte.
+    /// True if all connections ended well, with every byte.
     fn is_whole(&self) -> bool {
         let bytes = CONNECTIONS * u64::from(FILE_BYTES + web::HEADER);
         (self.done.connections, self.done.failed, self.done.bytes) == (CONNECTIONS, 0, bytes)
     }
 
-    /// What each packet is to TCP: where it goes, flags, which options, how much text.
+    /// Each packet as TCP sees it: direction, flags, options, length of the data.
     fn segments(&self) -> Vec<(bool, u8, Vec<u8>, usize)> {
         let of = |captured: &Captured| {
             let Tcp { flags, options, text } = tcp(&captured.packet);
@@ -69,7 +69,7 @@ impl Seen {
         self.captured.iter().map(of).collect()
     }
 
-    /// What went each way, to the application.
+    /// The data in each direction, as the applications read it.
     fn texts(&self) -> [Vec<u8>; 2] {
         [false, true].map(|from_server| {
             let of_it = self.captured.iter().filter(|c| c.from_server == from_server);
@@ -82,7 +82,7 @@ impl Seen {
     }
 }
 
-/// A segment, as far as the checks look at it.
+/// The fields of a segment that the checks use.
 struct Tcp<'a> {
     flags: u8,
     /// Kinds of options.
@@ -136,7 +136,7 @@ fn see(system: System, setup: Setup) -> Seen {
     }
 }
 
-/// What a check has found: whether the cell is a yes, and why.
+/// The result of a check: whether the cell is a yes, and the reason.
 type Found = (bool, String);
 
 /// A row of the table.
@@ -144,7 +144,7 @@ struct Row {
     title: &'static str,
     /// The paper's: negotiation, swap, CLIENT_CLOSE.
     paper: [bool; 3],
-    /// What is checked, and the check.
+    /// The name of the check, and the check.
     name: &'static str,
     check: fn(System) -> Found,
 }
@@ -270,7 +270,7 @@ fn word(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let systems = [("negotiation", System::Negotiated), ("swap", System::Swapped)];
     let mut table = Table::new(&[
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_check_tells_the_systems_apart() {
-        // What nobody has modified is what each row is compared to.
+        // Each row is compared to the unmodified system.
         let (yes, no) = (|check: fn(System) -> Found| check(System::Unmodified).0, false);
         assert_eq!(yes(reduces_loading), no);
         assert_eq!(yes(needs_client_alone), no);

@@ -1,5 +1,5 @@
-//! When a timer fires, as a function of when it was set: under 4.4BSD's slow tick and under the
-//! papers' framework.
+//! The time at which a timer fires, as a function of the time at which it was set: under 4.4BSD's
+//! slow tick and in the papers' framework.
 
 use lightwait_core::Instant;
 use lightwait_core::config::Scheme;
@@ -9,11 +9,11 @@ use lightwait_core::time::Duration;
 /// A tick of 4.4BSD's slow timer, in ms.
 pub(super) const SLOW_MS: u64 = 500;
 
-/// How long after `now` a timer for `rto` fires under 4.4BSD's slow tick.
+/// The time from `now` until a timer for `rto` fires under 4.4BSD's slow tick.
 pub(super) fn by_scan(now: Instant, rto: Duration) -> Duration {
     let mut timers = Timers::new(Scheme::Scan, Ticks::new(Duration::from_millis(1)));
     let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
-    // Every tick until now has been, with nothing to do.
+    // Every tick until now has passed without a timer.
     assert_eq!(timers.due(now, &mut |_, _| TimerSet::EMPTY), None, "nothing is set");
     deadlines.set(Timer::Retransmit, now + rto);
     timers.touched(0, &mut filed, &mut deadlines, now);
@@ -32,20 +32,21 @@ pub(super) struct Clocks {
     pub(super) measure_ns: u64,
     /// A tick of the scheduling clock.
     pub(super) schedule_ns: u64,
-    /// How long after a tick of the measurement clock those of the scheduling clock come.
+    /// The time from a tick of the measurement clock to the next one of the scheduling clock.
     pub(super) skew_ns: u64,
 }
 
 impl Clocks {
-    /// How long after `now` an event for `ticks` of the measurement clock fires: a timer in the
-    /// default scheme, set for one more, since a part of a tick was over when the clock was read.
+    /// The time from `now` until an event for `ticks` of the measurement clock fires. It is a timer
+    /// in the default scheme, set for one more tick, since part of a tick had passed when the clock
+    /// was read.
     pub(super) fn fires(self, now: Instant, ticks: u64) -> Duration {
         let read =
             |at: Instant| Instant::from_nanos(at.as_nanos() / self.measure_ns * self.measure_ns);
         let schedule = Ticks::new(Duration::from_nanos(self.schedule_ns));
         let mut timers = Timers::new(Scheme::Inline, schedule);
         let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
-        // Every tick until now has been, with nothing to do.
+        // Every tick until now has passed without a timer.
         assert_eq!(timers.due(read(now), &mut |_, _| TimerSet::EMPTY), None, "nothing is set");
         let due = read(now).plus_nanos((ticks + 1) * self.measure_ns);
         deadlines.set(Timer::Retransmit, due);
@@ -57,7 +58,7 @@ impl Clocks {
                 if deadlines.take_due(Timer::Retransmit, read(at)) {
                     return at.since(now);
                 }
-                // Its slot is reached early.
+                // The timer's slot may come before its deadline.
                 deadlines.tighten();
                 timers.touched(0, &mut filed, &mut deadlines, read(at));
             }

@@ -1,5 +1,5 @@
-//! A server and its clients, each at the end of a path of its own, in virtual time. One host is all
-//! clients: each has an address of its own there, and a lane of the cable.
+//! A server and its clients, each at the end of a path of its own, in virtual time. One host plays
+//! all clients: each has an address there, and a lane of the cable.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,27 +12,27 @@ use lightwait_sim::{Cable, Side, World};
 
 use crate::plan::Failure;
 
-/// What Ethernet, IP and TCP add to a segment's text, in bytes.
+/// Bytes that Ethernet, IP and TCP add to a segment's data.
 const HEADERS: u64 = 54;
 const MTU: u16 = 1500;
-/// What may wait before a path: as much as a round trip carries, and so many packets at least.
+/// The least capacity of a path's queue, which otherwise holds a round trip's data.
 const QUEUE_PACKETS_MIN: usize = 5;
-/// How likely a packet is lost that follows a lost one.
+/// The probability that a packet is lost after a lost one.
 const AFTER_LOSS: f64 = 0.25;
 const PORT: u16 = 80;
 
-/// A way to a client, the same in both directions; it loses towards the client alone.
+/// A path to a client, the same in both directions; it loses packets only towards the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) rate_bits: u64,
-    /// Of a round trip, without what the packets themselves take.
+    /// The round trip, without the packets' own time.
     pub(super) round_trip: Duration,
-    /// How likely a packet is lost that follows one which came through.
+    /// The probability that a packet is lost after one that got through.
     pub(super) loss: f64,
 }
 
-/// Clients at A, the server at B, with TCP and limits of each as given, and segments of so much
-/// text.
+/// Clients at A and the server at B, with the given TCP and limits, and segments of `segment` bytes
+/// of data.
 pub(super) fn world(
     ways: &[Way],
     segment: u64,
@@ -55,7 +55,7 @@ pub(super) fn world(
     Ok(World::new(Instant::from_millis(1_000), cable, configs)?)
 }
 
-/// The first lane is a perfect one, for what is not of a client.
+/// The first lane is perfect, for frames of no client.
 fn lanes(ways: &[Way], segment: u64, seed: u64) -> Vec<[LinkConfig; 2]> {
     let lane = |(number, way): (usize, &Way)| {
         let carried_bits = way.rate_bits as f64 * way.round_trip.as_secs_f64();
@@ -82,12 +82,12 @@ fn host(side: Side) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
 }
 
-/// Where the server listens.
+/// The address and port of the server.
 pub(super) fn server() -> SocketAddr {
     SocketAddr::new(host(Side::B), PORT)
 }
 
-/// The address of the client at the end of that way.
+/// The address of the client at the end of that path.
 pub(super) fn client(number: usize) -> IpAddr {
     Ipv4Addr::new(10, 10, (number >> 8) as u8, number as u8).into()
 }
@@ -96,7 +96,7 @@ fn number_of(client: [u8; 4]) -> usize {
     usize::from(client[2]) << 8 | usize::from(client[3])
 }
 
-/// The lane of a client's packets, by either address of the IPv4 header.
+/// The lane of a client's packets, from either address of the IPv4 header.
 fn lane_of(frame: &[u8]) -> usize {
     let is_ipv4 = frame.get(12..14) == Some(&[8, 0]);
     let addresses = frame.get(26..34).filter(|_| is_ipv4).map(|bytes| bytes.as_chunks::<4>().0);

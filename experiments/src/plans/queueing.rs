@@ -1,12 +1,13 @@
-//! What it costs to ask for a delayed acknowledgement: a flag (4.4BSD), a bucket (Mansley), an
-//! entry in an eager timing wheel; and a lock pair, to compare.
+//! The cost of requesting a delayed acknowledgement: a flag (4.4BSD), a bucket (Mansley), or an
+//! entry in an eager timing wheel; and a lock pair for comparison.
 //!
-//! The connections are few enough to lie in the cache: what counts is the bookkeeping. Each asks
-//! once, and is then acknowledged, which is not measured; a request costs the more the later ones
-//! find that there is one. Which connection asks comes out of what the one before has left, so that
-//! each waits for it. What is timed is how much longer a step takes with a request in it: one step
-//! after the other, as the paper did; or behind a segment's work, of more instructions than a
-//! processor keeps in flight, which hides some of it, as in a stack.
+//! The connections are few enough to lie in the cache, so that only the bookkeeping counts. Each
+//! makes one request, and is then acknowledged, which is not measured. The more requests find an
+//! earlier one pending, the cheaper they are. The result of each step selects the next connection,
+//! so that each step waits for the one before. The result is the time that a step takes longer with
+//! a request in it. Steps are measured one after the other, like the paper's, and behind a
+//! segment's work. That work has more instructions than a processor keeps in flight, and hides part
+//! of the cost, as in a stack.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -21,33 +22,34 @@ use lightwait_core::tcp::recv::ack::AckState;
 use lightwait_core::tcp::timers::{Deadlines, Filed, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 
-/// Connections that ask, one after the other.
+/// Connections that make requests, one after the other.
 const CONNECTIONS: usize = 256;
-/// Rounds of which the median is taken.
+/// Rounds; the median counts.
 const ROUNDS: usize = 4001;
-/// Between two requests, in ns: so short that one in some thousands finds its interval over, as at
-/// 1 Gbit/s, where a connection asks 8560 times in 100 ms.
+/// Time between two requests, in ns. One request in some thousands then finds its interval over, as
+/// at 1 Gbit/s, where a connection makes 8560 requests in 100 ms.
 const BETWEEN_NS: u64 = 100;
 
-/// The ways to ask.
+/// The ways to request an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Nothing but the loop: what the others are compared with.
+    /// Only the loop, to compare the others with.
     None,
     /// A bit in the connection.
     Flag,
-    /// Mansley's buckets: the request alone.
+    /// Mansley's buckets: only the request.
     Request,
-    /// The same, and what the lazy scheme is told of it.
+    /// The request, and the lazy scheme's bookkeeping for it.
     Buckets,
-    /// A timer of its own in an eager hierarchical wheel, as FreeBSD and Linux, which is told.
+    /// A timer of its own in an eager hierarchical wheel, as in FreeBSD and Linux, with its
+    /// bookkeeping.
     Wheel,
     /// A bit in the connection, behind a lock.
     Locked,
 }
 
 impl Way {
-    /// Each with its name.
+    /// All ways, with their names.
     pub(super) const ALL: [(Way, &str); 6] = [
         (Way::None, "nothing"),
         (Way::Flag, "flag"),
@@ -58,7 +60,7 @@ impl Way {
     ];
 }
 
-/// A connection, as far as delayed ACKs go.
+/// The fields of a connection for delayed ACKs.
 struct Connection {
     flags: u32,
     ack: AckState,
@@ -68,7 +70,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// What a request of any way has left here.
+    /// The traces of a request in this connection, for any way.
     #[inline(always)]
     fn left(&mut self) -> u64 {
         let locked = self.locked.get_mut().map_or(0, |flags| *flags);
@@ -76,7 +78,7 @@ impl Connection {
     }
 }
 
-/// All connections, and how they ask.
+/// All connections, and the way to request.
 struct Bench {
     connections: Vec<Connection>,
     config: TcpConfig,
@@ -106,7 +108,7 @@ impl Bench {
         }
     }
 
-    /// Every connection asks once.
+    /// Every connection makes one request.
     #[inline(always)]
     fn ask(
         &mut self,
@@ -115,12 +117,12 @@ impl Bench {
     ) {
         let Bench { connections, config, timers, now } = self;
         let mut asked = Asked { config, timers, now: *now, index: 0 };
-        // No bits, which neither compiler nor processor can know.
+        // No bits, but neither compiler nor processor can know that.
         let (mut word, none) = (1, black_box(0));
         for number in 0..CONNECTIONS {
             word = work(word);
             let connection = &mut connections[number + (word & none) as usize];
-            // The time is in hand: a shard reads it once for a batch of segments.
+            // The time is already known: a shard reads it once for a batch of segments.
             asked.now = Instant::from_nanos(black_box(asked.now.as_nanos() + BETWEEN_NS));
             request(black_box(&mut *connection), &mut asked);
             word ^= black_box(connection).left();
@@ -130,8 +132,8 @@ impl Bench {
         *now = asked.now;
     }
 
-    /// Every connection is acknowledged, which the timers are told, and nothing is asked for any
-    /// more. Then those have their turn.
+    /// Acknowledges every connection and updates the timers, so that no request is pending. Then
+    /// runs the timers.
     fn acknowledge(&mut self) {
         let Bench { connections, timers, now, .. } = self;
         for (index, connection) in connections.iter_mut().enumerate() {
@@ -148,7 +150,7 @@ impl Bench {
     }
 }
 
-/// What a request knows besides its connection.
+/// The arguments of a request beside its connection.
 struct Asked<'a> {
     config: &'a TcpConfig,
     timers: &'a mut Timers,
@@ -167,7 +169,7 @@ fn request(connection: &mut Connection, asked: &mut Asked<'_>) {
     connection.ack.request(asked.now, asked.config, &mut connection.deadlines);
 }
 
-/// The scheme is told after a request: of buckets and of the wheel alike.
+/// Reports a request to the scheme, for buckets and the wheel.
 #[inline(always)]
 fn request_and_tell(connection: &mut Connection, asked: &mut Asked<'_>) {
     request(connection, asked);
@@ -181,17 +183,17 @@ fn set_flag_behind_lock(connection: &mut Connection, _: &mut Asked<'_>) {
     }
 }
 
-/// ns that a step takes more with each way to ask than with none, one step after the other.
+/// ns that a step takes more with each way than without a request, one step after the other.
 pub(super) fn overheads() -> Vec<f64> {
     overheads_with(|word| word)
 }
 
-/// The same behind a segment's work.
+/// ns that a step takes more with each way than without a request, behind a segment's work.
 pub(super) fn overheads_behind_work() -> Vec<f64> {
     overheads_with(segment)
 }
 
-/// The medians of many rounds, in each of which all have their turn, so that the machine's mood is
+/// The medians of many rounds. All ways take turns in each round, so that the machine's state is
 /// the same for all.
 fn overheads_with(work: impl Fn(u64) -> u64 + Copy) -> Vec<f64> {
     let mut benches = Way::ALL.map(|(way, _)| (way, Bench::new(way)));
@@ -205,7 +207,7 @@ fn overheads_with(work: impl Fn(u64) -> u64 + Copy) -> Vec<f64> {
     more.iter_mut().map(|more| median(more)).collect()
 }
 
-/// ns a step, with `work` in it.
+/// ns of a step, with `work` in it.
 fn round(way: Way, bench: &mut Bench, work: impl Fn(u64) -> u64) -> f64 {
     let clock = Clock::now();
     ask(way, bench, work);
@@ -214,7 +216,7 @@ fn round(way: Way, bench: &mut Bench, work: impl Fn(u64) -> u64) -> f64 {
     ns
 }
 
-/// Every connection asks once, in its way, each after some work.
+/// Every connection makes one request in its way, each after some work.
 #[inline(always)]
 fn ask(way: Way, bench: &mut Bench, work: impl Fn(u64) -> u64) {
     match way {
@@ -226,11 +228,11 @@ fn ask(way: Way, bench: &mut Bench, work: impl Fn(u64) -> u64) {
     }
 }
 
-/// One round of each without the work, for callgrind to count.
+/// Runs one round of each way without the work, for callgrind to count.
 pub(super) fn sections() {
     for (way, name) in Way::ALL {
         let mut bench = Bench::new(way);
-        // The first round finds each connection's interval, and files its entry.
+        // The first round sets each connection's interval, and files its entry.
         ask(way, &mut bench, |word| word);
         bench.acknowledge();
         section(name, CONNECTIONS, || ask(way, &mut bench, |word| word));

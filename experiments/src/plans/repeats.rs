@@ -1,4 +1,4 @@
-//! Finds segments that were sent again in vain, by watching both ends of a cable; side B sends.
+//! Finds needless retransmissions, by watching both ends of a cable; side B sends.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use lightwait_core::flow::Seq;
 use lightwait_core::wire::tcp::{Flags, Segment};
 use lightwait_sim::{Passage, Side};
 
-/// What one connection has brought so far; numbers count from the SYN of side B.
+/// The data of one connection so far; numbers count from the SYN of side B.
 #[derive(Debug, Default)]
 struct Flow {
     first: Option<Seq>,
-    /// Bytes that side A has, as ranges in order with gaps between.
+    /// Bytes that side A has, as ordered ranges with gaps between.
     arrived: Vec<(u32, u32)>,
-    /// Whether the first acknowledgement of each number is lost, by the number.
+    /// For each number, whether its first acknowledgement is lost.
     acked: BTreeMap<u32, bool>,
-    /// The highest acknowledgement that has come to side B.
+    /// The highest acknowledgement that has reached side B.
     told: u32,
-    /// When each segment was last sent, by where it ends.
+    /// The last sending time of each segment, by its end.
     sent: BTreeMap<u32, Instant>,
-    /// Where segments end that were repeated before side A had sent an acknowledgement of them.
+    /// The ends of segments that were repeated before side A had sent their acknowledgement.
     awaited: Vec<u32>,
 }
 
@@ -41,26 +41,26 @@ impl Flow {
     }
 }
 
-/// Counts segments of side B that were sent again in vain.
+/// Counts needless retransmissions of side B.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     flows: BTreeMap<u16, Flow>,
-    /// Milliseconds from a segment's sending to when it was sent again.
+    /// Milliseconds from a segment's sending to its retransmission.
     pub(super) sent_again_ms: Vec<f64>,
-    /// Side A had all of it already.
+    /// Retransmissions of data that side A had.
     pub(super) repeated: u64,
-    /// And its acknowledgement was not lost: whoever had waited for it would have seen it come.
+    /// Those whose acknowledgement was not lost: a longer timeout would have seen it arrive.
     pub(super) spurious: u64,
-    /// Or it was lost: nobody could have known, and no timer waits it out.
+    /// Those whose acknowledgement was lost: side B could not know better with any timeout.
     pub(super) unanswered: u64,
-    /// Or none could be sent, since something before it is missing.
+    /// Those that could not be acknowledged, since data before them was missing.
     pub(super) held: u64,
-    /// Or an acknowledgement had come already: nothing explains it.
+    /// Those whose acknowledgement had arrived already: no explanation for these.
     pub(super) needless: u64,
 }
 
 impl Repeats {
-    /// A segment goes in or comes out.
+    /// A segment enters or leaves the cable.
     pub(super) fn on_passage(&mut self, passage: Passage, segment: &Segment<'_>) {
         let from_b = (passage.side == Side::B) != passage.arrives;
         if from_b {
@@ -98,7 +98,7 @@ impl Repeats {
         }
     }
 
-    /// A repeat is explained by what became of the first acknowledgement.
+    /// The fate of the first acknowledgement explains a repeat.
     fn on_acked(&mut self, is_lost: bool) {
         self.unanswered += u64::from(is_lost);
         self.spurious += u64::from(!is_lost);
@@ -150,8 +150,7 @@ mod tests {
             story
         }
 
-        /// A segment that `from` sends; `at` is its number if side B does, else what it
-        /// acknowledges.
+        /// A segment from `from`; `at` is its number if side B sends it, else its acknowledgement.
         fn pass(&mut self, ms: u64, from: Side, how: Passage, flags: Flags, at: u32, len: usize) {
             let side = if how.arrives { from.other() } else { from };
             let passage = Passage { now: Instant::from_millis(ms), side, ..how };
@@ -179,7 +178,8 @@ mod tests {
             self.pass(ms, Side::A, how, Flags::ACK, 1001, 0);
         }
 
-        /// Repeated; spurious, unanswered, held and needless ones among them.
+        /// The number of repeats, and of the spurious, unanswered, held and needless ones among
+        /// them.
         fn found(&self) -> (u64, [u64; 4]) {
             let Repeats { repeated, spurious, unanswered, held, needless, .. } = self.repeats;
             (repeated, [spurious, unanswered, held, needless])

@@ -1,5 +1,5 @@
-//! Linux and nginx beside `lightwait serve`, on this machine, by one client on the kernel's stack:
-//! `lightwait load`, with wrk beside it as a check on our generator.
+//! Linux and nginx beside `lightwait serve`, on this machine. One client on the kernel's stack
+//! loads them: `lightwait load`, with wrk as a check of our generator.
 //!
 //! ```text
 //!   processor 0                               processor 1
@@ -8,9 +8,9 @@
 //!   lightwait ─────────────────────── TAP ───
 //! ```
 //!
-//! Told is what the server's process takes. Of nginx that is not all: what arrives over a veth goes
-//! through the kernel's TCP on the sender's processor, in the client's time. So both processes
-//! together are told as well.
+//! The report has the processor time of the server's process. For nginx that is not all: the kernel
+//! handles arrived packets on the sender's processor, in the client's time. The report therefore
+//! has both processes' time as well.
 
 mod memory;
 mod servers;
@@ -25,26 +25,26 @@ use crate::report::{Report, Table};
 pub(crate) use servers::idle;
 use servers::{Kind, Serving};
 
-/// Files, with the connections at a time that ask for them.
+/// Files, with the numbers of connections that request them at a time.
 const FILES: [(&str, usize, u32); 3] =
     [("500B", 500, 64), ("6KB", 6 << 10, 64), ("1MB", 1 << 20, 8)];
-/// How long each run is.
+/// The length of each run.
 const RUN_S: u64 = 4;
 
-/// Who asks.
+/// The load generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Generator {
     Load,
     Wrk,
 }
 
-/// What a run tells.
+/// The results of a run.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     /// Requests a second.
     rate: f64,
     failed: u64,
-    /// Processor time for a request, in µs: of the server's process, and of both.
+    /// Processor time of a request, in µs: of the server's process, and of both processes.
     server_us: f64,
     both_us: f64,
 }
@@ -141,7 +141,7 @@ fn sample(
     })
 }
 
-/// Runs a command. Returns what it prints, and the processor time that it takes.
+/// Runs a command. Returns its output, and its processor time.
 fn output_and_time(command: &mut std::process::Command) -> Result<(String, Duration), Failure> {
     use std::io::Read;
     use std::process::Stdio;
@@ -150,13 +150,13 @@ fn output_and_time(command: &mut std::process::Command) -> Result<(String, Durat
     let mut output = process.0.stdout.take().ok_or("no output")?;
     let mut text = String::new();
     output.read_to_string(&mut text)?;
-    // Until it is waited for, the system keeps its times.
+    // Until the process is waited for, the system keeps its times.
     let own = live::processor_time(id)?;
     process.end()?;
     Ok((text, own))
 }
 
-/// Requests answered, seconds and failures of a report of ours.
+/// Requests answered, seconds and failures in a report of ours.
 fn of_load(text: &str) -> Result<(u64, f64, u64), Failure> {
     let report: Value = serde_json::from_str(text)?;
     let count = |key: &str| report[key].as_u64().ok_or_else(|| format!("no {key}"));
@@ -164,7 +164,7 @@ fn of_load(text: &str) -> Result<(u64, f64, u64), Failure> {
     Ok((count("requests_answered")?, seconds, count("requests_failed")?))
 }
 
-/// The same of wrk's, from `240113 requests in 4.10s, 1.53GB read`.
+/// Requests answered, seconds and failures in wrk's `240113 requests in 4.10s, 1.53GB read`.
 fn of_wrk(text: &str) -> Result<(u64, f64, u64), Failure> {
     let line = text.lines().find(|line| line.contains(" requests in ")).ok_or("no requests")?;
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,11 +1,11 @@
-//! The set-up of Cohen & Cohen: a server whose files lie on a disk, and clients each on a path of
-//! its own, in virtual time. The server's process is the paper's Procedure 3.2: it reads a block,
-//! which takes [`Load::read_time`], writes it, and reads the next one when all of it is in the send
+//! The set-up of Cohen & Cohen: a server with files on a disk, and clients each on a path of its
+//! own, in virtual time. The server's process is the paper's Procedure 3.2: it reads a block, which
+//! takes [`Load::read_time`], writes it, and reads the next one when all of it is in the send
 //! buffer.
 //!
-//! The hosts are ours, unmodified. As the paper's simulator had it: segments of 512 bytes, an
-//! initial window of one, Reno without SACK, no timestamps. Otherwise than there, the clients delay
-//! acknowledgements as ours do.
+//! The hosts are ours, unmodified. They have the parameters of the paper's simulator: segments of
+//! 512 bytes, an initial window of one, Reno without SACK, no timestamps. Unlike there, the clients
+//! delay acknowledgements, as ours do.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,36 +24,36 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::plan::Failure;
 use crate::plans::paths::{self, Way, client, server};
 
-/// Bytes of text in a segment, and in a page of the server's pool.
+/// Bytes of data in a segment, and in a page of the server's pool.
 pub(super) const SEGMENT: u64 = 512;
-/// What a client offers. The paper does not tell: but its buffer of 32 KB lacks a segment less than
+/// A client's window. The paper does not give it, but its buffer of 32 KB lacks a segment less than
 /// once a transfer, so that its windows cannot have been larger.
 const WINDOW: u32 = 32 << 10;
-/// How often the server's memory is looked at.
+/// The interval at which the server's memory is sampled.
 const LOOK: Duration = Duration::from_millis(20);
-/// No experiment's world lasts longer.
+/// The limit of any experiment's world.
 const END: Duration = Duration::from_secs(7200);
 
-/// What the server has to do.
+/// The server's load.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    /// A client at the end of each.
+    /// The paths, with a client at the end of each.
     pub(super) ways: Vec<Way>,
-    /// Each client gets a transfer, in this order: numbers of `ways`.
+    /// The order of the transfers, as indices of `ways`.
     pub(super) order: Vec<usize>,
-    /// So many at a time.
+    /// The number of transfers at a time.
     pub(super) at_once: usize,
-    /// Bytes of each.
+    /// Bytes of a transfer.
     pub(super) bytes: u64,
-    /// What a file access takes.
+    /// The time of a file access.
     pub(super) read_time: Duration,
-    /// What the server tells its sockets that it takes.
+    /// The time of a file access that the server reports to its sockets.
     pub(super) told_read_time: Duration,
-    /// Bytes of a file access, unless the socket says how many.
+    /// Bytes of a file access; `None` if the socket decides.
     pub(super) block: Option<u64>,
 }
 
-/// A transfer that is over.
+/// A complete transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) way: usize,
@@ -62,14 +62,14 @@ pub(super) struct Transfer {
     pub(super) misses: u64,
     /// File accesses.
     pub(super) reads: u64,
-    /// How long its first text waited for a buffer.
+    /// The time that its first data waited for a buffer.
     pub(super) first_wait_ms: f64,
-    /// What it might hold, by its rule, and what it held, in bytes: means over its time.
+    /// Its allowance by its rule, and the held memory, in bytes: means over its time.
     pub(super) mean_hiwat: f64,
     pub(super) mean_held: f64,
 }
 
-/// What was seen of a connection's send buffer.
+/// Samples of a connection's send buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looks {
     count: u64,
@@ -77,29 +77,29 @@ struct Looks {
     held: u64,
 }
 
-/// What was found in one world.
+/// The results of one world.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) transfers: Vec<Transfer>,
-    /// Pages in use: mean over the time in which every place was taken.
+    /// Pages in use: the mean over the time in which every place was taken.
     pub(super) mean_pages: f64,
-    /// Times that a blocked writer was told of room.
+    /// Times that a blocked writer was woken for room.
     pub(super) writers_told: u64,
 }
 
-/// What the tasks of a world share.
+/// The state that the tasks of a world share.
 #[derive(Default)]
 struct Shared {
     next: Cell<usize>,
     transfers: RefCell<Vec<Transfer>>,
-    /// By the client's address.
+    /// Transfers by the client's address.
     served: RefCell<HashMap<IpAddr, Transfer>>,
     open: RefCell<HashMap<IpAddr, (Control, Looks)>>,
-    /// Pages in use at each look while every place was taken, and how many looks.
+    /// Sums of pages in use at the samples while every place was taken, and the number of samples.
     pages: Cell<(u64, u64)>,
 }
 
-/// TCP as the paper's simulator had it.
+/// The TCP parameters of the paper's simulator.
 pub(super) fn tcp() -> TcpConfig {
     TcpConfig::default().with(|tcp| {
         (tcp.timestamps, tcp.sack) = (false, false);
@@ -110,7 +110,7 @@ pub(super) fn tcp() -> TcpConfig {
     })
 }
 
-/// Runs a world to the end, with TCP and limits at the server as given.
+/// Runs a world to its end, with the given TCP and limits at the server.
 pub(super) fn run(
     load: &Load,
     tcp: TcpConfig,
@@ -137,7 +137,7 @@ pub(super) fn run(
     })
 }
 
-/// A client after the other, as long as there are transfers.
+/// Runs one client after the other, while there are transfers.
 async fn fetch(load: Rc<Load>, shared: Rc<Shared>) {
     loop {
         let turn = shared.next.get();
@@ -152,7 +152,7 @@ async fn fetch(load: Rc<Load>, shared: Rc<Shared>) {
     }
 }
 
-/// Bytes that came.
+/// Runs one client, and returns the received bytes.
 async fn get(way: usize, turn: usize) -> io::Result<u64> {
     let local = SocketAddr::new(client(way), 10_000 + turn as u16);
     let mut stream = TcpStream::connect_from(&Handle::current(), local, server()).await?;
@@ -183,7 +183,7 @@ async fn accept(listener: TcpListener, load: Load, shared: Rc<Shared>) {
     }
 }
 
-/// Procedure 3.2.
+/// Runs Procedure 3.2.
 async fn send(mut stream: TcpStream, load: &Load) -> io::Result<Transfer> {
     let (control, begin) = (stream.control(), Handle::current().now());
     let (mut transfer, mut left, mut first_wait) = (Transfer::default(), load.bytes, None);
@@ -193,7 +193,7 @@ async fn send(mut stream: TcpStream, load: &Load) -> io::Result<Transfer> {
         rt::sleep(load.read_time).await;
         (left, transfer.reads) = (left - size, transfer.reads + 1);
         control.set_supply(load.told_read_time, left > 0);
-        // A segment at a time, as `sosend` fills one buffer after the other.
+        // One segment at a time, as `sosend` fills one buffer after the other.
         for segment in vec![0; size as usize].chunks(SEGMENT as usize) {
             stream.write_all(segment).await?;
             let waited = || Handle::current().now().since(begin + load.read_time);
@@ -206,7 +206,7 @@ async fn send(mut stream: TcpStream, load: &Load) -> io::Result<Transfer> {
     Ok(transfer)
 }
 
-/// Looks at what the server's connections hold.
+/// Samples the memory of the server's connections.
 async fn look(load: Load, shared: Rc<Shared>) {
     loop {
         rt::sleep(LOOK).await;

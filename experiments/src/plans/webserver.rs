@@ -1,5 +1,5 @@
-//! Aron and Druschel's benchmark of a web server (§2), on devices of this machine: three client
-//! machines load `lightwait serve` to saturation with requests for a cached file of 6 KB, each on a
+//! Aron and Druschel's benchmark of a web server (§2), on devices of this machine. Three client
+//! machines saturate `lightwait serve` with requests for a cached file of 6 KB, each on a
 //! connection of its own.
 //!
 //! ```text
@@ -9,9 +9,9 @@
 //!                            └─ TAP ── load
 //! ```
 //!
-//! *Conventional*: a client has one address of 3976 ports and uses them in turn; a new SYN ends the
-//! TIME-WAIT that the server has of the connection before. *Modified*: it has N ≥ ceil(R·T/P)
-//! addresses, and no 4-tuple comes again within TIME-WAIT.
+//! *Conventional*: a client has one address with 3976 ports and uses them in turn; a new SYN ends
+//! the server's TIME-WAIT of the connection before. *Modified*: it has N ≥ ceil(R·T/P) addresses,
+//! and uses no 4-tuple again within TIME-WAIT.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -27,29 +27,29 @@ use crate::report::Report;
 
 /// The paper's number of client machines.
 pub(crate) const MACHINES: usize = 3;
-/// What its clients could use: 11 928 in TIME-WAIT were three times as many.
+/// The ports of the paper's clients: 11 928 in TIME-WAIT were three times as many.
 pub(crate) const PORTS: u64 = 3976;
 /// TIME-WAIT: a third of the paper's 60 s, since this server opens fifty times as many connections
 /// a second.
 pub(crate) const TIME_WAIT_S: u64 = 20;
-/// A tuple rests for longer than TIME-WAIT by this much.
+/// The time that a tuple rests beyond TIME-WAIT.
 const GUARD_S: u64 = 5;
-/// Connections at a time, of each client.
+/// Connections at a time of each client.
 const CONNECTIONS: u32 = 32;
 /// Bytes of the file.
 const FILE_BYTES: usize = 6 << 10;
 const URL: &str = "http://10.9.0.1/file";
 
-/// How the server looks after its timers and TIME-WAITs.
+/// The server's timers and TIME-WAIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// 4.4BSD's scans; the whole control block in TIME-WAIT.
     Bsd,
-    /// The paper's ordered list; the same blocks.
+    /// The paper's ordered list; the whole control block in TIME-WAIT.
     OrderedList,
-    /// An eager wheel; the same blocks.
+    /// An eager wheel; the whole control block in TIME-WAIT.
     Wheel,
-    /// Ours.
+    /// Our default.
     Default,
 }
 
@@ -73,20 +73,20 @@ impl Mode {
     }
 }
 
-/// Which benchmark.
+/// The benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clients {
     /// One address each, 4-tuples reused at once.
     Conventional,
-    /// So many bits of a prefix each, 4-tuples that rest.
+    /// A prefix of that many bits each, 4-tuples that rest.
     Modified { prefix: u8 },
 }
 
 impl Clients {
-    /// Modified ones for that many connections a second of all of them together.
+    /// The modified benchmark for that many connections a second of all clients together.
     pub(crate) fn modified(rate: f64) -> Clients {
         let addresses = addresses(rate);
-        // An IPv4 prefix leaves out two.
+        // An IPv4 prefix excludes two addresses.
         let bits = u64::BITS - (addresses + 1).leading_zeros();
         Clients::Modified { prefix: 32 - bits as u8 }
     }
@@ -98,18 +98,18 @@ pub(crate) fn addresses(rate: f64) -> u64 {
     (rested / PORTS as f64).ceil() as u64
 }
 
-/// What was seen of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// Connections opened in each second.
     pub(crate) connections: Vec<u64>,
-    /// Of each second that was looked at: when it ended, connections in TIME-WAIT at the server,
-    /// and the server's processor time so far.
+    /// Samples: the time of each, connections in TIME-WAIT at the server, and the server's
+    /// processor time so far.
     pub(crate) samples: Vec<(f64, u64, Duration)>,
     /// Source addresses of all clients together.
     pub(crate) addresses: u64,
     pub(crate) failed: u64,
-    /// How often a client waited for a 4-tuple that had rested: it should have had more addresses.
+    /// Times that a client waited for a rested 4-tuple: it should have had more addresses.
     pub(crate) waits: u64,
     /// The server's largest resident memory, in bytes.
     pub(crate) peak_memory: u64,
@@ -143,12 +143,12 @@ impl Run {
     }
 }
 
-/// Seconds of a run: TIME-WAIT twice, and what a tuple rests longer.
+/// Seconds of a run: TIME-WAIT twice, and the additional rest of a tuple.
 pub(crate) const RUN_S: u64 = 2 * TIME_WAIT_S + GUARD_S;
-/// The steady part of it.
+/// The steady part of a run.
 pub(crate) const STEADY: [u64; 2] = [TIME_WAIT_S + GUARD_S, RUN_S];
 
-/// Claims that the load of these runs was what it should be.
+/// Claims that the load of these runs was as planned.
 pub(crate) fn claim_load<'a>(report: &mut Report, runs: impl Iterator<Item = &'a Run> + Clone) {
     let failed: u64 = runs.clone().map(|run| run.failed).sum();
     report.claim("no request fails", failed == 0, failed);
@@ -253,10 +253,10 @@ mod tests {
 
     #[test]
     fn each_client_has_as_many_addresses_as_the_formula_says() {
-        // 24 000/s of three machines: 8000/s · 25 s / 3976 ports.
+        // 24 000 a second on three machines: 8000/s · 25 s / 3976 ports.
         assert_eq!(addresses(24_000.0), 51);
         assert_eq!(Clients::modified(24_000.0), Clients::Modified { prefix: 26 });
-        // 62 fit 26 bits, 63 do not.
+        // 62 fit into 26 bits, 63 do not.
         let rate = |addresses: f64| addresses * PORTS as f64 / 25.0 * 3.0;
         assert_eq!(Clients::modified(rate(61.9)), Clients::Modified { prefix: 26 });
         assert_eq!(Clients::modified(rate(62.9)), Clients::Modified { prefix: 25 });
@@ -273,7 +273,7 @@ mod tests {
             waits: 0,
             peak_memory: 0,
         };
-        // Half a second of each; a hundred connections.
+        // Half a second of each, and a hundred connections.
         for (from, to) in [(0, 10), (1, 3), (4, 9)] {
             assert!((run.micros(from, to) - 5000.0).abs() < 1.0, "{from} {to}");
         }

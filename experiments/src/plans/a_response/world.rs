@@ -1,4 +1,4 @@
-//! One world of the experiment: our HTTP server at B, clients at A, and what was seen of them.
+//! One world of the experiment: our HTTP server at B, clients at A, and the measurements.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,48 +21,48 @@ use crate::plan::Failure;
 use crate::plans::repeats::Repeats;
 use crate::statistics::quantile;
 
-/// One way.
+/// The delay of one direction.
 const DELAY: Duration = Duration::from_millis(30);
-/// Half the round trip's worth of queue, so that the RTT varies with the load.
+/// The queue holds half a round trip's data, so that the RTT varies with the load.
 pub(super) const RATE_BITS: u64 = 4_000_000;
 const QUEUE_BYTES: usize = 15_000;
-/// Clients that ask again as soon as they are answered and have rested.
+/// Clients; each makes a new request after its answer and a rest.
 pub(super) const CLIENTS: usize = 8;
 pub(super) const LENGTH: Duration = Duration::from_secs(60);
-/// What is sent again so late was sent by the timer.
+/// A retransmission this late is the timer's.
 const TIMED_OUT_MS: f64 = 150.0;
 
-/// What a client does, again and again.
+/// A client's behaviour, which it repeats.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workload {
-    /// Bytes of the file that it asks for.
+    /// Bytes of the requested file.
     pub(super) file_bytes: u64,
     /// Answers on one connection; after a single one the server closes it.
     pub(super) answers: u32,
-    /// What it does after each answer.
+    /// The rest after each answer.
     pub(super) rest: Duration,
-    /// Segments that it acknowledges at once when a connection begins.
+    /// Segments that the client acknowledges at once when a connection begins.
     pub(super) quick_acks: u8,
 }
 
-/// What was found, over all seeds.
+/// The results over all seeds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     file_bytes: u64,
     response_ms: Vec<f64>,
     pub(super) timeouts: u64,
-    /// How long segments waited that the timer sent again.
+    /// The waiting times of segments that the timer sent again.
     timeout_ms: Vec<f64>,
-    /// Segments sent again although the client had all of it.
+    /// Segments sent again although the client had all their data.
     pub(super) repeated: u64,
-    /// Those of them of which the acknowledgement was not lost, but on its way or yet to come.
+    /// Repeated segments whose acknowledgement was not lost, but on its way or not sent yet.
     pub(super) spurious: u64,
-    /// Those of which it was lost.
+    /// Repeated segments whose acknowledgement was lost.
     pub(super) unanswered: u64,
-    /// Those which none covered, as something before them was missing.
+    /// Repeated segments that could not be acknowledged, since data before them was missing.
     pub(super) held: u64,
     pub(super) retransmits: u64,
-    /// Bits on the server's link, of those that it could have carried.
+    /// Bits on the server's link, as a part of its capacity.
     carried: f64,
     seconds: f64,
 }
@@ -103,7 +103,7 @@ impl Found {
     }
 }
 
-/// Runs one world with TCP at the server as given, and adds what was found.
+/// Runs one world with the given TCP configuration at the server, and adds its results.
 pub(super) fn run_world(
     workload: &Workload,
     tcp: TcpConfig,
@@ -156,22 +156,22 @@ impl Found {
 fn serve(world: &World, file_bytes: u64) -> Result<(), Failure> {
     let clock = web::clock(world, Side::B);
     let disk = Disk::new(&[("file", file_bytes, 1)], Duration::ZERO, u64::MAX);
-    // What is measured is what the disk answers.
+    // Without a cache, every request reads the disk.
     let uncached = FilesConfig { cache_age: std::time::Duration::ZERO, ..FilesConfig::default() };
     let files = Files::new(disk, uncached, clock.clone());
     let files = Rc::new(Server::new(files, ServerConfig::default(), clock));
     Ok(web::serve(world, Side::B, server(), &files)?)
 }
 
-/// Asks on one connection after the other.
+/// Makes requests on one connection after the other.
 async fn ask_for_ever(workload: Workload, times: Rc<RefCell<Vec<f64>>>) {
     loop {
-        // A connection that fails is as good as none: the next one begins.
+        // A failed connection ends like any other: the next one begins.
         let _ = converse(&workload, &times).await;
     }
 }
 
-/// One connection; the first answer's time includes opening it.
+/// Uses one connection; the first answer's time includes opening it.
 async fn converse(workload: &Workload, times: &RefCell<Vec<f64>>) -> io::Result<()> {
     let mut begin = Handle::current().now();
     let mut stream = TcpStream::connect(server()).await?;
@@ -189,7 +189,7 @@ async fn converse(workload: &Workload, times: &RefCell<Vec<f64>>) -> io::Result<
     Ok(())
 }
 
-/// Asks, and reads all until the server closes.
+/// Makes a request, and reads until the server closes.
 async fn ask_once(stream: &mut TcpStream, file_bytes: u64) -> io::Result<()> {
     stream.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await?;
     let mut answer = Vec::new();
@@ -197,7 +197,7 @@ async fn ask_once(stream: &mut TcpStream, file_bytes: u64) -> io::Result<()> {
     if answer.len() as u64 > file_bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Asks, and reads one answer, head and body.
+/// Makes a request, and reads one answer, head and body.
 async fn ask(stream: &mut TcpStream, file_bytes: u64) -> io::Result<()> {
     stream.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\n\r\n").await?;
     let mut answer = Vec::new();

@@ -1,5 +1,5 @@
-//! A device that is the rest of the world: connections that send as much as a load asks for, and
-//! others that send a segment now and then, whose delayed ACK must leave when its timer fires.
+//! A device that plays the rest of the world. Some connections send the load. Others send a segment
+//! now and then, whose delayed ACK must leave when its timer fires.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,32 +28,33 @@ const BUSY: usize = 256;
 /// Connections whose timers are watched.
 const WATCHED: usize = 1000;
 pub(super) const CONNECTIONS: usize = BUSY + WATCHED;
-/// Between two requests for a delayed ACK; a watched connection asks every half second.
+/// The time between two requests for a delayed ACK; a watched connection makes one every half
+/// second.
 const BETWEEN: Duration = Duration::from_micros(500);
-/// How long an ACK is delayed.
+/// The delay of an ACK.
 pub(super) const DELAY: Duration = Duration::from_millis(100);
 /// The scheduling clock's resolution: a timer is due at the first tick at or after its deadline.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// Payload of a segment of the load, and of one that asks.
+/// Payload of a segment of the load, and of one that requests an ACK.
 const BUSY_BYTES: usize = 1448;
 const WATCHED_BYTES: usize = 100;
-/// What a connection has under way at most.
+/// The most unacknowledged bytes of a connection.
 const WINDOW_BYTES: u32 = 32 << 10;
-/// Where a segment's number stands: behind an IPv4 header without options, and the ports.
+/// The place of a segment's sequence number: after an IPv4 header without options, and the ports.
 const SEQ_AT: usize = 20 + 4;
 
-/// How much comes in besides what is watched.
+/// The load besides the watched connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Load {
     Nothing,
     /// Frames a second.
     Rate(f64),
-    /// There is always one more.
+    /// There is always one more frame.
     Saturated,
 }
 
-/// What this thread has had of the processor: not what others had meanwhile.
+/// Processor time of this thread, without other programs' time.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -61,31 +62,31 @@ fn processor_time() -> Duration {
 
 /// One connection, from the client's side.
 struct Flow {
-    /// Its next segment, but for the number.
+    /// Its next segment, without the sequence number.
     frame: Vec<u8>,
     payload_bytes: u32,
     next: Seq,
     acked: Seq,
     is_open: bool,
-    /// When the ACK that it has asked for is due.
+    /// The time at which its requested ACK is due.
     due: Option<Instant>,
 }
 
-/// All connections, and what became of their timers.
+/// All connections, and the results of their timers.
 pub(super) struct Traffic {
     flows: Vec<Flow>,
     handshakes: VecDeque<Vec<u8>>,
     load: Load,
-    /// Since when, and how many frames of it have come.
+    /// The beginning of the load, and the number of its frames so far.
     begun: Instant,
     carried: u64,
-    /// Whose turn it is to send.
+    /// The next connection to send.
     busy: usize,
     watched: usize,
     next_request: Instant,
-    /// When the shard's present turn began, in processor time.
+    /// The beginning of the shard's present turn, in processor time.
     turn: Duration,
-    /// How long after its due time each ACK left, in µs.
+    /// The lateness of each ACK, in µs.
     pub(super) late_us: Vec<f64>,
     pub(super) requests: u64,
 }
@@ -143,7 +144,7 @@ impl Traffic {
         self.handshakes.is_empty() && self.flows.iter().all(|flow| flow.is_open)
     }
 
-    /// From `now` on there is `load`, and timers are watched.
+    /// Starts `load` at `now`, and watches timers from then on.
     pub(super) fn begin(&mut self, load: Load, now: Instant) {
         (self.load, self.begun, self.next_request) = (load, now, now);
     }
@@ -158,13 +159,12 @@ impl Traffic {
         self.carried
     }
 
-    /// What time it really is in a turn that began at `now`: the shard takes all of it for one
-    /// point.
+    /// The real time in a turn that began at `now`: the shard treats the whole turn as one moment.
     fn inside(&self, now: Instant) -> Instant {
         now + self.spent()
     }
 
-    /// What the shard's present turn has taken so far.
+    /// The processor time of the shard's present turn so far.
     pub(super) fn spent(&self) -> Duration {
         processor_time() - self.turn
     }
@@ -188,7 +188,7 @@ impl Traffic {
         received
     }
 
-    /// The next watched connection sends a segment that nothing acknowledges at once.
+    /// The next watched connection sends a segment that is not acknowledged at once.
     fn ask(&mut self, now: Instant, sink: &mut Sink<'_>) {
         let flow = &mut self.flows[BUSY + self.watched];
         self.watched = (self.watched + 1) % WATCHED;
@@ -209,7 +209,7 @@ impl Traffic {
         }
     }
 
-    /// The next busy connection with room in its window sends; false if there is none.
+    /// The next busy connection with room in its window sends. Returns false if there is none.
     fn carry(&mut self, sink: &mut Sink<'_>) -> bool {
         for _ in 0..BUSY {
             let flow = &mut self.flows[self.busy];
@@ -245,7 +245,7 @@ impl Traffic {
         }
     }
 
-    /// When something comes in next.
+    /// The time of the next arrival.
     fn next_arrival(&self) -> Instant {
         if !self.handshakes.is_empty() {
             return Instant::ZERO;
@@ -269,7 +269,7 @@ impl Flow {
     }
 }
 
-/// As a card does that has verified the checksum.
+/// Hands a frame over like a card that has verified the checksum.
 fn hand_over(bytes: &[u8], sink: &mut Sink<'_>) {
     sink(&[RxFrame { checksum: RxChecksum::Good, ..RxFrame::plain(bytes) }]);
 }

@@ -1,5 +1,5 @@
-//! The lists in which other systems look for the connection of a segment, each driven by the
-//! segments that really arrive at a host of ours and kept in step with what that host has.
+//! The lists in which other systems look for a segment's connection. Each is driven by the segments
+//! that arrive at a host of ours, and kept in step with that host's connections.
 //!
 //! ```text
 //!   SunOS    cache of one ─▶ newest ─▶ … ─▶ oldest ─▶ listener        TIME-WAIT anywhere between
@@ -7,12 +7,12 @@
 //!   FreeBSD  512 chains, each newest first, TIME-WAIT anywhere between
 //! ```
 //!
-//! A block is as large as an mbuf of 4.4BSD and lies anywhere in the pool, as after hours in which
-//! connections came and went. That costs a long list more of today's processors than blocks in
-//! order would. What is counted, blocks looked at, does not depend on it.
+//! A block has the size of an mbuf of 4.4BSD and lies anywhere in the pool, as after hours in which
+//! connections came and went. On today's processors that makes a long list slower than blocks in
+//! order. The counted value, blocks looked at, does not depend on it.
 //!
-//! The engine has its own table and none of these: a list would cost its usual path a branch, and
-//! nobody would want it.
+//! The engine has its own table and none of these lists: a list would cost its fast path a branch,
+//! and would not be used.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ const NONE: u32 = u32::MAX;
 /// Chains of FreeBSD 2.2 by default (`TCBHASHSIZE`).
 const CHAINS: usize = 512;
 
-/// A connection, seen from the server: remote address and port; the server's are one.
+/// A connection, seen from the server: remote address and port. The server has one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) address: u32,
@@ -31,18 +31,18 @@ pub(crate) struct Key {
     pub(crate) local_port: u16,
 }
 
-/// Which system's list.
+/// The system of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// SunOS 4.1.3: one list, newest first, and the block found last.
+    /// SunOS 4.1.3: one list, newest first, and a cache of the block found last.
     Linear,
-    /// BSDI: the same, with TIME-WAIT behind all others.
+    /// BSDI: one list like SunOS, with TIME-WAIT behind all others.
     Terminated,
     /// FreeBSD 2.2: chains by a hash of addresses and ports.
     Hashed,
 }
 
-/// A block as a search finds it: 128 bytes, an mbuf (MSIZE of 4.4BSD).
+/// A block of a search: 128 bytes, an mbuf (MSIZE of 4.4BSD).
 #[derive(Clone, Debug)]
 #[repr(align(128))]
 struct Block {
@@ -60,13 +60,13 @@ struct Chain {
     last: u32,
 }
 
-/// What searches have cost.
+/// The cost of searches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     pub(crate) searches: u64,
-    /// Blocks that were looked at.
+    /// Blocks looked at.
     pub(crate) blocks: u64,
-    /// Searches that ended at the block that had been found last.
+    /// Searches that ended at the block found last.
     pub(crate) cached: u64,
 }
 
@@ -77,7 +77,7 @@ impl Work {
     }
 }
 
-/// One such list, or table of lists.
+/// A list, or a table of lists.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     search: Search,
@@ -86,14 +86,14 @@ pub(crate) struct Blocks {
     chains: Vec<Chain>,
     /// The block found last, if the system remembers it.
     cached: u32,
-    /// Where a key's block is: for keeping in step, which is not measured.
+    /// The place of each key's block, to keep in step; this is not measured.
     places: HashMap<Key, u32>,
     waiting: usize,
     pub(crate) work: Work,
 }
 
 impl Blocks {
-    /// An empty one with room for `most` blocks, which lie in the order of `seed`.
+    /// An empty list with room for `most` blocks, which lie in the order of `seed`.
     pub(crate) fn new(search: Search, most: usize, seed: u64) -> Blocks {
         let empty = Key { address: 0, port: 0, local_port: 0 };
         let block = Block { next: NONE, previous: NONE, chain: 0, key: empty, waits: false };
@@ -115,7 +115,7 @@ impl Blocks {
         }
     }
 
-    /// Whose lists they are.
+    /// The system of the list.
     pub(crate) fn search(&self) -> Search {
         self.search
     }
@@ -125,27 +125,27 @@ impl Blocks {
         self.places.len()
     }
 
-    /// Those in TIME-WAIT.
+    /// Blocks in TIME-WAIT.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// True if there is a block of that connection.
+    /// True if the connection has a block.
     pub(crate) fn has(&self, key: Key) -> bool {
         self.places.contains_key(&key)
     }
 
-    /// True if that connection is in TIME-WAIT.
+    /// True if the connection is in TIME-WAIT.
     pub(crate) fn is_waiting(&self, key: Key) -> bool {
         self.places.get(&key).is_some_and(|place| self.blocks[*place as usize].waits)
     }
 
-    /// Blocks that are left.
+    /// Free blocks.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// A connection begins; false if there is no block for it.
+    /// Adds a connection. Returns false if there is no block for it.
     pub(crate) fn insert(&mut self, key: Key) -> bool {
         let Some(place) = self.free.pop() else { return false };
         let chain = self.chain_of(key);
@@ -156,7 +156,7 @@ impl Blocks {
         true
     }
 
-    /// The connection is in TIME-WAIT; true if it was not before.
+    /// Moves a connection to TIME-WAIT. Returns true if it was not there before.
     pub(crate) fn wait(&mut self, key: Key) -> bool {
         let Some(&place) = self.places.get(&key) else { return false };
         if std::mem::replace(&mut self.blocks[place as usize].waits, true) {
@@ -170,7 +170,7 @@ impl Blocks {
         true
     }
 
-    /// The connection is over.
+    /// Removes a connection.
     pub(crate) fn remove(&mut self, key: Key) {
         let Some(place) = self.places.remove(&key) else { return };
         self.waiting -= usize::from(self.blocks[place as usize].waits);
@@ -181,8 +181,8 @@ impl Blocks {
         self.free.push(place);
     }
 
-    /// Looks for the connection of a segment as the system does; true if there is one, and not only
-    /// a listener.
+    /// Looks for a segment's connection as the system does. Returns true if there is one, and not
+    /// only a listener.
     pub(crate) fn find(&mut self, key: Key) -> bool {
         self.work.searches += 1;
         if self.cached != NONE && self.blocks[self.cached as usize].key == key {
@@ -193,12 +193,13 @@ impl Blocks {
         let mut hears = false;
         while at != NONE {
             let block = &self.blocks[at as usize];
-            // What is live ends here, and a listener among it takes what matched no better.
+            // Live blocks end here. A listener among them takes a segment without a better match.
             if hears && self.search == Search::Terminated && block.waits {
                 break;
             }
             self.work.blocks += 1;
-            // As `in_pcblookup`: the local port first, then the best match; an exact one ends it.
+            // As in `in_pcblookup`: the local port first, then the best match; an exact match ends
+            // the search.
             if block.key.local_port == key.local_port {
                 if block.key.port == key.port && block.key.address == key.address {
                     if self.search != Search::Hashed {
@@ -213,7 +214,7 @@ impl Blocks {
         false
     }
 
-    /// FreeBSD 2.2's `INP_PCBHASH`; all others have one chain.
+    /// FreeBSD 2.2's `INP_PCBHASH`; all other systems have one chain.
     fn chain_of(&self, key: Key) -> usize {
         let Key { address, port, local_port } = key;
         let hash = address ^ (address >> 16) ^ u32::from(port) ^ u32::from(local_port);
@@ -266,7 +267,7 @@ mod tests {
         Key { address: 10 << 24 | number, port: 5000, local_port: 80 }
     }
 
-    /// A listener, and so many connections, the first of which was opened first.
+    /// A list with a listener and `count` connections, opened in order.
     fn of(search: Search, count: u32) -> Blocks {
         let mut blocks = Blocks::new(search, count as usize + 1, 3);
         assert!(blocks.insert(LISTENER) && (0..count).all(|number| blocks.insert(key(number))));
@@ -286,7 +287,7 @@ mod tests {
         let mut blocks = of(Search::Linear, 100);
         assert_eq!([99, 0].map(|number| looked_at(&mut blocks, key(number))), [1, 100]);
         assert_eq!(looked_at(&mut blocks, key(0)), 0, "the one found last");
-        // Two that come in turn are each other's bane.
+        // Two connections in turn miss the cache each time.
         assert_eq!([1, 0, 1].map(|number| looked_at(&mut blocks, key(number))), [99, 100, 99]);
         assert_eq!(looked_at(&mut blocks, key(100)), 101, "nobody, but a listener");
         assert!(!blocks.find(key(100)) && blocks.find(key(1)));
@@ -313,7 +314,7 @@ mod tests {
             assert_eq!((blocks.len(), blocks.waiting()), (501, 167));
             for number in 0..1000 {
                 let found = blocks.find(key(number));
-                // A listener hears before TIME-WAIT is searched.
+                // A listener matches before TIME-WAIT is searched.
                 let is_hidden = search == Search::Terminated && number % 3 == 0;
                 assert_eq!(found, number % 2 == 1 && !is_hidden, "{search:?} {number}");
             }

@@ -1,8 +1,8 @@
-//! A server and its clients on one switch: hosts of ours, an emulated link each way between each
-//! client and the server, and lists of other systems in which the server's segments are looked up.
+//! A server and its clients on one switch: hosts of ours, with an emulated link each way between
+//! each client and the server. The server's segments are also looked up in lists of other systems.
 //!
-//! Time is made, or true: then it goes on by what the server's turn has taken of the processor, so
-//! that a slow server is slow to everybody. Clients take none; each is a machine of its own.
+//! Time is virtual or true. True time goes on by the processor time of the server's turns, so that
+//! a slow server is slow for everyone. Clients take no time; each is a machine of its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use lightwait_netem::{Link, LinkConfig};
 
 use super::blocks::{Blocks, Key};
 
-/// Packets that the server takes in a turn, at most, as a shard's burst.
+/// The most packets that the server receives in a turn: a shard's burst.
 const BURST: usize = 32;
-/// Packets that a host hands over in a turn, at most.
+/// The most packets that a host sends in a turn.
 const OUTBOX: usize = 256;
-/// What passes at least between two turns.
+/// The least time between two turns.
 const STEP: Duration = Duration::from_micros(1);
 const MTU: u16 = 1500;
-/// Where addresses and ports lie in an IPv4 packet without options, and TCP's flags.
+/// Offsets of addresses and ports in an IPv4 packet without options, and of TCP's flags.
 const SOURCE: usize = 12;
 const DESTINATION: usize = 16;
 const PORTS: usize = 20;
@@ -37,18 +37,18 @@ pub(crate) fn server(port: u16) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(10, 0, 0, 1).into(), port)
 }
 
-/// The address of a client, or one of the 65,536 that it may use besides.
+/// The address of a client, or one of its 65,536 other ones.
 pub(crate) fn client(number: usize, other: u16) -> IpAddr {
     let [high, low] = other.to_be_bytes();
     Ipv4Addr::new(10, number as u8 + 1, high, low).into()
 }
 
-/// A server so configured, on a device that does nothing for it.
+/// The server's configuration, on a device without offload.
 pub(crate) fn server_config() -> Config {
     config(server(0).ip(), 255)
 }
 
-/// A client so configured.
+/// A client's configuration.
 pub(crate) fn client_config(number: usize) -> Config {
     let mut config = config(client(number, 1), number as u8);
     config.ranges.push(Cidr::new(client(number, 0), 16).expect("16 bits of an address"));
@@ -60,26 +60,27 @@ fn config(address: IpAddr, secret: u8) -> Config {
     Config::new(Capabilities::plain(Medium::Ip, MTU), cidr, [secret; 32])
 }
 
-/// What runs on the hosts.
+/// The application on the hosts.
 pub(crate) trait Application {
-    /// The server's host has something to tell.
+    /// Handles an event of the server's host.
     fn on_server(&mut self, host: &mut Host, now: Instant, event: Event);
-    /// A client's host has.
+    /// Handles an event of a client's host.
     fn on_client(&mut self, number: usize, host: &mut Host, now: Instant, event: Event);
-    /// Before a client speaks: the time to open connections. Returns when there is more to do.
+    /// Called before a client sends: the time to open connections. Returns the time of its next
+    /// work.
     fn before_client(&mut self, number: usize, host: &mut Host, now: Instant) -> Option<Instant>;
 }
 
-/// How the hosts' time goes on.
+/// The progress of the hosts' time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Time {
-    /// From one event to the next.
+    /// Virtual: from one event to the next.
     Made,
-    /// By what the server takes of the processor.
+    /// True: by the server's processor time.
     True,
 }
 
-/// A host, and what it is about to send.
+/// A host, and its outbox.
 struct Station {
     host: Host,
     outbox: Outbox,
@@ -97,27 +98,27 @@ struct Client {
     station: Station,
     to_server: Link,
     from_server: Link,
-    /// When its application has something to do.
+    /// The time of its application's next work.
     due: Option<Instant>,
 }
 
 /// The lists of another system at the server.
 pub(crate) struct Lookup {
     pub(crate) blocks: Blocks,
-    /// Whether segments are looked up in it, or it is only kept in step.
+    /// True if segments are looked up in it; else it is only kept in step.
     pub(crate) is_searched: bool,
-    /// SYNs that were lost, as the server had no block for them.
+    /// SYNs that were dropped, since the server had no block for them.
     pub(crate) refused: u64,
 }
 
-/// A packet that the server has taken in, or sent.
+/// A packet that the server has received or sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Captured {
     pub(crate) from_server: bool,
     pub(crate) packet: Vec<u8>,
 }
 
-/// Says of a packet to the server whether it arrives.
+/// Decides whether a packet to the server arrives.
 pub(crate) type Filter = fn(&Host, &[u8]) -> bool;
 
 /// The server, its clients and their time.
@@ -129,11 +130,11 @@ pub(crate) struct Lan {
     lookups: Vec<Lookup>,
     /// Processor time of the server's turns, look-ups included.
     pub(crate) taken: Duration,
-    /// Every packet of the server's, if they are to be kept.
+    /// Every packet of the server's, if they are kept.
     pub(crate) captured: Option<Vec<Captured>>,
-    /// What comes to the server, if not everything.
+    /// Decides which packets reach the server; `None` means all.
     pub(crate) filter: Option<Filter>,
-    /// TIME-WAIT at the server by order of entry, of those that the lists still have.
+    /// TIME-WAIT at the server in order of entry, for connections that the lists still have.
     waits: std::collections::VecDeque<Key>,
     arrived: Vec<Vec<u8>>,
     whole: Vec<u8>,
@@ -147,7 +148,7 @@ pub(crate) fn is_reset_in_time_wait(server: &Host, packet: &[u8]) -> bool {
         && server.state_between(self::server(key.local_port), remote(key)) == State::TimeWait
 }
 
-/// Between whom a packet to the server travels.
+/// The ends of a packet to the server.
 fn key_of(packet: &[u8]) -> Key {
     let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let address = u32::from(word(SOURCE)) << 16 | u32::from(word(SOURCE + 2));
@@ -164,7 +165,7 @@ fn remote(key: Key) -> SocketAddr {
 }
 
 impl Lan {
-    /// A server that listens on `ports`, clients, and links like that each way.
+    /// A server that listens on `ports`, clients, and a link each way to each client.
     pub(crate) fn new(
         time: Time,
         server: Config,
@@ -206,7 +207,7 @@ impl Lan {
         }
     }
 
-    /// Another system's lists are kept in step from now on, before anybody has connected.
+    /// Keeps another system's lists in step from now on. Call it before any client has connected.
     pub(crate) fn keep(&mut self, mut blocks: Blocks, ports: &[u16], is_searched: bool) {
         let has_room = ports.iter().all(|&port| blocks.insert(listener(port)));
         assert!(has_room, "a block for each listener");
@@ -228,17 +229,17 @@ impl Lan {
         &self.clients[number].station.host
     }
 
-    /// A call to a client's host.
+    /// A client's host, to call it, and the time.
     pub(crate) fn client_mut(&mut self, number: usize) -> (&mut Host, Instant) {
         (&mut self.clients[number].station.host, self.now)
     }
 
-    /// A client's application has something to do, which nobody could foresee.
+    /// Wakes a client's application, which has work that its deadline did not include.
     pub(crate) fn wake(&mut self, number: usize) {
         self.clients[number].due = Some(self.now);
     }
 
-    /// A turn of everybody, and the time goes on.
+    /// Runs a turn of every host, and moves the time on.
     pub(crate) fn turn(&mut self, application: &mut impl Application) {
         let begin = self.now;
         self.arrive();
@@ -249,12 +250,12 @@ impl Lan {
         }
         self.now = match self.time {
             Time::True if is_busy => self.now.max(begin + STEP),
-            // Whoever waits for somebody takes no processor.
+            // Waiting takes no processor time.
             Time::True | Time::Made => self.next(),
         };
     }
 
-    /// Turns until `done`, or for `limit` of the hosts' time at most; true if it is done.
+    /// Runs turns until `done`, or for `limit` of the hosts' time. Returns true if it is done.
     pub(crate) fn run_until<A: Application>(
         &mut self,
         application: &mut A,
@@ -272,19 +273,19 @@ impl Lan {
         done(self, application)
     }
 
-    /// Nothing but time passes, as for a server that is left alone.
+    /// Lets time pass without new work, as for a server that is left alone.
     pub(crate) fn rest(&mut self, application: &mut impl Application, time: Duration) {
         let (end, mode) = (self.now + time, std::mem::replace(&mut self.time, Time::Made));
         while self.now < end {
             self.turn(application);
             self.now = self.now.min(end);
         }
-        // What is due at the end.
+        // Work that is due at the end.
         self.turn(application);
         (self.now, self.time) = (end, mode);
     }
 
-    /// When the next thing happens.
+    /// The time of the next event.
     fn next(&self) -> Instant {
         let soon = self.now + STEP;
         let hosts = std::iter::once(&self.server).chain(self.clients.iter().map(|c| &c.station));
@@ -297,7 +298,7 @@ impl Lan {
         hosts.chain(links.flatten()).min().unwrap_or(Instant::FAR_FUTURE).max(soon)
     }
 
-    /// What has come for the server: a packet of each client in turn, as a switch lets them pass.
+    /// Receives packets for the server, one of each client in turn, as a switch forwards them.
     fn arrive(&mut self) {
         let count = self.clients.len();
         let mut silent = 0;
@@ -315,7 +316,7 @@ impl Lan {
         }
     }
 
-    /// A turn of the server, as a shard's, with the look-ups of its segments before it.
+    /// Runs a turn of the server, like a shard's, after the look-ups of its segments.
     fn serve(&mut self, application: &mut impl Application) {
         self.refuse();
         if let Some(captured) = &mut self.captured {
@@ -357,7 +358,7 @@ impl Lan {
         }
     }
 
-    /// Where the server's pool of blocks is used up, a SYN is lost: there is nothing to note it in.
+    /// Drops a SYN if the server's pool of blocks is used up.
     fn refuse(&mut self) {
         let host = &self.server.host;
         for lookup in &mut self.lookups {
@@ -376,7 +377,7 @@ impl Lan {
         }
     }
 
-    /// The lists have what the host has.
+    /// Updates the lists with the host's connections.
     fn keep_in_step(&mut self) {
         if !self.lookups.is_empty() {
             self.follow_arrived();
@@ -388,7 +389,7 @@ impl Lan {
         }
     }
 
-    /// What has become of the connections of which packets have come.
+    /// Updates the connections of arrived packets.
     fn follow_arrived(&mut self) {
         let host = &self.server.host;
         for packet in &self.arrived {
@@ -401,7 +402,7 @@ impl Lan {
                     State::TimeWait => has_begun_to_wait |= blocks.wait(key),
                     _ => {
                         if blocks.is_waiting(key) {
-                            // Another connection between the same ends.
+                            // A new connection between the same ends.
                             blocks.remove(key);
                         }
                         assert!(blocks.has(key) || blocks.insert(key), "refused before");
@@ -414,8 +415,8 @@ impl Lan {
         }
     }
 
-    /// Whose TIME-WAIT is over: mostly those that entered first, but a FIN that came again began
-    /// the time anew.
+    /// Removes connections whose TIME-WAIT is over. These are mostly the first ones, but a repeated
+    /// FIN restarts the time.
     fn follow_expired(&mut self) {
         let host = &self.server.host;
         let waiting = self.lookups.first().map_or(0, |lookup| lookup.blocks.waiting());
@@ -463,7 +464,7 @@ impl Lan {
         }
     }
 
-    /// Asserts that the lists have what the host has, and how many of those are in TIME-WAIT.
+    /// Asserts that the lists have the host's connections, and the same number in TIME-WAIT.
     pub(crate) fn assert_in_step(&self) {
         let host = &self.server.host;
         for Lookup { blocks, .. } in &self.lookups {

@@ -1,6 +1,7 @@
-//! What WebSTONE's clients and its server do: a client asks, one request after the other or several
-//! in a burst, and after the last answer of a connection the server closes. Then the client begins
-//! again. A request says how many bytes it wants, so that a server needs no files.
+//! The work of WebSTONE's clients and their server. A client makes requests, one after the other or
+//! several in a burst, and the server closes after the last answer of a connection. Then the client
+//! begins again. A request gives the number of bytes of its answer, so that a server needs no
+//! files.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,21 +11,21 @@ use lightwait_core::{ConnectionId, Event, Host, Instant, ReadError, Readiness};
 
 use super::lan::{Application, client, server};
 
-/// Where the server listens.
+/// The server's port.
 pub(crate) const PORT: u16 = 80;
 /// Bytes of a request, about those of a browser of the time.
 const REQUEST: usize = 100;
-/// Bytes that are written or read in a call.
+/// Bytes of a read or a write.
 const CHUNK: usize = 64 << 10;
-/// What a request says besides how many bytes it wants: whether the server shall close.
+/// The flag in a request beside the number of bytes: whether the server closes.
 const MORE: u8 = 0;
 const LAST: u8 = 1;
-/// Whose a connection is that its client has closed.
+/// The owner of a connection that its client has closed.
 const NOBODY: usize = usize::MAX;
-/// An answer's header, in bytes: so many are in the paper's 1.14 Mb/s beside 223.8 times 500.
+/// Bytes of an answer's header: the paper's 1.14 Mb/s contain that much beside 223.8 times 500.
 pub(crate) const HEADER: u32 = 137;
 
-/// What clients do.
+/// The clients' behaviour.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Client hosts, and clients on each.
@@ -32,15 +33,15 @@ pub(crate) struct Plan {
     pub(crate) clients: usize,
     /// Bytes of files, with their weights.
     pub(crate) files: Vec<(u32, u32)>,
-    /// Requests of a connection, and how many are sent before an answer is awaited.
+    /// Requests of a connection, and the size of a burst before an answer is awaited.
     pub(crate) requests: u32,
     pub(crate) burst: u32,
-    /// Whether the client says after its last answer that it closes, and does, as with
+    /// True if the client announces after its last answer that it closes, and closes, as with
     /// CLIENT_CLOSE; else the server closes.
     pub(crate) client_closes: bool,
-    /// How long a client rests between two connections, on average; none: not at all.
+    /// The mean rest of a client between two connections; zero means none.
     pub(crate) rest: Duration,
-    /// The number of the first of these hosts on the net.
+    /// The number of the first of these hosts on the network.
     pub(crate) first: usize,
     /// Addresses that each host uses in turn.
     pub(crate) addresses: u16,
@@ -50,7 +51,7 @@ pub(crate) struct Plan {
 }
 
 impl Default for Plan {
-    /// One client that asks for nothing but a header, without rest.
+    /// One client that requests only headers, without rest.
     fn default() -> Plan {
         Plan {
             hosts: 1,
@@ -68,27 +69,27 @@ impl Default for Plan {
     }
 }
 
-/// What a client is about.
+/// A client's state.
 #[derive(Clone, Copy, Debug)]
 enum Doing {
-    /// It connects again then.
+    /// It connects again at that time.
     Rests(Instant),
     /// It has a connection.
     Asks(Asking),
 }
 
-/// How far it has come.
+/// The progress on a connection.
 #[derive(Clone, Copy, Debug)]
 struct Asking {
     /// Requests that were not sent yet.
     requests_left: u32,
-    /// Bytes of answers that are still to come to those that were, and that have come.
+    /// Missing bytes of the answers to sent requests, and received bytes.
     bytes_left: u64,
     taken: u64,
     began: Instant,
 }
 
-/// Which of the clients: its host's number, and its own there.
+/// A client: its host's number, and its own there.
 type Who = (usize, usize);
 
 /// The server's part of a connection.
@@ -99,27 +100,27 @@ struct Serving {
     is_last: bool,
 }
 
-/// What was done.
+/// The results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     /// Bytes of answers.
     pub(crate) bytes: u64,
-    /// Connections that ended well.
+    /// Connections that succeeded.
     pub(crate) connections: u64,
-    /// Connections that did not.
+    /// Connections that failed.
     pub(crate) failed: u64,
-    /// What the former had in bytes, and in seconds, all together.
+    /// The bytes, and the seconds, of successful connections, in total.
     pub(crate) taken: u64,
     pub(crate) lasted: f64,
-    /// The longest that one took.
+    /// The time of the longest one.
     pub(crate) longest: Duration,
 }
 
-/// Clients, and the server.
+/// The clients and the server.
 pub(crate) struct Web {
     plan: Plan,
     users: Vec<Vec<Doing>>,
-    /// Who has the connection of that number, by the host.
+    /// The owner of each connection, by host and slot.
     owners: Vec<Vec<Option<(ConnectionId, usize)>>>,
     serving: Vec<Serving>,
     sources: Vec<u16>,
@@ -131,7 +132,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Clients that begin at `now`, or within a rest of it.
+    /// Clients that begin at `now`, or within a rest after it.
     pub(crate) fn new(plan: Plan, now: Instant) -> Web {
         let mut rng = Rng::from_seed(plan.seed);
         let users = (0..plan.hosts).map(|_| {
@@ -152,7 +153,7 @@ impl Web {
         }
     }
 
-    /// As many connections more, and all clients at it from `now` on.
+    /// Adds `count` connections; all clients continue from `now` on.
     pub(crate) fn go_on(&mut self, count: u64, now: Instant) {
         self.plan.count = self.begun + count;
         for user in self.users.iter_mut().flatten() {
@@ -162,7 +163,7 @@ impl Web {
         }
     }
 
-    /// True if all are over that are to begin.
+    /// True if all planned connections are over.
     pub(crate) fn is_over(&self) -> bool {
         self.begun >= self.plan.count && self.done.connections + self.done.failed >= self.begun
     }
@@ -185,7 +186,7 @@ impl Web {
         }
     }
 
-    /// The client asks for the next burst.
+    /// The client sends the next burst of requests.
     fn ask(&mut self, who: Who, host: &mut Host, now: Instant, id: ConnectionId) {
         let Some(&mut Asking { requests_left, .. }) = self.asking(who) else { return };
         let burst = self.plan.burst.min(requests_left);
@@ -207,7 +208,7 @@ impl Web {
         }
     }
 
-    /// The client takes what has come.
+    /// The client reads arrived data.
     fn take(&mut self, who: Who, host: &mut Host, now: Instant, id: ConnectionId) {
         loop {
             let read = host.read(now, id, &mut self.buffer);
@@ -239,7 +240,7 @@ impl Web {
         }
     }
 
-    /// The client's last word: it wants no answer, closes, and goes on to the next connection.
+    /// The client's announcement: it wants no answer, closes, and goes on to the next connection.
     fn close_first(&mut self, who: Who, host: &mut Host, now: Instant, id: ConnectionId) {
         let mut text = [b'r'; REQUEST];
         text[..5].copy_from_slice(&[0, 0, 0, 0, LAST]);
@@ -251,7 +252,7 @@ impl Web {
         self.end(who, now, asking);
     }
 
-    /// A connection is over; what there was of it, if it has ended well.
+    /// Ends a connection, with its progress if it succeeded.
     fn end(&mut self, (number, user): Who, now: Instant, asking: Option<Asking>) {
         match asking {
             Some(Asking { began, taken, .. }) => {
@@ -263,7 +264,7 @@ impl Web {
             }
             None => self.done.failed += 1,
         }
-        // Exponentially distributed.
+        // The rest is exponentially distributed.
         let rest = self.plan.rest.mul_f64(-(1.0 - self.rng.unit()).ln());
         self.users[number][user] = Doing::Rests(now + rest);
     }
@@ -275,7 +276,7 @@ impl Web {
         &mut self.serving[id.index()]
     }
 
-    /// The server takes requests, and answers as far as there is room.
+    /// The server reads requests, and answers as far as there is room.
     fn serve(&mut self, host: &mut Host, now: Instant, id: ConnectionId) {
         let mut text = [0; 10 * REQUEST];
         while let Ok(len @ 1..) = host.read(now, id, &mut text) {
@@ -304,7 +305,7 @@ impl Web {
     }
 }
 
-/// What comes on a connection that the client has closed is thrown away, until the server's FIN.
+/// Drops data on a connection that the client has closed, until the server's FIN.
 fn discard(host: &mut Host, now: Instant, id: ConnectionId) {
     let mut text = [0; REQUEST];
     loop {

@@ -1,5 +1,4 @@
-//! A run of WebSTONE's clients against a server of one system, in steady state, and what was seen
-//! of it.
+//! A run of WebSTONE's clients against a server of one system, in steady state, and its results.
 
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use super::lan::{Lan, Time, client_config, server_config};
 use super::web::{self, Done, Plan, Web};
 use super::{PAPER_BLOCK_BYTES, System, mean_and_deviation};
 
-/// What a server keeps, and how it looks for it.
+/// The server's state for connections, and its look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// Whole blocks in one list, as SunOS 4.1.3; so many blocks there are.
+    /// Whole blocks in one list, as in SunOS 4.1.3; the number is the pool's size.
     List(usize),
-    /// What our engine keeps, and so many records at most.
+    /// Our engine's state; the number limits the records.
     Records(usize),
 }
 
@@ -31,38 +30,38 @@ pub(crate) struct Run {
     pub(crate) time_wait: Duration,
     pub(crate) link: LinkConfig,
     pub(crate) plan: Plan,
-    /// What passes before it counts, and what counts.
+    /// The time before counting, and the time that counts.
     pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
 }
 
-/// What was seen of it.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    /// Connections and answers' bits a second.
+    /// Connections a second, and bits of answers a second.
     pub(crate) connections: f64,
     pub(crate) bits: f64,
-    /// Bytes a second of a connection, while it lasts.
+    /// Bytes a second of a connection during its life.
     pub(crate) rate_of_one: f64,
-    /// Control blocks and records at the server, on average, and those in TIME-WAIT.
+    /// Control blocks and records at the server, on average, and the part in TIME-WAIT.
     pub(crate) blocks: f64,
     pub(crate) waiting: f64,
-    /// TIME-WAIT at the end, for each connection that ended while it was measured.
+    /// TIME-WAIT at the end, for each connection that ended during the measurement.
     pub(crate) left: f64,
-    /// Blocks looked at for a packet.
+    /// Blocks looked at for each packet.
     pub(crate) searched: f64,
-    /// SYNs that found no block left, from the beginning; and when the first did, in seconds.
+    /// SYNs without a free block, from the beginning; and the time of the first, in seconds.
     pub(crate) refused: u64,
     pub(crate) refused_at: Option<f64>,
-    /// TIME-WAIT that was cut short for want of room.
+    /// TIME-WAITs that ended early for lack of room.
     pub(crate) evicted: u64,
-    /// Connections that failed, and the longest that one took, in seconds.
+    /// Connections that failed, and the time of the longest one, in seconds.
     pub(crate) failed: u64,
     pub(crate) longest: f64,
 }
 
 impl Seen {
-    /// The server's blocks in KB (1000 bytes), each as large as the paper's.
+    /// The server's blocks in KB (1000 bytes), each of the paper's size.
     pub(crate) fn block_kilobytes(&self) -> f64 {
         self.blocks * PAPER_BLOCK_BYTES / 1e3
     }
@@ -117,7 +116,7 @@ impl Run {
         }
     }
 
-    /// A turn; made time does not go on beyond `end`.
+    /// Runs a turn; virtual time does not go beyond `end`.
     fn turn(&self, lan: &mut Lan, web: &mut Web, end: Instant) {
         lan.turn(web);
         if self.time == Time::Made {
@@ -141,7 +140,7 @@ impl Run {
         }
         let mut lan = Lan::new(self.time, server, &[web::PORT], clients, &self.link);
         if let Keeping::List(most) = self.keeping {
-            // In made time a search takes none.
+            // In virtual time a search takes no time.
             let blocks = Blocks::new(Search::Linear, most, self.plan.seed);
             lan.keep(blocks, &[web::PORT], self.time == Time::True);
         }
@@ -154,7 +153,7 @@ pub(crate) fn stat(seen: &[Seen], of: impl Fn(&Seen) -> f64) -> (f64, f64) {
     mean_and_deviation(&seen.iter().map(of).collect::<Vec<f64>>())
 }
 
-/// Both, for a table.
+/// Both as the cell of a table.
 pub(crate) fn cell((mean, deviation): (f64, f64), digits: usize) -> String {
     format!("{mean:.digits$} ± {deviation:.digits$}")
 }
@@ -188,11 +187,11 @@ mod tests {
 
     #[test]
     fn the_pool_has_a_block_for_each_in_time_wait_and_without_one_a_syn_is_lost() {
-        // The listener's is one more.
+        // The listener has one more.
         let enough = twenty(System::Unmodified, Keeping::List(21)).see();
         assert_eq!((enough.refused, enough.refused_at, enough.connections), (0, None, 1.0));
         let one_less = twenty(System::Unmodified, Keeping::List(20)).see();
-        // It comes again after 1, 2, 4 and 8 seconds.
+        // The SYN is sent again after 1, 2, 4 and 8 seconds.
         assert_eq!((one_less.refused, one_less.connections), (5, 0.95));
         assert!(one_less.refused_at.is_some_and(|at| at < 1.0), "{one_less:?}");
     }

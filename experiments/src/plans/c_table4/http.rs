@@ -1,11 +1,11 @@
-//! The column of CLIENT_CLOSE: our HTTP server, unmodified, and clients that ask for a file and
-//! then close first, or let the server do so. Such a client says that it closes by a request that
-//! wants no answer, and closes its half at once; then it discards what comes until the server's
+//! The column of CLIENT_CLOSE: our HTTP server, unmodified, and clients that request a file and
+//! then close first, or let the server close. Such a client announces that it closes by a request
+//! that needs no answer, and closes its half at once. It then drops all data until the server's
 //! FIN.
 //!
-//! A server need not know the method. So that one is sure to meet a server that does not, the same
-//! request is sent by another name as well, and the errors that it gets are counted. The other way
-//! round, a server that asks its clients to close meets clients that do not know what it asks.
+//! A server need not know the method. To test a server that does not, the same request is sent
+//! under another name as well, and its errors are counted. Conversely, a server that asks its
+//! clients to close meets clients that do not know that request.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,40 +26,40 @@ use super::{CONNECTIONS, DELAY, FILE_BYTES, Found, LENGTH, ROWS};
 use crate::network::{server, shared, watched};
 use crate::plan::Failure;
 
-/// What a client does when it has its answer.
+/// A client's behaviour after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
     /// It has asked the server to close.
     Plain,
-    /// It closes, and says so by this method.
+    /// It closes, announced by this method.
     Closes(&'static str),
 }
 
-/// What a server that asks waits for its client.
+/// The time that a server waits for its client after asking it to close.
 const GRACE: Duration = Duration::from_millis(100);
 
 const KNOWN: Client = Client::Closes("CLIENT_CLOSE");
 const UNKNOWN: Client = Client::Closes("CLIENT_CLOSE_BY_ANOTHER_NAME");
 
-/// A segment without its numbers and its text: flags, and whether there are options of each kind.
+/// A segment without its numbers and its data: flags, and whether it has options of each kind.
 type Kind = (u8, [bool; 6]);
 
-/// What was seen of a world.
+/// The results of a world.
 #[derive(Debug, Default)]
 struct Seen {
     served: u64,
     failed: u64,
-    /// In TIME-WAIT when all was over.
+    /// In TIME-WAIT at the end.
     server: usize,
     client: usize,
     packets: u64,
     kinds: BTreeSet<Kind>,
-    /// What the client has said, and RSTs either way.
+    /// The client's data, and RSTs in either direction.
     text: Vec<u8>,
     resets: u64,
-    /// Errors that the server answered with.
+    /// Error answers of the server.
     errors: u64,
-    /// Connections whose clients it asked to close, and those that it closed all the same.
+    /// Connections whose clients it asked to close, and those that it then closed itself.
     asked: u64,
     unheeded: u64,
 }
@@ -94,7 +94,7 @@ impl Seen {
     }
 }
 
-/// Runs a world: that client, and a server that asks its clients to close, or does not.
+/// Runs a world with that client, and a server that asks its clients to close if `asks`.
 fn see(client: Client, asks: bool) -> Result<Seen, Failure> {
     let link = LinkConfig { delay: DELAY, ..LinkConfig::default() };
     let seen = shared(Seen::default());
@@ -121,7 +121,7 @@ fn see(client: Client, asks: bool) -> Result<Seen, Failure> {
     Ok(seen)
 }
 
-/// One connection after the other.
+/// Makes one connection after the other.
 async fn ask(client: Client, seen: Rc<RefCell<Seen>>) {
     for _ in 0..CONNECTIONS {
         let outcome = ask_once(client).await;
@@ -152,11 +152,11 @@ async fn ask_once(client: Client) -> io::Result<()> {
     let last = format!("{method} * HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     stream.write_all(last.as_bytes()).await?;
     stream.shutdown().await?;
-    // A server that does not know the method says so.
+    // A server that does not know the method answers with an error.
     stream.read_to_end(&mut Vec::new()).await.map(|_| ())
 }
 
-/// The body of an answer that is whole.
+/// The body of a complete answer.
 fn body_of(answer: &[u8]) -> io::Result<&[u8]> {
     let head = answer.windows(4).position(|end| end == b"\r\n\r\n");
     let body = head.map(|at| &answer[at + 4..]);
@@ -165,7 +165,7 @@ fn body_of(answer: &[u8]) -> io::Result<&[u8]> {
     body.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// What is checked of CLIENT_CLOSE, row by row, and what was found.
+/// The checks of CLIENT_CLOSE, row by row, with their results.
 pub(super) fn column() -> Result<[(&'static str, Found); ROWS.len()], Failure> {
     let [plain, known, unknown] =
         [see(Client::Plain, false)?, see(KNOWN, false)?, see(UNKNOWN, false)?];
@@ -213,8 +213,8 @@ pub(super) fn column() -> Result<[(&'static str, Found); ROWS.len()], Failure> {
     ])
 }
 
-/// Either end alone: the client, whose server knows no such method and says so each time; and the
-/// server, which asks clients that do not know what it asks.
+/// Only one end knows the method: a client whose server does not, and answers with an error each
+/// time; and a server whose clients do not know that they are asked to close.
 fn is_compatible(known: &Seen, unknown: &Seen, asked: &Seen) -> (&'static str, Found) {
     let all = CONNECTIONS as usize;
     let client_alone = (unknown.server, unknown.client, unknown.errors) == (0, all, CONNECTIONS);
@@ -238,8 +238,8 @@ fn is_compatible(known: &Seen, unknown: &Seen, asked: &Seen) -> (&'static str, F
     )
 }
 
-/// All that a server can do is to ask. It is no requirement if each client that was asked, and did
-/// not do it, was served.
+/// A server can only ask. That is no requirement if each client that was asked and did not close
+/// was still served.
 fn is_required(asked: &Seen) -> (&'static str, Found) {
     let all = CONNECTIONS as usize;
     let is_served = asked.is_whole() && asked.server == all;
@@ -270,8 +270,8 @@ mod tests {
         let [known, unknown] = [KNOWN, UNKNOWN].map(|client| see(client, false).unwrap());
         let asked = see(Client::Plain, true).unwrap();
         assert!(is_compatible(&known, &unknown, &asked).1.0 && !is_required(&asked).1.0);
-        // A server that knows the method is none that does not, and one that does not ask proves
-        // nothing of one that does.
+        // A server that knows the method is no example of one that does not, and one that does not
+        // ask is none of one that does.
         assert!(!is_compatible(&known, &known, &asked).1.0);
         let plain = see(Client::Plain, false).unwrap();
         assert!(!is_compatible(&known, &unknown, &plain).1.0);

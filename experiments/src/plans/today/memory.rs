@@ -1,8 +1,8 @@
-//! What a server's TIME-WAITs and idle connections take of memory.
+//! The memory of a server's TIME-WAITs and idle connections.
 //!
-//! Of ours that is the growth of the process's resident memory. Of nginx it is the same, and the
-//! growth of the kernel's slabs for what it has of a connection. Those of an idle connection are
-//! there for each end alike, and half of them count; files and their names in the kernel do not.
+//! For our server that is the growth of the process's resident memory. For nginx it is that growth,
+//! and the growth of the kernel's slabs for connections. The slabs of an idle connection contain
+//! both ends, and half of them count. The kernel's files and their names do not count.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,14 +15,14 @@ use crate::live::{self, Process};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
-/// Connections that are opened and closed: fewer than Linux keeps in TIME-WAIT at most.
+/// Connections that are opened and closed: fewer than Linux's limit for TIME-WAIT.
 const CLOSED: u64 = 100_000;
-/// How many a second.
+/// Connections a second.
 const RATE: u64 = 8_000;
-/// Connections before, that pools are as full as they get.
+/// Connections before the measurement, so that pools have their full size.
 const BEFORE: u64 = 8_000;
 const IDLE: usize = 10_000;
-/// How long they have made no request when memory is read.
+/// The time without requests before memory is read.
 const RESTED: Duration = Duration::from_secs(3);
 
 pub(super) fn run(report: &mut Report) -> Outcome {
@@ -51,7 +51,7 @@ pub(super) fn run(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// How many are in TIME-WAIT, and the bytes of each.
+/// The number of connections in TIME-WAIT, and the bytes of each.
 fn of_time_wait(report: &Report, kind: Kind) -> Result<(u64, f64), Failure> {
     let mut serving = Serving::start(report, kind)?;
     let open = |serving: &Serving, count: u64| {
@@ -92,7 +92,7 @@ fn of_idle(report: &Report, kind: Kind) -> Result<f64, Failure> {
     if line != "ready\n" {
         return Err("idle connections could not be opened".into());
     }
-    // A connection of ours gives up what only a request needs after a second without one.
+    // A connection of ours frees the memory for requests after a second without one.
     thread::sleep(RESTED);
     let after = bytes(&serving)?;
     drop(client.0.stdin.take());
@@ -101,7 +101,7 @@ fn of_idle(report: &Report, kind: Kind) -> Result<f64, Failure> {
     Ok((after - before) / IDLE as f64)
 }
 
-/// Bytes of the objects that these caches of the kernel have in use.
+/// Bytes of the objects in use in these caches of the kernel.
 fn slabs(names: &[&str]) -> Result<u64, Failure> {
     let text = fs::read_to_string("/proc/slabinfo")?;
     let mut sum = 0;

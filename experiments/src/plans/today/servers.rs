@@ -1,4 +1,4 @@
-//! The servers, each with a client's namespace that reaches it.
+//! Starts the servers, each with a namespace for its client.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -10,12 +10,12 @@ use crate::live::{self, Namespace, Process, Server};
 use crate::plan::Failure;
 use crate::report::Report;
 
-/// Where every server is.
+/// The address and port of every server.
 pub(super) const ADDRESS: &str = "10.9.0.1:80";
 /// Addresses of the client, beside its own, 10.9.0.2.
 pub(super) const SOURCES: &str = "10.8.0.0/24";
 
-/// A server and how it is reached.
+/// A server and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// nginx on the kernel's stack, over a veth.
@@ -42,7 +42,7 @@ impl Kind {
 pub(super) struct Serving {
     pub(super) program: PathBuf,
     server: Running,
-    /// Where the server's interface is, if that is not the client's namespace.
+    /// The namespace of the server's interface, if it is not the client's.
     pub(super) servers: Namespace,
     clients: Namespace,
 }
@@ -53,7 +53,7 @@ enum Running {
 }
 
 impl Serving {
-    /// Starts one, with the files to ask for.
+    /// Starts a server, with the files.
     pub(super) fn start(report: &Report, kind: Kind) -> Result<Serving, Failure> {
         let program = live::lightwait()?;
         let site = report.path("site");
@@ -69,7 +69,7 @@ impl Serving {
             clients.ip("link set client up")?;
             servers.ip("link set server up")?;
         }
-        // What a load on the kernel's stack takes many connections from.
+        // A load on the kernel's stack uses these addresses for many connections.
         clients.ip(&format!("route add local {SOURCES} dev lo"))?;
         let ours = |namespace: &Namespace, device: [&str; 2]| {
             let mut serve = namespace.command_on(0, &program);
@@ -84,7 +84,7 @@ impl Serving {
                 Running::Nginx(nginx(report, &servers, &site)?)
             }
             Kind::PacketSocket => {
-                // The packet socket is the only one that listens there.
+                // Only the packet socket listens there.
                 ours(&servers, ["--af-packet", "server"])?
             }
             Kind::Tap => ours(&clients, ["--tap", "tap0"])?,
@@ -110,7 +110,7 @@ impl Serving {
         format!("http://{ADDRESS}/{file}")
     }
 
-    /// A command of the client's, on processor 1.
+    /// A command of the client, on processor 1.
     pub(super) fn client(&self, program: impl AsRef<Path>) -> Command {
         self.clients.command_on(1, program)
     }
@@ -137,8 +137,8 @@ impl Serving {
     }
 }
 
-/// nginx as it is fastest here: one process, no log, open files kept, `sendfile` for large files
-/// alone.
+/// nginx in its fastest configuration here: one process, no log, open files kept, and `sendfile`
+/// only for large files.
 fn nginx(report: &Report, namespace: &Namespace, site: &Path) -> Result<Process, Failure> {
     let directory = report.path("nginx");
     fs::create_dir_all(&directory)?;
@@ -161,8 +161,8 @@ fn nginx(report: &Report, namespace: &Namespace, site: &Path) -> Result<Process,
     Process::start(&mut nginx)
 }
 
-/// Opens so many connections to `address`, makes a request on each and keeps it, until standard
-/// input ends: what a server has of idle connections can be looked at meanwhile.
+/// Opens `count` connections to `address`, makes a request on each and keeps it, until standard
+/// input ends. Meanwhile the server's memory of idle connections can be measured.
 pub(crate) fn idle(address: SocketAddr, count: usize) -> Result<(), Failure> {
     use std::io::{Read, Write};
     let request = format!("GET /{} HTTP/1.1\r\nHost: idle\r\n\r\n", FILES[0].0);
