@@ -1,4 +1,4 @@
-//! One long transfer over one link, measured: how fast is it, and does it stay so?
+//! One long transfer over one link, and a measurement of its rate over time.
 
 use std::cell::Cell;
 use std::io;
@@ -18,7 +18,7 @@ use tokio::io::AsyncReadExt;
 use crate::cable::{Cable, Side};
 use crate::world::{Trouble, World};
 
-/// What is handed to the stack in one call.
+/// Bytes of a write.
 const CHUNK_BYTES: usize = 1 << 16;
 const MTU: u16 = 1500;
 const PORT: u16 = 80;
@@ -26,11 +26,11 @@ const PORT: u16 = 80;
 /// A transfer from side A to side B.
 #[derive(Clone, Debug)]
 pub struct Bulk {
-    /// From A to B: where the data goes.
+    /// The link from A to B, for the data.
     pub forth: LinkConfig,
-    /// From B to A: where the acknowledgements go.
+    /// The link from B to A, for the acknowledgements.
     pub back: LinkConfig,
-    /// TCP at both ends.
+    /// TCP's configuration at both ends.
     pub tcp: TcpConfig,
 }
 
@@ -47,11 +47,11 @@ impl Bulk {
         Bulk { forth, back, tcp }
     }
 
-    /// Bytes that B has read at the end of each of `periods` stretches of `period`, counted from
-    /// the beginning.
+    /// Bytes that B has read at the end of each of `periods` intervals of `period`, from the
+    /// beginning.
     ///
     /// # Errors
-    /// What an oracle saw, or why nothing happens any more.
+    /// The rule that an oracle saw broken, or the reason why no event follows.
     pub fn run(&self, periods: usize, period: Duration) -> Result<Vec<u64>, Trouble> {
         let mut world = self.world()?;
         let received = Rc::new(Cell::new(0));
@@ -73,10 +73,10 @@ impl Bulk {
         Ok(marks)
     }
 
-    /// What the sender says about its connection when `time` has passed.
+    /// The state of the sender's connection after `time`.
     ///
     /// # Errors
-    /// What an oracle saw, or why nothing happens any more.
+    /// The rule that an oracle saw broken, or the reason why no event follows.
     pub fn sender_after(&self, time: Duration) -> Result<ConnectionInfo, Trouble> {
         let broken = |error: io::Error| Trouble::Broken(error.to_string());
         let mut world = self.world()?;

@@ -1,6 +1,6 @@
 //! A cable between two hosts: an emulated link each way, and an oracle that sees both ends. It may
-//! have several lanes, each with links of its own: then it stands for as many paths, such as those
-//! of a server's clients that share none.
+//! have several lanes, each with links of its own. It then stands for as many separate paths, such
+//! as those of a server's clients.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -45,42 +45,42 @@ impl Side {
 /// A frame passes one end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
-    /// When.
+    /// The time.
     pub now: Instant,
-    /// Which end.
+    /// The end.
     pub side: Side,
-    /// Whether it comes out of the cable there; else it goes in.
+    /// True if the frame leaves the cable there; else it enters the cable.
     pub arrives: bool,
-    /// Whether the cable loses it: it goes in and never comes out.
+    /// True if the cable loses the frame: it enters and never leaves.
     pub is_lost: bool,
 }
 
-/// What the two ends of a cable share.
+/// The state that the two ends of a cable share.
 #[derive(Debug)]
 pub struct Cable {
     lanes: Vec<Lane>,
-    /// By the side that sends: the lanes in which something is under way, by when it arrives.
+    /// By the sending side: the lanes with frames on their way, in order of their next arrival.
     due: [BTreeSet<(Instant, usize)>; 2],
     choose: Chooser,
     oracle: Oracle,
-    /// Every frame so far, folded into one number: equal for equal runs.
+    /// A hash of every frame so far: equal for equal runs.
     digest: u64,
     trace: bool,
     watcher: Watcher,
     scratch: Vec<u8>,
 }
 
-/// By the side that sends.
+/// A link for each sending side.
 type Lane = [Direction; 2];
 
-/// A link, and when something comes out of it next.
+/// A link, and the next arrival on it.
 #[derive(Debug)]
 struct Direction {
     link: Link,
     due: Option<Instant>,
 }
 
-/// Which lane a frame takes.
+/// Chooses a frame's lane.
 struct Chooser(Box<Choose>);
 
 type Choose = dyn Fn(&[u8]) -> usize;
@@ -91,7 +91,7 @@ impl fmt::Debug for Chooser {
     }
 }
 
-/// Who is told of every frame.
+/// Receives every frame.
 struct Watcher(Box<Watch>);
 
 type Watch = dyn FnMut(Passage, &[u8]);
@@ -113,8 +113,8 @@ impl Cable {
         Cable::with_lanes([[a_to_b, b_to_a]], mtu, |_| 0)
     }
 
-    /// A cable of lanes, each with a link from A to B and one back. `choose` says which lane a
-    /// frame takes, from its bytes.
+    /// A cable of lanes, each with a link from A to B and one back. `choose` returns a frame's
+    /// lane, from its bytes.
     pub fn with_lanes(
         lanes: impl IntoIterator<Item = [LinkConfig; 2]>,
         mtu: u16,
@@ -139,27 +139,27 @@ impl Cable {
         (cable, ports)
     }
 
-    /// Prints a line for each frame that is sent, from now on.
+    /// Prints a line for each sent frame from now on.
     pub fn trace(&mut self) {
         self.trace = true;
     }
 
-    /// Tells `watcher` of every frame that goes in or comes out, from now on.
+    /// Calls `watcher` for every frame that enters or leaves the cable, from now on.
     pub fn watch(&mut self, watcher: impl FnMut(Passage, &[u8]) + 'static) {
         self.watcher = Watcher(Box::new(watcher));
     }
 
-    /// Who watches over the rules.
+    /// The oracle, which checks the rules.
     pub fn oracle(&self) -> &Oracle {
         &self.oracle
     }
 
-    /// The link that carries what this side sends; of several lanes the first one's.
+    /// The link for frames from this side; with several lanes, the first one's.
     pub fn link_from(&self, side: Side) -> &Link {
         &self.lanes[0][side.index()].link
     }
 
-    /// Every frame sent so far, and when, folded into one number.
+    /// A hash of every frame so far, and of its time.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -197,7 +197,7 @@ impl Cable {
         Some((lane, packet))
     }
 
-    /// Something went into that link, or came out.
+    /// Updates the next arrival of a link, after a frame has entered or left it.
     fn note_due(&mut self, lane: usize, from: usize) {
         let Direction { link, due } = &mut self.lanes[lane][from];
         let next = link.deadline();
@@ -210,7 +210,7 @@ impl Cable {
     }
 }
 
-/// FNV-1a, eight bytes at a time: any difference shows, and that is all that is asked of it.
+/// FNV-1a, eight bytes at a time: it only needs to show any difference.
 fn fold(digest: u64, bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(digest ^ bytes.len() as u64, |digest, chunk| {
         let mut word = [0; 8];

@@ -15,13 +15,13 @@ use lightwait_http::source::{Entries, Entry, FileSource, Kind, Metadata, OpenErr
 
 use crate::pattern::Pattern;
 
-/// Files made of patterns: a name, and the length and seed of what is in it.
+/// Files made of patterns: a name, and the length and seed of its content.
 #[derive(Clone, Debug)]
 pub struct Disk {
     files: Rc<BTreeMap<String, (u64, Pattern)>>,
     seek: Duration,
     bytes_per_second: u64,
-    /// When the arm is free again.
+    /// The time at which the arm is free.
     free: Rc<Cell<Instant>>,
 }
 
@@ -54,14 +54,14 @@ impl Disk {
     }
 }
 
-/// What tells a file from others: its first bytes.
+/// The identity of a file: its first bytes.
 fn identity_of(pattern: &Pattern) -> u64 {
     let mut identity = [0; 8];
     pattern.fill(0, &mut identity);
     u64::from_le_bytes(identity)
 }
 
-/// When every file was last modified: 1994-11-06 08:49:37, the example of RFC 9110 §5.6.7.
+/// The modification time of every file: 1994-11-06 08:49:37, the example of RFC 9110 §5.6.7.
 fn date() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(784_111_777)
 }

@@ -5,12 +5,12 @@
 //!   tasks ── Shard ── Port ══╗                      ╔══ Port ── Shard ── tasks, Disk
 //!            └──────────────╚══ Cable: two netem links ══╝──────────┘
 //!                                      │
-//!                                   Oracle: reads every frame, knows nothing of the engine's
-//! inside
+//!                                   Oracle: reads every frame, independent of the engine
 //! ```
 //!
 //! The shards are the real ones: the engine, the sockets, the executor and the HTTP server run
-//! unmodified. Only time, the wire and the disk are made up, each from the seed: a failure replays.
+//! unmodified. Only time, the wire and the disk are simulated, each from the seed, so that a
+//! failure can be replayed.
 //!
 //! Start reading at [`world::World`], then [`oracle`], then [`scenario`].
 #![forbid(unsafe_code)]

@@ -1,16 +1,16 @@
-//! The oracle: reads every frame that is sent and every frame that arrives, and knows TCP's rules
-//! but nothing of the engine's inside.
+//! The oracle reads every frame that is sent and every frame that arrives. It knows TCP's rules,
+//! and nothing of the engine's implementation.
 //!
-//! For each direction of each connection, after RFC 9293:
-//! - what is sent is well-formed, with the right checksum (§3.1);
-//! - no segment starts beyond what was sent before, and none before the SYN: no holes (§3.4);
-//! - new data stays within the edge that has *arrived* from the receiver; but for one byte of
-//!   zero-window probe (§3.8.6.1). Retransmissions may lie beyond an edge that was taken back, and
-//!   keepalives one before SND.NXT (§3.8.4): both are within what was sent;
-//! - an acknowledgement covers only what has arrived, and never goes back;
-//! - the right edge of the window never goes back (§3.8.6 SHLD-14), but for its scale's rounding
+//! It checks these rules for each direction of each connection, after RFC 9293:
+//! - sent segments are well-formed, with the right checksum (§3.1);
+//! - no segment starts beyond the sent data, and none before the SYN: no holes (§3.4);
+//! - new data stays within the right edge that has *arrived* from the receiver, except for one byte
+//!   of zero-window probe (§3.8.6.1). Retransmissions may lie beyond an edge that was taken back,
+//!   and keepalives one before SND.NXT (§3.8.4): both are within the sent data;
+//! - an acknowledgement covers only data that has arrived, and never goes back;
+//! - the right edge of the window never goes back (§3.8.6 SHLD-14), except for its scale's rounding
 //!   (RFC 7323 §2.4);
-//! - nothing follows a FIN, and a FIN stays where it is.
+//! - no data follows a FIN, and a FIN keeps its sequence number.
 
 mod half;
 
@@ -28,21 +28,21 @@ use half::{Half, Sent};
 /// Watches all connections over one cable.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    /// By the address at side A and the one at side B; each with a half for what each side sends.
+    /// By the addresses at side A and at side B; each with a half for the segments of each side.
     flows: BTreeMap<(SocketAddr, SocketAddr), [Half; 2]>,
     broken: Option<String>,
     segments: u64,
 }
 
-/// Why nothing is said of a frame.
+/// The reason for which a frame is not checked.
 enum Unread {
-    /// It is none of TCP's.
+    /// It does not carry TCP.
     Other,
     /// It is not well-formed.
     Malformed,
 }
 
-/// A TCP segment, and from and to whom it goes.
+/// A TCP segment, with its source and destination.
 struct Seen<'a> {
     source: SocketAddr,
     destination: SocketAddr,
@@ -50,17 +50,17 @@ struct Seen<'a> {
 }
 
 impl Oracle {
-    /// The first rule that was broken, if one was.
+    /// The first broken rule, if any.
     pub fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
     }
 
-    /// Segments that were judged.
+    /// Segments that were checked.
     pub fn segments(&self) -> u64 {
         self.segments
     }
 
-    /// Connections that were seen, by their addresses at both ends.
+    /// Connections that were seen, by the addresses of their ends.
     pub fn flows(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> {
         self.flows.keys().copied()
     }
@@ -74,7 +74,7 @@ impl Oracle {
         }
     }
 
-    /// A frame arrives at `side`; perhaps damaged.
+    /// A frame arrives at `side`; it may be damaged.
     pub fn on_delivered(&mut self, side: Side, bytes: &[u8]) {
         let Ok(Seen { source, destination, segment }) = read(bytes) else { return };
         if segment.flags.contains(Flags::RST) {
@@ -91,7 +91,7 @@ impl Oracle {
     fn judge(&mut self, now: Instant, side: Side, seen: &Seen<'_>) {
         self.segments += 1;
         let segment = &seen.segment;
-        // A reset answers what may belong to no connection at all: it has rules of its own.
+        // A reset may answer a segment of no connection: it has rules of its own.
         if segment.flags.contains(Flags::RST) {
             return;
         }
@@ -118,7 +118,7 @@ impl Oracle {
         }
     }
 
-    /// The halves of a flow: what `side` sends, and what the other sends.
+    /// The halves of a flow: the segments of `side`, and those of the other side.
     fn halves(&mut self, side: Side, own: SocketAddr, other: SocketAddr) -> [&mut Half; 2] {
         let key = if side == Side::A { (own, other) } else { (other, own) };
         let [a, b] = self.flows.entry(key).or_default();
@@ -132,12 +132,12 @@ impl Oracle {
     }
 }
 
-/// What an acknowledgement must keep to.
+/// The rules for an acknowledgement.
 fn check_ack(segment: &Segment<'_>, sent: &mut Sent, peer: &Half) -> Result<(), &'static str> {
     if !peer.has_arrived(segment.ack) {
         return Err("acknowledges what has not arrived");
     }
-    // With two incarnations of the peer, numbers of one say nothing of the other's.
+    // If the peer has two incarnations, numbers of one do not apply to the other.
     if peer.incarnations() == 1 {
         sent.check_progress(segment, peer.offers_scale())
     } else {

@@ -1,5 +1,5 @@
-//! Bytes that show where they belong: each follows from a seed and its position in the stream, so
-//! that what is missing, doubled or swapped is seen at once, and nothing is kept to compare with.
+//! Bytes that show their place: each follows from a seed and its position in the stream. A missing,
+//! doubled or swapped byte is found at once, without a copy to compare with.
 
 /// The stream of one seed.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
-//! Random worlds: from a seed to links, configurations and conversations, and to a verdict.
+//! Random worlds: a seed determines links, configurations and conversations, and a run gives a
+//! verdict.
 //!
-//! A scenario ends well if every conversation that was not cut on purpose brought every byte, no
-//! oracle objects, all is closed in time, and nothing is left in memory.
+//! A scenario succeeds if every conversation that was not cut on purpose delivered every byte, no
+//! oracle reports a broken rule, everything closes in time, and no memory stays in use.
 
 mod conversation;
 mod draw;
@@ -25,52 +26,53 @@ pub use conversation::{Conversation, Ending, Outcome};
 
 /// The port that side B listens on.
 const PORT: u16 = 80;
-/// All conversations are over by then, whatever the links do. Beyond the longest time-out.
+/// The limit by which all conversations are over, with any links: beyond the longest time-out.
 const CONVERSATION_LIMIT: Duration = Duration::from_secs(3600);
-/// And everything is closed and forgotten by then: beyond the longest TIME-WAIT and FIN-WAIT-2.
+/// The limit by which everything is closed and forgotten: beyond the longest TIME-WAIT and
+/// FIN-WAIT-2.
 const CLOSING_LIMIT: Duration = Duration::from_secs(900);
 
-/// Everything that happens in one world.
+/// The contents of one world.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What all else was drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// When the world begins.
+    /// The time at which the world begins.
     pub begin: Instant,
-    /// IPv6, or IPv4.
+    /// True for IPv6, else IPv4.
     pub ipv6: bool,
     /// Largest IP packet on the cable, in bytes.
     pub mtu: u16,
     /// The first and the last port that side A opens from.
     pub client_ports: (u16, u16),
-    /// What side A sends goes through the first, what side B sends through the second.
+    /// The links for frames of side A and of side B.
     pub links: [LinkConfig; 2],
     /// TCP at side A and at side B.
     pub tcp: [TcpConfig; 2],
-    /// What A says to B, and B to A.
+    /// The conversations between A and B.
     pub conversations: Vec<Conversation>,
 }
 
-/// What a scenario that ended well was like.
+/// The results of a successful scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Every frame and its time, folded into one number.
+    /// A hash of every frame and its time.
     pub digest: u64,
-    /// When the last conversation was over.
+    /// The time at which the last conversation was over.
     pub conversed: Instant,
-    /// When nothing was left.
+    /// The time at which everything was closed and forgotten.
     pub end: Instant,
-    /// Segments that the oracle judged.
+    /// Segments that the oracle checked.
     pub segments: u64,
-    /// TIME-WAITs that there were at side A and at side B.
+    /// TIME-WAITs at side A and at side B.
     pub time_waits: [u64; 2],
-    /// Those of them that a new connection between the same ends took the place of.
+    /// TIME-WAITs that a new connection between the same ends replaced.
     pub reuses: [u64; 2],
-    /// Orphans in FIN-WAIT-2 that were given up, at both sides.
+    /// Orphans in FIN-WAIT-2 that were dropped, at both sides.
     pub given_up: u64,
     /// Times that a connection came to rest.
     pub rests: u64,
-    /// What each conversation left its users with.
+    /// The outcome of each conversation.
     pub outcomes: Vec<Outcome>,
 }
 
@@ -80,10 +82,10 @@ impl Scenario {
         draw::scenario(seed)
     }
 
-    /// Runs it to its end; with `trace`, prints a line for each frame.
+    /// Runs it to its end. With `trace`, it prints a line for each frame.
     ///
     /// # Errors
-    /// What went wrong, in a line.
+    /// A line with the reason of the failure.
     pub fn run(&self, trace: bool) -> Result<Summary, String> {
         let mut world = self.world().map_err(|error| error.to_string())?;
         if trace {
@@ -125,7 +127,7 @@ impl Scenario {
         World::new(self.begin, cable, configs).map_err(|error| Trouble::Broken(error.to_string()))
     }
 
-    /// A host's configuration. Two hosts share nothing but the subnet.
+    /// A host's configuration. The two hosts share only the subnet.
     fn config(&self, side: Side) -> Config {
         let number = side.index() as u16 + 1;
         let (address, prefix) = if self.ipv6 {
@@ -170,7 +172,7 @@ impl Scenario {
     }
 }
 
-/// True if a host remembers nothing of any connection.
+/// True if a host has no state of any connection.
 fn is_forgotten(host: &Host) -> bool {
     let records = host.fin_wait_2_len() + host.time_wait_len();
     host.connections() + host.half_open() + records == 0
@@ -194,7 +196,8 @@ fn leftovers(world: &World) -> String {
     format!("{}; {}", of(Side::A), of(Side::B))
 }
 
-/// When all is closed no memory is held, and every TIME-WAIT has ended as it should.
+/// Checks that no memory is held when all is closed, and that every TIME-WAIT has ended as
+/// expected.
 fn check_leftovers(world: &World) -> Result<(), String> {
     for side in [Side::A, Side::B] {
         let clean = world.host(side, |host| {

@@ -1,4 +1,4 @@
-//! Many worlds, on all processors at once.
+//! Runs many worlds, on all processors at once, and collects those that fail.
 
 use std::any::Any;
 use std::ops::Range;
@@ -7,20 +7,20 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Failures after which it is enough.
+/// Failures after which the swarm stops.
 const FAILURES: usize = 5;
 
-/// A world that went wrong.
+/// A world that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Its seed.
     pub seed: u64,
-    /// Why, in a line.
+    /// The reason, in a line.
     pub why: String,
 }
 
-/// Runs `world` with every seed, and returns those that went wrong, a few at most. A panic is a
-/// failure like any other.
+/// Runs `world` with every seed. Returns the failed worlds, a few at most. A panic is a failure
+/// like any other.
 pub fn run(seeds: Range<u64>, world: impl Fn(u64) -> Result<(), String> + Sync) -> Vec<Failure> {
     let (next, failures) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let work = || {
@@ -42,7 +42,7 @@ pub fn run(seeds: Range<u64>, world: impl Fn(u64) -> Result<(), String> + Sync) 
     failures.into_inner().expect("nobody panics")
 }
 
-/// What `world` says, a panic in it included.
+/// The result of `world`; a panic in it is an error.
 pub fn catching<T>(world: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(world)).unwrap_or_else(|cause| Err(describe(&*cause)))
 }

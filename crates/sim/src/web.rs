@@ -1,4 +1,4 @@
-//! Our HTTP server, unmodified, in a world: its clocks are the world's, its sockets and its memory
+//! Our HTTP server, unmodified, in a world: its clocks are the world's, and its sockets and memory
 //! those of the host on one side.
 
 use std::io;
@@ -26,21 +26,21 @@ pub fn clock(world: &World, side: Side) -> Clock {
     clock_of(world.handle(side))
 }
 
-/// The same of a shard whose time somebody else makes.
+/// The clocks of a server on a shard in virtual time outside a world.
 pub fn clock_of(at: Handle) -> Clock {
     let wall = move || UNIX_EPOCH + Duration::from_nanos(at.now().as_nanos());
     Clock { timer: Rc::new(Timer), measure: Rc::new(lightwait::rt::measure), wall: Rc::new(wall) }
 }
 
-/// A part of the memory of the host on that side, as the file service asks for it.
+/// A part of the memory of the host on that side, for the file service.
 pub fn memory(world: &World, side: Side) -> Memory {
     Memory::new(Budget(world.handle(side).memory()))
 }
 
-/// Serves each connection to `address` on that side by a task of its own.
+/// Serves each connection to `address` on that side in a task of its own.
 ///
 /// # Errors
-/// As [`TcpListener::bind_on`].
+/// Those of [`TcpListener::bind_on`].
 pub fn serve(
     world: &World,
     side: Side,
@@ -50,10 +50,10 @@ pub fn serve(
     serve_on(&world.handle(side), address, server)
 }
 
-/// The same on a shard that is in no world.
+/// Serves each connection to `address` on a shard outside a world.
 ///
 /// # Errors
-/// As [`TcpListener::bind_on`].
+/// Those of [`TcpListener::bind_on`].
 pub fn serve_on(shard: &Handle, address: SocketAddr, server: &Rc<FileServer>) -> io::Result<()> {
     let listener = TcpListener::bind_on(shard, address)?;
     let server = server.clone();
@@ -74,7 +74,7 @@ pub fn serve_on(shard: &Handle, address: SocketAddr, server: &Rc<FileServer>) ->
     Ok(())
 }
 
-/// A socket of ours, as the server asks for it.
+/// One of our sockets, for the server.
 #[derive(Clone)]
 struct Transport(Control);
 

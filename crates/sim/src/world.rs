@@ -1,4 +1,4 @@
-//! Shards and a clock: time goes from one event to the next, and never waits.
+//! Shards and a clock: time goes from one event to the next, without waiting.
 
 use std::fmt;
 use std::future::Future;
@@ -12,11 +12,11 @@ use lightwait_core::{Config, Host, Instant};
 
 use crate::cable::{Cable, Side};
 
-/// Passes over all shards at one instant. More is an endless loop: something has work for ever that
-/// takes no time.
+/// Passes over all shards at one instant. More of them mean an endless loop: a shard always has
+/// work that takes no time.
 const PASSES_AT_ONCE: usize = 1_000_000;
 
-/// Two hosts, a cable between them, and what time it is.
+/// Two hosts, a cable between them, and the time.
 #[derive(Debug)]
 pub struct World {
     now: Instant,
@@ -24,14 +24,14 @@ pub struct World {
     cable: Rc<std::cell::RefCell<Cable>>,
 }
 
-/// What ended a run that should not have ended so.
+/// The failure that ended a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// An oracle saw what must not be.
+    /// An oracle saw a broken rule.
     Broken(String),
-    /// Nothing will ever happen again, and the end is not reached.
+    /// No event follows, and the run is not done.
     Quiet(Instant),
-    /// The time is over, and the end is not reached.
+    /// The time limit is over, and the run is not done.
     Late(Instant),
     /// The clock stands still: there is always more to do at once.
     Spinning(Instant),
@@ -54,7 +54,7 @@ impl World {
     /// Two hosts on the ends of a cable, at the time `now`.
     ///
     /// # Errors
-    /// If a configuration makes no host.
+    /// If a configuration is invalid.
     pub fn new(
         now: Instant,
         cable: (Rc<std::cell::RefCell<Cable>>, [crate::Port; 2]),
@@ -69,7 +69,7 @@ impl World {
         Ok(World { now, shards, cable })
     }
 
-    /// What time it is.
+    /// The time.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -84,12 +84,12 @@ impl World {
         self.shards[side.index()].handle()
     }
 
-    /// Prints a line for each frame that is sent, from now on.
+    /// Prints a line for each sent frame from now on.
     pub fn trace(&mut self) {
         self.cable.borrow_mut().trace();
     }
 
-    /// Looks at the host at that end.
+    /// Gives `look` the host at that end.
     pub fn host<R>(&self, side: Side, look: impl FnOnce(&Host) -> R) -> R {
         self.handle(side).with_host(look)
     }
@@ -105,7 +105,7 @@ impl World {
     /// Lets time pass until `done`, for `limit` at most.
     ///
     /// # Errors
-    /// What kept it from getting there.
+    /// The failure that kept it from `done`.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -129,10 +129,10 @@ impl World {
         }
     }
 
-    /// Lets `duration` pass, whether anything happens or not.
+    /// Lets `duration` pass, with or without events.
     ///
     /// # Errors
-    /// What an oracle saw.
+    /// The rule that an oracle saw broken.
     pub fn run_for(&mut self, duration: Duration) -> Result<(), Trouble> {
         let end = self.now + duration;
         match self.run_until(duration, |world| world.now >= end) {
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// Gives every shard its turn until none has work at this instant.
+    /// Gives every shard turns until none has work at this instant.
     fn settle(&mut self) -> Result<(), Trouble> {
         for _ in 0..PASSES_AT_ONCE {
             let now = self.now;

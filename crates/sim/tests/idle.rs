@@ -1,5 +1,5 @@
-//! Connections that do nothing cost no time: their shard sleeps until something is due; with the
-//! schemes that tick, until the next tick.
+//! Idle connections cost no time: their shard sleeps until a timer is due, or until the next tick
+//! with the schemes that tick.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +21,7 @@ use lightwait_core::wire::tcp::{Flags, Header, Segment};
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 
 const CONNECTIONS: u32 = if cfg!(debug_assertions) { 10_000 } else { 1_000_000 };
-/// Opened together: no more frames than a shard takes in at once.
+/// Connections opened together: no more frames than a shard receives at once.
 const TOGETHER: u32 = 100;
 /// Ports of each client, from 1024 on.
 const PORTS: u32 = 50_000;
@@ -31,10 +31,10 @@ const TICK: Duration = Duration::from_millis(1);
 /// One crowd at a time: each takes a gigabyte or two.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// To which client the server says something, with which flags, number and acknowledgement.
+/// A segment of the server's: the client's number, flags, sequence number and acknowledgement.
 type Heard = (u32, Flags, Seq, Seq);
 
-/// A shard with a server, and clients by the million of which we write every segment.
+/// A shard with a server, and clients by the million; the test writes every segment of theirs.
 struct Crowd {
     now: Instant,
     shard: Shard,
@@ -81,7 +81,7 @@ impl Crowd {
         assert!(self.wire.inject(frame), "a ring holds them");
     }
 
-    /// Turns until there is nothing more to do at once; when there will be.
+    /// Runs turns until there is nothing more to do at once. Returns the time of the next work.
     fn sleep(&mut self) -> Option<Instant> {
         loop {
             let next = self.shard.turn(self.now);
@@ -91,7 +91,7 @@ impl Crowd {
         }
     }
 
-    /// What the server has sent.
+    /// The segments that the server has sent.
     fn hear(&mut self) -> Vec<Heard> {
         let mut heard = Vec::new();
         while let Some(frame) = self.wire.drain() {
@@ -137,7 +137,7 @@ fn accept(handle: &Handle, streams: Rc<RefCell<Vec<TcpStream>>>) {
 }
 
 impl Crowd {
-    /// Nothing moves: the shard wakes up to let its connections rest, and then for ever no more.
+    /// Without traffic, the shard wakes up to let its connections rest, and then never again.
     fn rest(&mut self) {
         let mut wakeups = 0;
         while let Some(at) = self.sleep() {
@@ -147,17 +147,17 @@ impl Crowd {
         assert!(wakeups <= 2, "{wakeups}");
     }
 
-    /// One of them says something, of which the ACK is delayed.
+    /// One client sends data, and its ACK is delayed.
     fn whisper(&mut self) {
         self.say(0, Flags::ACK, 1, self.first + 1, b"x");
     }
 
-    /// What the server answers to that.
+    /// The server's answer to that.
     fn ack(&self) -> Heard {
         (0, Flags::ACK, self.first + 1, Seq(2))
     }
 
-    /// All of them have a timer.
+    /// Sets a timer on all connections.
     fn keep_alive(&mut self, idle: Duration) {
         for stream in self.streams.borrow().iter() {
             let mut options = stream.options().unwrap();
@@ -166,7 +166,8 @@ impl Crowd {
         }
     }
 
-    /// Time passes until the server speaks; when it woke up, and what it says.
+    /// Lets time pass until the server sends. Returns the times at which it woke up, and its
+    /// segments.
     fn wait(&mut self) -> (Vec<Instant>, Vec<Heard>) {
         let mut wakeups = Vec::new();
         loop {
@@ -182,7 +183,7 @@ impl Crowd {
     }
 }
 
-/// The shard wakes up when something is due, and for nothing else but an entry that is early.
+/// The shard wakes up when a timer is due, and otherwise only for an entry that is early.
 fn sleeps_until_something_is_due(scheme: Scheme) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut crowd = Crowd::new(scheme);
@@ -210,7 +211,8 @@ fn sleeps_until_something_is_due(scheme: Scheme) {
     assert!(waited >= idle && waited <= idle + TICK, "{waited:?}");
 }
 
-/// Every 200 and every 500 ms from the first timer on, as 4.4BSD, and not once besides.
+/// The shard wakes up every 200 and every 500 ms from the first timer on, like 4.4BSD, and never in
+/// between.
 fn wakes_with_the_ticks(scheme: Scheme) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut crowd = Crowd::new(scheme);
@@ -229,7 +231,7 @@ fn wakes_with_the_ticks(scheme: Scheme) {
     assert_eq!(heard[0].1, Flags::ACK);
 }
 
-/// A million in a release build.
+/// A million connections in a release build.
 #[test]
 fn a_shard_with_very_many_idle_connections_sleeps_until_something_is_due() {
     sleeps_until_something_is_due(Scheme::Inline);

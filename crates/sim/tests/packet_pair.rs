@@ -1,4 +1,4 @@
-//! The rate of the narrowest link, as a sender finds it by the spacing of acknowledgements.
+//! A sender's estimate of the narrowest link's rate, from the spacing of acknowledgements.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn link(rate: Rate) -> LinkConfig {
     }
 }
 
-/// The estimate over the truth.
+/// The ratio of the estimate to the truth.
 fn measured(rate: u64, change: impl FnOnce(&mut Bulk)) -> Option<f64> {
     let mut bulk = Bulk::new(link(Rate::BitsPerSecond(rate)), link(Rate::Unlimited), 256 << 10);
     change(&mut bulk);
@@ -36,7 +36,7 @@ fn the_estimate_is_within_a_tenth_from_a_megabit_to_ten_gigabits() {
     }
 }
 
-/// A queue that overflows leaves holes, of which the ACKs keep another spacing.
+/// A queue that overflows leaves holes, and their ACKs have a different spacing.
 #[test]
 fn it_is_as_good_where_a_short_queue_drops() {
     for rate in [1, 10, 100, 1000, 10_000] {
@@ -63,8 +63,8 @@ fn a_clock_of_a_millisecond_cannot_tell() {
     }
 }
 
-/// Just above 4 Mbit/s a segment of 512 bytes takes a tick of the clock: all rates look like that,
-/// whether each segment is acknowledged or every second one.
+/// Just above 4 Mbit/s a segment of 512 bytes takes a tick of the clock. All rates give that
+/// estimate, whether each segment is acknowledged or every second one.
 #[test]
 fn a_clock_of_a_millisecond_takes_rates_above_4_megabits_for_one_another() {
     const RATES: [u64; 5] = [4_200_000, 4_500_000, 5_000_000, 5_500_000, 6_000_000];

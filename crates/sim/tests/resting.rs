@@ -1,5 +1,5 @@
-//! Connections that rest whenever nothing moves come back from rest as they went: to the network
-//! they are those that never rest.
+//! Connections that rest whenever there is no traffic return from rest unchanged: on the network
+//! they look like connections that never rest.
 
 use core::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Clients with few ports: each connection begins where the one before has left a record, which
-//! goes early, in whatever order, while stray segments of the old one are still under way.
+//! Clients with few ports: each connection begins where the one before has left a record. Records
+//! end early, in any order, while stray segments of the old connection are still on their way.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const SEEDS: Range<u64> = if cfg!(debug_assertions) { 0..4 } else { 0..100 };
 const TIME_WAIT: Duration = Duration::from_secs(20);
 const FIRST_PORT: u16 = 5000;
 
-/// A bad link, on which segments are overtaken by those of later connections.
+/// A bad link, on which segments of later connections overtake earlier ones.
 fn link(rng: &mut Rng) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(20),
@@ -28,8 +28,8 @@ fn link(rng: &mut Rng) -> LinkConfig {
     }
 }
 
-/// A world in which A has so many `ports`, and begins one of the conversations every `pace`, which
-/// ends as `ending` says of its number.
+/// A world in which A has that many `ports`. It begins one of the conversations every `pace`;
+/// `ending` gives the ending of each by its number.
 fn world(
     seed: u64,
     ports: u16,
@@ -60,7 +60,7 @@ fn world(
     }
 }
 
-/// Runs the world of every seed, and has `check` look how it went.
+/// Runs the world of every seed, and has `check` judge its results.
 fn run_all(
     world: impl Fn(u64) -> Scenario + Sync,
     check: impl Fn(&Scenario, &Summary) -> Result<(), String> + Sync,
@@ -73,8 +73,8 @@ fn run_all(
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
-/// Every connection brings its own bytes and no other's, and the next one begins long before
-/// TIME-WAIT is over.
+/// Every connection delivers its own bytes and no other's, and the next one begins long before the
+/// end of TIME-WAIT.
 fn few_ports_serve_many(stamps: [bool; 2]) {
     const PORTS: u16 = 5;
     const COUNT: u32 = 250;
@@ -123,8 +123,8 @@ fn few_ports_serve_many_connections_without_timestamps() {
     few_ports_serve_many([false, false]);
 }
 
-/// The server's orphans rest in FIN-WAIT-2; their peers leave in no order, some of them never in
-/// time.
+/// The server's orphans rest in FIN-WAIT-2; their peers close in random order, some of them too
+/// late.
 #[test]
 fn orphans_go_in_whatever_order_their_peers_leave() {
     const PORTS: u16 = 60;
@@ -135,7 +135,7 @@ fn orphans_go_in_whatever_order_their_peers_leave() {
     let world = |seed| {
         let mut scenario = world(seed, PORTS, (COUNT, PACE), late);
         if seed % 4 < 2 {
-            // They alone are records then.
+            // Then only the orphans are records.
             scenario.tcp[1].time_wait.state = TimeWaitState::Full;
         }
         scenario

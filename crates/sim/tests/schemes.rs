@@ -1,5 +1,6 @@
-//! What timer schemes may change of what is sent: those that count in the same ticks nothing, those
-//! with coarse ticks of their own no more than the times. And what TIME-WAIT keeps changes nothing.
+//! The effect of timer schemes on the frames. Schemes with the same ticks send the same frames;
+//! schemes with coarse ticks of their own change only the times. The state kept in TIME-WAIT
+//! changes nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use lightwait_sim::swarm;
 /// The whole swarm in a release build.
 const WORLDS: u64 = if cfg!(debug_assertions) { 100 } else { 10_000 };
 
-/// The world of that seed, all hosts of it with this scheme and this TIME-WAIT.
+/// The world of that seed, in which all hosts have this scheme and this TIME-WAIT.
 fn run(seed: u64, scheme: Scheme, state: TimeWaitState) -> Result<Summary, String> {
     let mut scenario = Scenario::from_seed(seed);
     for tcp in &mut scenario.tcp {
@@ -19,7 +20,7 @@ fn run(seed: u64, scheme: Scheme, state: TimeWaitState) -> Result<Summary, Strin
     scenario.run(false).map_err(|why| format!("{scheme:?}, {state:?}: {why}"))
 }
 
-/// As [`run`], with whatever TIME-WAIT the seed has.
+/// The world of that seed with this scheme, and with the seed's TIME-WAIT.
 fn run_under(seed: u64, scheme: Scheme) -> Result<Summary, String> {
     run(seed, scheme, Scenario::from_seed(seed).tcp[0].time_wait.state)
 }
@@ -41,12 +42,12 @@ fn inline_and_the_eager_wheel_send_the_same_bytes_at_the_same_times() {
     });
 }
 
-/// What users were left with, and which end held TIME-WAIT.
+/// The data of the conversations, and the end that held TIME-WAIT.
 #[derive(Debug, PartialEq)]
 struct End {
-    /// Bytes that each conversation brought its client and its server, if nobody cut it off.
+    /// Bytes that each conversation delivered to its client and its server; `None` if it was cut.
     delivered: Vec<Option<(u64, u64)>>,
-    /// If it was settled for each of them who closes first, and does not hang on the time.
+    /// `None` unless each conversation fixes the end that closes first, independent of time.
     time_waits: Option<[u64; 2]>,
 }
 
@@ -74,12 +75,12 @@ fn the_scans_deliver_the_same_streams_and_end_in_the_same_states_as_inline() {
     });
 }
 
-/// With a single conversation even the bytes and times are the same; with more, blocks that stay
-/// have other slots for those that come later, and who is due at the same tick speaks in the order
-/// of slots.
+/// With a single conversation even the bytes and times are the same. With more, blocks that stay
+/// give later connections other slots, and connections due at the same tick send in the order of
+/// slots.
 #[test]
 fn a_record_in_tens_of_bytes_and_the_whole_control_block_deliver_the_same() {
-    // Blocks go at ticks of one clock and records at another's.
+    // Blocks end at ticks of one clock, and records at another's.
     let until_closed = |summary: &Summary| Summary { end: summary.conversed, ..summary.clone() };
     let (worlds, alone) = (WORLDS / 4, AtomicU64::new(0));
     all_well(worlds, |seed| {

@@ -1,6 +1,6 @@
 //! Many small worlds, each from its own seed. A failing seed prints the one command that replays
-//! it, a line for each frame. The digests of all worlds can be written to a file: two builds that
-//! send the same frames at the same times write the same file.
+//! it, with a line for each frame. The digests of all worlds can be written to a file: two builds
+//! that send the same frames at the same times write equal files.
 
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lightwait_sim::scenario::{Scenario, Summary};
 use lightwait_sim::swarm;
 
-/// Worlds in a run, unless LIGHTWAIT_SWARM says otherwise: fewer where the code is slow.
+/// Worlds in a run, unless LIGHTWAIT_SWARM sets their number: fewer in a debug build.
 const WORLDS: u64 = if cfg!(debug_assertions) { 300 } else { 10_000 };
 /// The command that runs one world again.
 const REPLAY: &str = "cargo test -p lightwait-sim --release swarm -- --nocapture";

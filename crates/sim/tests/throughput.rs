@@ -1,5 +1,5 @@
-//! How fast one transfer is: by window and loss, as a table that is checked in; and on a long fat
-//! path.
+//! The rate of one transfer: by window and loss, compared with a table in the repository, and on a
+//! long fat path.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -60,8 +60,8 @@ fn parse(text: &str) -> Vec<Vec<f64>> {
     text.lines().skip(1).map(row).collect()
 }
 
-/// How far a rate may be from the table's: what a change of timing elsewhere may do. More wants a
-/// look, and the table anew (`LIGHTWAIT_BLESS=1`).
+/// The tolerance of a rate against the table: the effect of a change of timing elsewhere. Look into
+/// a larger difference, and write the table anew (`LIGHTWAIT_BLESS=1`).
 const TOLERANCE: f64 = 0.25;
 
 #[test]
@@ -77,7 +77,7 @@ fn throughput_grows_with_the_window_and_falls_with_loss() {
         for (rate, wanted) in row.iter().zip(wanted) {
             assert!((rate / wanted - 1.0).abs() < TOLERANCE, "{rate:.2}, not {wanted:.2}\n{text}");
         }
-        // To the right there is more loss.
+        // Loss grows to the right.
         assert!(row.windows(2).all(|pair| pair[1] < pair[0] * 1.1), "{text}");
     }
     for column in 0..LOSSES_PERCENT.len() {

@@ -1,4 +1,4 @@
-//! TIME-WAIT lasts its time, at the end that closed first, and holds nothing but itself.
+//! TIME-WAIT lasts its time, at the end that closed first, and holds no other memory.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

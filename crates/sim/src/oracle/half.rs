@@ -13,32 +13,33 @@ use lightwait_core::wire::tcp::{Flags, Segment};
 /// RFC 7323 §2.3: a larger shift counts as this.
 const MAX_SHIFT: u8 = 14;
 
-/// Incarnations remembered, with the one that goes on: stray segments may be of an older one.
+/// The incarnations that are remembered, including the current one: stray segments may belong to an
+/// older one.
 const INCARNATIONS: usize = 4;
 
-/// What one end of a connection has sent, incarnation after incarnation.
+/// The data that one end of a connection has sent, incarnation by incarnation.
 #[derive(Debug, Default)]
 pub(super) struct Half {
-    /// The last is the one that goes on.
+    /// The last one is the current incarnation.
     sent: Vec<Sent>,
 }
 
-/// How far back numbers are told apart: a quarter of their space, beyond every window.
+/// The distance in which numbers are distinct: a quarter of their space, beyond every window.
 const REACH: u32 = 1 << 30;
 
 /// One incarnation.
 #[derive(Debug)]
 pub(super) struct Sent {
     isn: Seq,
-    /// The oldest number that still means something: the ISN, until that is out of reach.
+    /// The oldest valid number: the ISN, until that is out of reach.
     floor: Seq,
-    /// After the last number sent.
+    /// One beyond the last number sent.
     next: Seq,
-    /// After the last number that arrived at the other end.
+    /// One beyond the last number that arrived at the other end.
     arrived: Seq,
     /// The right edge that has arrived from the receiver.
     limit: Option<Seq>,
-    /// After the FIN.
+    /// One beyond the FIN.
     fin: Option<Seq>,
     /// The window shift offered in the SYN.
     shift: Option<u8>,
@@ -49,8 +50,7 @@ pub(super) struct Sent {
 }
 
 impl Half {
-    /// A segment that is no reset leaves. Gives the incarnation it belongs to, or the rule it
-    /// breaks.
+    /// Checks a sent segment that is no reset. Returns its incarnation, or the broken rule.
     pub(super) fn on_sent(&mut self, segment: &Segment<'_>) -> Result<&mut Sent, &'static str> {
         if segment.flags.contains(Flags::SYN) {
             if self.sent.last().is_none_or(|last| last.isn != segment.seq) {
@@ -81,7 +81,7 @@ impl Half {
         });
     }
 
-    /// The latest incarnation that has sent up to `seq` at least.
+    /// The latest incarnation that has sent data up to `seq`.
     fn incarnation(&mut self, seq: Seq) -> Option<&mut Sent> {
         self.sent.iter_mut().rev().find(|sent| sent.spans(seq))
     }
@@ -95,7 +95,7 @@ impl Half {
         }
     }
 
-    /// The receiver of this half acknowledges `ack` and takes data up to `edge`.
+    /// The receiver of this half acknowledges `ack`, and allows data up to `edge`.
     pub(super) fn on_edge(&mut self, ack: Seq, edge: Seq) {
         if let Some(sent) = self.incarnation(ack) {
             sent.limit = Some(sent.limit.map_or(edge, |limit| limit.max(edge)));
@@ -103,18 +103,18 @@ impl Half {
     }
 
     /// The right edge of the window in a segment of this half. It is scaled if both ends offered
-    /// to, and never in a SYN (RFC 7323 §2.2).
+    /// scaling, and never in a SYN (RFC 7323 §2.2).
     pub(super) fn edge_of(&self, segment: &Segment<'_>, peer_scales: bool) -> Seq {
         let shift = self.sent.last().map_or(0, |sent| sent.shift_of(segment, peer_scales));
         segment.ack + (u32::from(segment.window) << shift)
     }
 
-    /// True if the SYN that goes on offered to scale windows.
+    /// True if the current incarnation's SYN offered window scaling.
     pub(super) fn offers_scale(&self) -> bool {
         self.sent.last().is_some_and(|sent| sent.shift.is_some())
     }
 
-    /// True if all before `ack`, the SYN included, has arrived at the other end.
+    /// True if everything before `ack`, the SYN included, has arrived at the other end.
     pub(super) fn has_arrived(&self, ack: Seq) -> bool {
         self.sent.iter().any(|sent| sent.covers(ack))
     }
@@ -129,7 +129,7 @@ impl Sent {
         seq.at_or_after(self.floor) && seq.at_or_before(self.next)
     }
 
-    /// True if `ack` acknowledges what has arrived, the SYN at least.
+    /// True if `ack` acknowledges arrived data, or at least the SYN.
     fn covers(&self, ack: Seq) -> bool {
         let beyond_syn = ack != self.isn || self.floor != self.isn;
         beyond_syn && ack.at_or_after(self.floor) && ack.at_or_before(self.arrived)
@@ -142,7 +142,7 @@ impl Sent {
         }
     }
 
-    /// The rules for data and FIN.
+    /// Checks the rules for data and FIN.
     fn check_data(&mut self, segment: &Segment<'_>) -> Result<(), &'static str> {
         let data_end = segment.seq + segment.payload.len() as u32;
         let end = segment.end();
@@ -187,8 +187,8 @@ impl Sent {
         let shift = self.shift_of(segment, peer_scales);
         let edge = segment.ack + (u32::from(segment.window) << shift);
         let rounding = (1 << shift) - 1;
-        // After the peer's FIN there is nothing left for a window to admit, and after ours a record
-        // may answer that has none.
+        // After the peer's FIN a window has nothing to admit, and after ours a record without a
+        // window may answer.
         let matters = self.fin.is_none();
         if matters && self.edge.is_some_and(|old| (edge + rounding).before(old)) {
             return Err("takes its window's edge back");
@@ -197,7 +197,7 @@ impl Sent {
         Ok(())
     }
 
-    /// The peer began anew: what was acknowledged before says nothing.
+    /// The peer has a new incarnation: earlier acknowledgements do not apply.
     pub(super) fn forget_progress(&mut self) {
         self.acked = None;
         self.edge = None;

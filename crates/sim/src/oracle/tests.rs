@@ -1,4 +1,4 @@
-//! Each rule: a conversation that keeps it, and its twin that breaks it.
+//! For each rule, a conversation that keeps it, and a variant that breaks it.
 
 use super::*;
 use lightwait_core::flow::Seq;
@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// A segment to be sent: who, flags, seq, ack, window, payload bytes.
+/// A segment to send: side, flags, seq, ack, window, payload bytes.
 struct Piece(Side, Flags, u32, u32, u16, usize);
 
 fn frame(piece: &Piece, shift: Option<u8>) -> Vec<u8> {
@@ -43,7 +43,7 @@ fn frame(piece: &Piece, shift: Option<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Sends and delivers each piece in turn; the rule that is broken first.
+/// Sends and delivers each piece in turn. Returns the first broken rule.
 fn broken(shift: Option<u8>, pieces: &[Piece]) -> Option<String> {
     let mut oracle = Oracle::default();
     for piece in pieces {
@@ -60,7 +60,7 @@ const ACK: Flags = Flags::ACK;
 const SYN_ACK: Flags = Flags(Flags::SYN.0 | Flags::ACK.0);
 const FIN_ACK: Flags = Flags(Flags::FIN.0 | Flags::ACK.0);
 
-/// A handshake (A's numbers from 100, B's from 500; B's window 10), then these.
+/// Runs a handshake (A's numbers from 100, B's from 500; B's window 10), then `rest`.
 fn after_handshake(rest: Vec<Piece>) -> Option<String> {
     let mut pieces = vec![
         Piece(Side::A, SYN, 100, 0, 1000, 0),
@@ -122,7 +122,7 @@ fn only_what_has_arrived_is_acknowledged() {
     let data = || Piece(Side::A, ACK, 101, 501, 1000, 5);
     keeps(vec![data(), Piece(Side::B, ACK, 501, 106, 10, 0)]);
     breaks("has not arrived", vec![data(), Piece(Side::B, ACK, 501, 107, 10, 0)]);
-    // Sent, and lost.
+    // The segment is sent, and lost.
     let mut oracle = Oracle::default();
     let pieces = [Piece(Side::A, SYN, 100, 0, 1000, 0), Piece(Side::B, SYN_ACK, 500, 101, 10, 0)];
     oracle.on_sent(Instant::ZERO, Side::A, &frame(&pieces[0], None));
@@ -156,7 +156,7 @@ fn what_is_sent_is_well_formed() {
     oracle.on_delivered(Side::B, &bytes);
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
-    // Damaged on the way it is the wire's fault, damaged at the start the sender's.
+    // Damage on the way is the wire's fault, and damage at the start the sender's.
     oracle.on_delivered(Side::B, &bytes);
     assert_eq!(oracle.broken(), None);
     oracle.on_sent(Instant::ZERO, Side::A, &bytes);

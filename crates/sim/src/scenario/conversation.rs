@@ -1,4 +1,5 @@
-//! One connection's story: who says how much, how fast it is read, and who hangs up first.
+//! One connection's story: the data of each end, the speed of its readers, and the end that closes
+//! first.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,61 +16,62 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::pattern::Pattern;
 
-/// What the two ends of one connection do.
+/// The behaviour of the two ends of one connection.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// When A opens it, counted from the world's beginning.
+    /// The time at which A opens it, from the world's beginning.
     pub start: Duration,
-    /// What A says, in bytes.
+    /// Bytes that A sends.
     pub up_bytes: u64,
-    /// What B says, in bytes.
+    /// Bytes that B sends.
     pub down_bytes: u64,
-    /// Bytes handed over in one write.
+    /// Bytes of a write.
     pub write_bytes: usize,
-    /// Bytes asked for in one read.
+    /// Bytes of a read.
     pub read_bytes: usize,
-    /// Who reads rests that long after each 64 KiB.
+    /// The pause of the reader after each 64 KiB.
     pub pause: Option<Duration>,
-    /// How it ends.
+    /// The ending.
     pub ending: Ending,
 }
 
-/// Who hangs up, and when. A is the client, B the server.
+/// The end that closes, and the time. A is the client, B the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Both talk at once; each shuts its half down when it has said all, and reads to the end.
+    /// Both ends send at once; each shuts its half down when it has sent everything, and reads to
+    /// the end.
     EachShutsDown,
-    /// The client asks, the server answers and closes.
+    /// The client sends a request, the server answers and closes.
     ServerFirst,
-    /// The same, and the client leaves that long after it has heard the end.
+    /// The server closes first, and the client closes that long after it has read the end.
     ClientLate(Duration),
-    /// The client asks, the server answers, the client closes.
+    /// The client sends a request, the server answers, the client closes.
     ClientFirst,
-    /// The client closes in the midst of the answer, unread data or not.
+    /// The client closes during the answer, with or without unread data.
     ClientDropsEarly,
-    /// The same with linger zero.
+    /// The client closes during the answer, with linger zero.
     ClientResets,
 }
 
 impl Ending {
-    /// True if not everything arrives, on purpose.
+    /// True if the ending loses data on purpose.
     fn is_cut(self) -> bool {
         matches!(self, Ending::ClientDropsEarly | Ending::ClientResets)
     }
 }
 
-/// What the users of a conversation that is over were left with.
+/// The outcome of a conversation for its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// It was cut on purpose, so that what was under way may be lost.
+    /// It was cut on purpose, so that data on its way may be lost.
     pub is_cut: bool,
-    /// Bytes that the client heard, each as it should be.
+    /// Bytes that the client received, all of them correct.
     pub down_bytes: u64,
-    /// Bytes that the server heard, each as it should be.
+    /// Bytes that the server received, all of them correct.
     pub up_bytes: u64,
 }
 
-/// How far each conversation is.
+/// The progress of each conversation.
 #[derive(Debug)]
 pub(super) struct Board {
     pub(super) outcomes: Vec<Outcome>,
@@ -86,7 +88,7 @@ impl Board {
         Board { outcomes, clients: empty.clone(), servers: empty, serving: 0 }
     }
 
-    /// True if every client has ended and every server task, too; or something went wrong.
+    /// True if every client task and every server task has ended, or one has failed.
     pub(super) fn is_over(&self) -> bool {
         if self.verdict().is_err() {
             return true;
@@ -97,7 +99,7 @@ impl Board {
             && (0..self.servers.len()).all(served)
     }
 
-    /// The first conversation that went wrong.
+    /// The first failure of a conversation.
     pub(super) fn verdict(&self) -> Result<(), String> {
         for (side, outcomes) in [("client", &self.clients), ("server", &self.servers)] {
             for (number, outcome) in outcomes.iter().enumerate() {
@@ -119,13 +121,13 @@ impl fmt::Display for Board {
     }
 }
 
-/// Where the patterns of a conversation begin.
+/// The patterns of a conversation's two directions.
 fn patterns(seed: u64, number: usize) -> (Pattern, Pattern) {
     let base = seed.wrapping_add(number as u64 * 2);
     (Pattern::new(base), Pattern::new(base + 1))
 }
 
-/// The client's end.
+/// Runs the client's end.
 pub(super) async fn converse(
     server: SocketAddr,
     seed: u64,
@@ -140,7 +142,7 @@ pub(super) async fn converse(
     let mut board = board.borrow_mut();
     board.outcomes[number].is_cut = plan.ending.is_cut();
     board.outcomes[number].down_bytes = heard.get();
-    // Whoever cuts it does not care how it failed before.
+    // A client that cuts the connection ignores earlier failures.
     let outcome = if plan.ending.is_cut() { ignore_broken(outcome) } else { outcome };
     board.clients[number] = Some(outcome.map_err(|error| error.to_string()));
 }
@@ -195,10 +197,10 @@ async fn client(
     }
 }
 
-/// Attempts to connect while the network is to blame: ARP and NDP give up after three losses, and a
-/// damaged ARP packet, which has no checksum, leads a handshake astray until its time is over.
+/// Attempts to connect while the network is to blame. ARP and NDP give up after three losses. A
+/// damaged ARP packet, which has no checksum, misdirects a handshake until its timeout.
 const ATTEMPTS: usize = 20;
-/// Where all ports are taken, one is asked for that often until one is free.
+/// The interval at which a client asks for a port while none is free.
 const PORT_EVERY: Duration = Duration::from_millis(100);
 
 async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
@@ -226,7 +228,7 @@ async fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     Err(io::ErrorKind::HostUnreachable.into())
 }
 
-/// Accepts connections for ever, each served by a task of its own.
+/// Accepts connections for ever, with a task for each.
 pub(super) async fn accept_all(
     listener: TcpListener,
     seed: u64,
@@ -249,7 +251,7 @@ pub(super) async fn accept_all(
                     board.servers[number] = Some(outcome.map_err(|error| error.to_string()));
                     return;
                 }
-                // It was cut before it said its number, or is to be cut.
+                // The connection was cut before it sent its number, or is to be cut.
                 _ => ignore_broken(outcome),
             };
             if let Some(number) = number {
@@ -259,7 +261,7 @@ pub(super) async fn accept_all(
     }
 }
 
-/// Long enough to stay out of the way, short enough for the end to come.
+/// Long enough to cause no traffic, short enough for the end to come.
 const KEEPALIVE: Keepalive =
     Keepalive { idle: Duration::from_secs(120), interval: Duration::from_secs(10), probes: 9 };
 
@@ -270,7 +272,7 @@ async fn serve(
     number: &mut Option<usize>,
     heard: &Cell<u64>,
 ) -> io::Result<()> {
-    // A reset that is lost leaves us half open, for ever but for these.
+    // If a reset is lost, only keepalives end the half-open connection.
     stream.set_options(SocketOptions { keepalive: Some(KEEPALIVE), ..stream.options()? })?;
     let (mut reader, mut writer) = stream.into_split();
     let mut first = [0; 4];
@@ -280,7 +282,7 @@ async fn serve(
     *number = Some(named);
     let (up, down) = patterns(seed, named);
     if let Ending::ClientLate(_) = plan.ending {
-        // An orphan that is to be probed stays whole.
+        // An orphan with keepalive would stay a whole connection.
         let stream = reader.as_ref();
         stream.set_options(SocketOptions { keepalive: None, ..stream.options()? })?;
     }
@@ -313,7 +315,7 @@ async fn serve(
     }
 }
 
-/// Errors that a peer which cuts the connection causes are no errors.
+/// Ignores errors that a peer causes by cutting the connection.
 fn ignore_broken(outcome: io::Result<()>) -> io::Result<()> {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     match outcome {
@@ -329,7 +331,7 @@ fn ignore_broken(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Says `length` bytes of a pattern.
+/// Sends `length` bytes of a pattern.
 async fn say<W: AsyncWrite + Unpin>(
     writer: &mut W,
     pattern: Pattern,
@@ -347,7 +349,7 @@ async fn say<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Hears the first `length` bytes of a pattern, each as it should be; `heard` are those so far.
+/// Reads the first `length` bytes of a pattern and checks each; `heard` counts the bytes so far.
 async fn hear<R: AsyncRead + Unpin>(
     reader: &mut R,
     pattern: Pattern,
@@ -375,7 +377,7 @@ async fn hear<R: AsyncRead + Unpin>(
     Ok(())
 }
 
-/// Hears all of a pattern, and then the stream's end.
+/// Reads all of a pattern, and then the stream's end.
 async fn hear_to_end<R: AsyncRead + Unpin>(
     reader: &mut R,
     pattern: Pattern,

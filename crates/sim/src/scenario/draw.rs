@@ -1,4 +1,4 @@
-//! From a seed to a scenario.
+//! Draws a scenario from a seed: its links, its hosts' configurations and its conversations.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 
 use super::{Conversation, Ending, Scenario};
 
-/// How large a send buffer may be.
+/// The sizing rules of send buffers.
 const RULES: [SendRule; 4] = [SendRule::Round, SendRule::Los, SendRule::Fixed, SendRule::Linux];
 
 /// Draws everything, always in the same order.
@@ -28,7 +28,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     let count = 1 + rng.below(most) as usize;
     let mut scenario = Scenario {
         seed,
-        // Anywhere: timestamps and other 32-bit clocks wrap in some worlds.
+        // Any time: timestamps and other 32-bit clocks wrap in some worlds.
         begin: Instant::from_nanos(rng.next_u64() >> 12),
         ipv6,
         mtu: mtu as u16,
@@ -42,7 +42,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     scenario
 }
 
-/// How a host tells and keeps time. Half of the time each is as usual.
+/// Draws a host's clocks and timers. Each keeps its default half of the time.
 fn keep_time(rng: &mut Rng, tcp: &mut TcpConfig) {
     use Estimator::{Bsd, BsdBrakmoPeterson, Fine};
     use Scheme::{OrderedList, Scan, Wheel};
@@ -70,14 +70,14 @@ fn keep_time(rng: &mut Rng, tcp: &mut TcpConfig) {
     }
 }
 
-/// Who is to hold TIME-WAIT, as a host sees it.
+/// Draws a host's rule for the holder of TIME-WAIT.
 fn place_time_wait(rng: &mut Rng, tcp: &mut TcpConfig) {
     use Wish::{Client, Off, Ourselves, Peer, Server};
     tcp.time_wait.close_swap = rng.chance(0.3);
     if rng.chance(0.5) {
         tcp.time_wait.negotiate = [Off, Client, Server, Ourselves, Peer][rng.below(5) as usize];
     }
-    // Every conversation is to be: nobody refuses one.
+    // Every conversation must take place: no end may refuse one.
     tcp.time_wait.disagreement = Disagreement::FallBack;
 }
 
@@ -85,7 +85,7 @@ fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.next_u64() % (high - low + 1)
 }
 
-/// Between `low` and `high`, each order of magnitude as likely as the next.
+/// Draws a number between `low` and `high`; each order of magnitude is equally likely.
 fn spread(rng: &mut Rng, low: u64, high: u64) -> u64 {
     let (low, high) = (low as f64, high as f64);
     (low * (high / low).powf(rng.unit())) as u64
@@ -107,7 +107,7 @@ fn link(rng: &mut Rng) -> LinkConfig {
         link.rate = Rate::BitsPerSecond(spread(rng, 1_000_000, 10_000_000_000));
         link.queue = QueueLimit::Bytes(spread(rng, 20_000, 1_000_000) as usize);
     }
-    // Half of the worlds lose nothing at random: there a loss is a full queue's, or a mistake.
+    // Half of the worlds have no random loss: a loss there comes from a full queue, or from a bug.
     if rng.chance(0.5) {
         link.loss = match rng.below(3) {
             0 => Loss::Uniform(rng.unit() * 0.05),

@@ -1,5 +1,4 @@
-//! The HTTP server, unmodified, in virtual time: its disk is slow, its link loses, its clients
-//! dawdle.
+//! The HTTP server, unmodified, in virtual time, with a slow disk, a lossy link and slow clients.
 
 mod site;
 mod stalled_peers;
@@ -86,7 +85,7 @@ fn who_dawdles_is_let_go_in_time() {
             stream.write_all(text.as_bytes()).await.unwrap();
             let begin = Handle::current().now();
             let mut rest = Vec::new();
-            // Closed or reset: over either way.
+            // Closed or reset: the connection is over either way.
             let _ = stream.read_to_end(&mut rest).await;
             Handle::current().now().since(begin)
         });

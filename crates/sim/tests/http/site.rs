@@ -1,4 +1,4 @@
-//! A file server on one host, and what its clients on the other do.
+//! A file server on one host, and its clients on the other.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -23,12 +23,12 @@ pub(crate) fn host(side: Side) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
 }
 
-/// A client's host at A, a server's at B, and what the server logs.
+/// A client's host at A, a server's at B, and the server's log.
 pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) server: Rc<FileServer>,
     pub(crate) records: Rc<RefCell<Vec<Access>>>,
-    /// What files under way hold.
+    /// The memory of files on their way.
     pub(crate) memory: shard::Memory,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn site(loss: f64, seek: Duration) -> Site {
     site_with(loss, seek, |_| {})
 }
 
-/// As [`site`]; `configure` changes what the server's host is made of.
+/// Makes a [`site`]; `configure` changes the configuration of the server's host.
 pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Config)) -> Site {
     let link = |seed| LinkConfig {
         rate: Rate::BitsPerSecond(100_000_000),
@@ -80,7 +80,7 @@ pub(crate) async fn connect() -> TcpStream {
     try_connect().await.unwrap()
 }
 
-/// Asks for a file on a kept connection, and gives the head and the body.
+/// Requests a file on a kept connection. Returns the head and the body.
 pub(crate) async fn try_get(stream: &mut TcpStream, target: &str) -> io::Result<(String, Vec<u8>)> {
     let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -95,12 +95,12 @@ pub(crate) async fn try_get(stream: &mut TcpStream, target: &str) -> io::Result<
     Ok((head, body))
 }
 
-/// As [`try_get`], where it cannot fail.
+/// Requests a file like [`try_get`], and panics if that fails.
 pub(crate) async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8>) {
     try_get(stream, target).await.unwrap()
 }
 
-/// Runs until `task` has ended, and gives what it returned.
+/// Runs until `task` has ended. Returns its output.
 pub(crate) fn run<T: 'static>(world: &mut World, task: impl Future<Output = T> + 'static) -> T {
     let outcome = Rc::new(Cell::new(None));
     let note = outcome.clone();

@@ -1,4 +1,4 @@
-//! Peers that ask for much and take nothing of it, or next to nothing, and one that behaves well.
+//! Peers that request much data and read little or nothing of it, and one well-behaved client.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,11 +18,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::site::{self, LARGE, Site, connect, get, run, site_with, try_connect, try_get};
 
-/// 8 MiB: what some thirty of the peers would hold, and what all would take without buffers.
+/// 8 MiB: the buffers of some thirty of the peers, or all peers without buffers.
 const PAGES: usize = 2048;
 const PEERS: usize = 300;
 const PEERS_A_SECOND: u64 = 30;
-/// How long the attack lasts, from the first peer on.
+/// The length of the attack, from the first peer on.
 const ATTACK: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,14 +37,14 @@ fn site_of(pages: usize) -> Site {
     })
 }
 
-/// What a peer does with its connection, besides wasting it.
+/// A peer's way to waste its connection.
 #[derive(Clone, Copy, Debug)]
 enum Waste {
-    /// Asks for the large file, and takes nothing of it.
+    /// Requests the large file, and reads none of it.
     Nothing,
-    /// The same, with a window of a segment.
+    /// Requests the large file with a window of a segment, and reads none of it.
     Closed,
-    /// Takes so many bytes of it in each step.
+    /// Reads that many bytes of it in each step.
     Little(usize, Duration),
     /// Sends a head a byte a second, without an end.
     Head,
@@ -67,7 +67,7 @@ impl Waste {
     }
 }
 
-/// Wastes a connection until the attack ends, or the server has enough of it.
+/// Wastes a connection until the attack ends, or the server ends it.
 async fn waste(what: Waste, ends: lightwait_core::Instant) {
     let connected = match what {
         Waste::Closed => {
@@ -89,19 +89,19 @@ async fn waste(what: Waste, ends: lightwait_core::Instant) {
                 sleep(SECOND).await;
                 stream.write_all(b"x").await.is_ok()
             }
-            // Asked whether it is over, it reads nothing.
+            // The check for an error reads no data.
             Waste::Nothing | Waste::Closed | Waste::Silence => {
                 sleep(SECOND).await;
                 stream.take_error().is_ok_and(|error| error.is_none())
             }
         };
     }
-    // It vanishes: nobody closes what it had.
+    // The peer vanishes: its connection is never closed.
     std::mem::forget(stream);
 }
 
-/// Asks for a small file on new connections, ten a second; whether each was answered in 3 s, by the
-/// second in which it began.
+/// Requests a small file on new connections, ten a second. Returns whether each was answered in 3
+/// s, by the second in which it began.
 async fn ask(ends: lightwait_core::Instant) -> Vec<(u64, bool)> {
     let (answers, begin) = (Rc::new(RefCell::new(Vec::new())), Handle::current().now());
     while Handle::current().now() < ends {
@@ -122,7 +122,7 @@ async fn ask(ends: lightwait_core::Instant) -> Vec<(u64, bool)> {
     answers.take()
 }
 
-/// Fetches the large file again and again; how many bytes those were.
+/// Fetches the large file again and again. Returns the number of bytes.
 async fn download(ends: lightwait_core::Instant) -> u64 {
     let mut stream = connect().await;
     let mut bytes = 0;
@@ -133,13 +133,13 @@ async fn download(ends: lightwait_core::Instant) -> u64 {
     bytes
 }
 
-/// How many of the well-behaved client's requests were answered in each second, and how many bytes
-/// it fetched, beside so many stalling peers.
+/// Runs an attack by `peers` stalling peers. Returns the well-behaved client's answered requests in
+/// each second, and the bytes that it fetched.
 fn attack(site: &mut Site, peers: usize, what: Waste) -> (Vec<(u64, bool)>, u64) {
     attack_by(site, (peers, PEERS_A_SECOND), what)
 }
 
-/// The same with so many peers a second.
+/// Runs an attack by that many new peers a second.
 fn attack_by(
     site: &mut Site,
     (peers, a_second): (usize, u64),
@@ -162,7 +162,7 @@ fn held(site: &Site) -> (usize, usize) {
     (site.world.host(Side::B, Host::pages_in_use), held)
 }
 
-/// At least 99 % of the answers came, and 90 % in each second.
+/// At least 99 % of the requests were answered, and 90 % in each second.
 fn assert_answered(answers: &[(u64, bool)], what: &str) {
     assert_answered_for(ATTACK.as_secs(), answers, what);
 }
@@ -179,7 +179,7 @@ fn assert_answered_for(seconds: u64, answers: &[(u64, bool)], what: &str) {
     }
 }
 
-/// What the server held at most while `act` ran, in pages.
+/// Runs an attack. Returns also the most pages that the server held.
 fn attack_and_watch(site: &mut Site, peers: usize, what: Waste) -> (Vec<(u64, bool)>, u64, usize) {
     let (most, handle) = (Rc::new(Cell::new(0)), site.world.handle(Side::B));
     let (note, watched) = (most.clone(), handle.clone());
@@ -201,7 +201,7 @@ fn peers_that_waste_their_connections_keep_nobody_from_being_served() {
         Waste::Nothing,
         Waste::Little(1, SECOND * 20),
         Waste::Little(32, SECOND * 3),
-        // Just above the rate below which a peer is reset anyway.
+        // Just above the rate below which the server resets a peer in any case.
         Waste::Little(1100, SECOND),
         Waste::Head,
         Waste::Body,
@@ -213,18 +213,18 @@ fn peers_that_waste_their_connections_keep_nobody_from_being_served() {
         assert_answered(&answers, &what);
         assert!(fetched * 2 >= undisturbed, "{what}: {fetched} of {undisturbed} bytes");
         let tally = site.server.tally();
-        // Whoever says nothing takes so little that memory is not short.
+        // Silent peers take so little that memory is not short.
         let is_short = !matches!(waste, Waste::Silence);
         assert!((most > PAGES / 2) == is_short && most <= PAGES, "{what}: {most}; {tally:?}");
-        // They are silent from here on, and hold nothing a minute later: the cache may.
+        // They are silent from here on, and hold no memory a minute later; the cache may.
         site.world.run_for(SECOND * 61).unwrap();
         let cached = site.server.handler().cache_tally().bytes as usize;
         assert_eq!(held(&site), (cached.div_ceil(PAGE_BYTES), 0), "{what}: {tally:?}");
     }
 }
 
-/// Peers that come all the time, each of which is let go only after it has stalled for a while:
-/// what they would fill in that while is several times the memory.
+/// Peers that keep coming; each is reset only after it has stalled for a while. Until then they
+/// would fill several times the memory.
 #[test]
 fn peers_that_keep_coming_keep_nobody_from_being_served() {
     const A_SECOND: u64 = 100;
@@ -306,7 +306,7 @@ fn resets(host: &Host) -> u64 {
 #[test]
 fn many_downloads_in_little_memory_go_on_all_the_time() {
     const CLIENTS: u64 = 150;
-    // Half of it is what the connections take without their buffers.
+    // Half of it is the connections' memory without their buffers.
     let mut site = site_of(PAGES / 4 * 3);
     let longest = run(&mut site.world, async {
         let longest = Rc::new(RefCell::new(Duration::ZERO));
