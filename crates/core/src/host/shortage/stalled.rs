@@ -64,20 +64,27 @@ struct Ends {
 pub(super) struct Stalled {
     links: Vec<Link>,
     lists: [Ends; 2],
+    /// How many there are in both.
+    listed: usize,
     /// How many were asked, and have not answered.
     asked: usize,
 }
 
 impl Default for Stalled {
     fn default() -> Self {
-        Stalled { links: Vec::new(), lists: [Ends { first: NONE, last: NONE }; 2], asked: 0 }
+        Stalled {
+            links: Vec::new(),
+            lists: [Ends { first: NONE, last: NONE }; 2],
+            listed: 0,
+            asked: 0,
+        }
     }
 }
 
 impl Stalled {
     /// True if none is listed.
     pub(super) fn is_empty(&self) -> bool {
-        self.lists.iter().all(|list| list.first == NONE)
+        self.listed == 0
     }
 
     /// Of those that others have had no need of yet, the slot that was added first, and its mark.
@@ -124,6 +131,7 @@ impl Stalled {
             None => list.first = index,
         }
         list.last = index;
+        self.listed += 1;
         self.asked += usize::from(mark.stage == Stage::Asked);
     }
 
@@ -132,6 +140,7 @@ impl Stalled {
         let Some(link) = self.links.get_mut(index as usize) else { return };
         let Link { previous, next, mark } = core::mem::replace(link, UNLISTED);
         let Some(mark) = mark else { return };
+        self.listed -= 1;
         self.asked -= usize::from(mark.stage == Stage::Asked);
         let list = &mut self.lists[mark.stage.list()];
         match self.links.get_mut(previous as usize) {

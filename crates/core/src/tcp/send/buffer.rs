@@ -326,18 +326,23 @@ impl SendBuffer {
     /// Drops bytes at the end, `most` at most, and none of the first `keep`: whole chunks, since a
     /// part of one gives no memory back. Returns how many.
     pub fn cut(&mut self, keep: usize, most: usize, pool: &mut PagePool) -> usize {
-        let mut cut = 0;
+        let mut cut = SendBuffer::default();
         while let Some(last) = self.chunks.back()
             && self.lies_behind(keep, last)
-            && cut + last.len as usize <= most
+            && cut.len() + last.len as usize <= most
             && let Some(chunk) = self.chunks.pop_back()
         {
-            cut += chunk.len as usize;
-            self.len -= chunk.len;
-            self.held -= chunk.held();
-            chunk.release(pool);
+            cut.len += chunk.len;
+            cut.held += chunk.held();
+            cut.chunks.push_back(chunk);
         }
-        cut
+        self.len -= cut.len;
+        self.held -= cut.held;
+        // All of it lies before where the cut piece would go on.
+        let bytes = cut.len();
+        cut.start = self.end();
+        cut.advance(bytes, pool);
+        bytes
     }
 
     /// Gives the first chunk's memory back. False if there is none.
