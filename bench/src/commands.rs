@@ -7,6 +7,7 @@ pub(crate) mod connections;
 pub(crate) mod golden;
 pub(crate) mod memory;
 pub(crate) mod pingpong;
+pub(crate) mod pool;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
 

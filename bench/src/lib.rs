@@ -13,6 +13,7 @@ pub mod instructions;
 pub mod memory;
 pub mod output;
 pub mod pingpong;
+pub mod pool;
 pub mod sample;
 pub mod stacks;
 pub mod time_wait;

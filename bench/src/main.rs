@@ -34,6 +34,8 @@ enum Bench {
     Memory(commands::memory::Memory),
     /// The table of TIME-WAIT records: entering, looking up, expiring.
     TimeWait(commands::time_wait::TimeWait),
+    /// The pool of pages: instructions of a grant and a release, alone and while many wait.
+    Pool(commands::pool::Pool),
     /// All stacks beside one another, in one table.
     Compare(commands::compare::Compare),
     /// Instructions of a connection, a request, a megabyte and a record, compared to the kept
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Bench::Bulk(bulk) => bulk.run(),
         Bench::Memory(memory) => memory.run(),
         Bench::TimeWait(time_wait) => time_wait.run(),
+        Bench::Pool(pool) => pool.run(),
         Bench::Compare(compare) => compare.run(),
         Bench::Golden(golden) => golden.run(),
     };
