@@ -33,8 +33,8 @@ pub trait Control: 'static {
     /// Bytes written that the peer has not acknowledged; `None` where nobody knows.
     fn undelivered_bytes(&self) -> Option<usize>;
 
-    /// True if memory is short and the peer takes nothing, so that the connection may be reset: what
-    /// was not sent should be taken back. Whoever reads or writes is woken when it becomes so.
+    /// True if memory is short and the peer takes nothing, so that the connection may be reset:
+    /// what was not sent should be taken back. Whoever reads or writes is woken when it becomes so.
     fn is_wanted_back(&self) -> bool {
         false
     }
@@ -46,8 +46,8 @@ pub trait Control: 'static {
         0
     }
 
-    /// Ready once fewer than `kept` bytes are undelivered, or none. Until then whoever polls is woken when
-    /// the peer has taken something, and there is room.
+    /// Ready once fewer than `kept` bytes are undelivered, or none. Until then whoever polls is
+    /// woken when the peer has taken something, and there is room.
     fn poll_taken(&self, cx: &mut Context<'_>, kept: usize) -> Poll<()> {
         let _ = (cx, kept);
         Poll::Ready(())

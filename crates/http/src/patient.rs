@@ -14,6 +14,9 @@
 //! Shutdown ends our half; if the peer still sends what nobody will read, that is read and dropped
 //! for a while, or our reset would overtake the response (RFC 9112 §9.6).
 
+mod alarm;
+mod restoring;
+
 use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -22,7 +25,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use hyper::rt::{Read, ReadBuf, ReadBufCursor, Sleep, Timer, Write};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Timer, Write};
 
 use crate::admission::Door;
 use crate::again::Record;
@@ -31,6 +34,7 @@ use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::memory::Charge;
 use crate::progress::{Look, Pace, Progress};
+use alarm::Alarm;
 
 /// Bytes read at a time: a request's head fits as a rule.
 const READ_BYTES: usize = 8192;
@@ -180,30 +184,6 @@ impl Phase {
     /// True if the peer may still be sending what belongs to a request.
     fn is_owed_more(&self) -> bool {
         self.0.unread.get() || !matches!(self.0.step.get(), Step::Idle(_))
-    }
-}
-
-/// A timer that is armed rarely and judged late.
-#[derive(Default)]
-struct Alarm(Option<(Instant, Pin<Box<dyn Sleep>>)>);
-
-impl Alarm {
-    /// Ready once `deadline` has passed; until then the task is woken at it, or before.
-    fn poll(&mut self, cx: &mut Context<'_>, timer: &dyn Timer, deadline: Instant) -> Poll<()> {
-        if self.0.as_ref().is_none_or(|(armed, _)| *armed > deadline) {
-            self.0 = Some((deadline, timer.sleep_until(deadline)));
-        }
-        while let Some((armed, sleep)) = &mut self.0 {
-            ready!(sleep.as_mut().poll(cx));
-            if *armed >= deadline {
-                self.0 = None;
-                return Poll::Ready(());
-            }
-            // It was armed for an earlier deadline that has since been moved.
-            *armed = deadline;
-            timer.reset(sleep, deadline);
-        }
-        Poll::Pending
     }
 }
 
@@ -373,40 +353,6 @@ impl<I, C: Control> Patient<I, C> {
         self.undelivered().is_some_and(|bytes| bytes > 0)
     }
 
-    /// Bytes written that the peer has not taken, in the transport or taken back from it.
-    fn undelivered(&self) -> Option<usize> {
-        let taken_back = self.phase.record_mut().as_ref().map_or(0, |record| record.taken_back());
-        self.control.undelivered_bytes().map(|bytes| bytes + taken_back)
-    }
-
-    /// What the peer has taken need not be read again.
-    fn forget_delivered(&self) {
-        let mut record = self.phase.record_mut();
-        let undelivered = || self.control.undelivered_bytes().unwrap_or(0);
-        if record.as_mut().is_some_and(|record| record.forget(undelivered())) {
-            *record = None;
-        }
-    }
-
-    /// Holds back what comes first of these, if it can be read again; how many bytes, if any.
-    fn hold_back<'a>(&self, slices: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
-        let mut record = self.phase.record_mut();
-        let record = record.as_mut()?;
-        let held = slices.take_while(|bytes| bytes.is_empty() || record.hold_back(bytes));
-        let held: usize = held.map(<[u8]>::len).sum();
-        (held > 0).then_some(held)
-    }
-
-    /// The transport took the first `taken` bytes of these.
-    fn note_written<'a>(&self, slices: impl Iterator<Item = &'a [u8]>, mut taken: usize) {
-        let Some(record) = &mut *self.phase.record_mut() else { return };
-        for slice in slices {
-            let bytes = &slice[..slice.len().min(taken)];
-            record.on_written(bytes);
-            taken -= bytes.len();
-        }
-    }
-
     fn give_up(&self, why: &'static str) -> io::Error {
         self.control.abort();
         timed_out(why)
@@ -426,20 +372,6 @@ impl<I, C: Control> Patient<I, C> {
         self.progress.on_written(self.timer.now(), bytes, undelivered, self.write_waits);
         self.write_waits = false;
         Poll::Ready(Ok(bytes))
-    }
-
-    /// The same of bytes that cannot be written while something is held back.
-    fn judge_held_back<'a>(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: impl Iterator<Item = &'a [u8]>,
-    ) -> Poll<io::Result<usize>> {
-        let undelivered = self.undelivered();
-        let outcome = match self.hold_back(slices) {
-            Some(held) => Poll::Ready(Ok(held)),
-            None => Poll::Pending,
-        };
-        self.judge_write(cx, outcome, undelivered)
     }
 
     /// The same of a flush or a shutdown.
@@ -530,38 +462,6 @@ impl<I: Read + Unpin, C: Control> Patient<I, C> {
 }
 
 impl<I: Write + Unpin, C: Control> Patient<I, C> {
-    /// Gives memory back that the transport wants, of what was written and can be read again. Ready
-    /// once the transport has all of it again: that takes a peer that takes data.
-    fn poll_restored(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Patient { phase, control, inner, .. } = self;
-        let Some(record) = &mut *phase.record_mut() else { return Poll::Ready(Ok(())) };
-        if control.is_wanted_back() {
-            record.take_back(control);
-        }
-        while record.is_held_back() {
-            if let Some(reading) = record.reading() {
-                let outcome = ready!(reading.as_mut().poll(cx));
-                record.on_read(outcome.inspect_err(|_| control.abort())?);
-            } else if record.read().is_empty() {
-                ready!(control.poll_taken(cx, record.kept()));
-                if record.taken_back() == 0 {
-                    record.let_go();
-                    // The body of the response goes on.
-                    cx.waker().wake_by_ref();
-                    break;
-                }
-                let room = ready!(control.poll_room(cx));
-                record.read_next(room);
-            } else {
-                match ready!(Pin::new(&mut *inner).poll_write(cx, record.read()))? {
-                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                    bytes => record.on_written_again(bytes),
-                }
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
     /// Ends our half. Returns what is to be done then.
     fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Closing>> {
         let outcome = Pin::new(&mut self.inner).poll_shutdown(cx);
@@ -576,16 +476,6 @@ impl<I: Write + Unpin, C: Control> Patient<I, C> {
 
 fn timed_out(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
-}
-
-impl<I, C: Control> Drop for Patient<I, C> {
-    fn drop(&mut self) {
-        // What was taken back is not sent any more, and the end of the stream must not say so.
-        let mut record = self.phase.record_mut();
-        if record.take().is_some_and(|record| record.taken_back() > 0) {
-            self.control.abort();
-        }
-    }
 }
 
 impl<I: Read + Write + Unpin, C: Control + Unpin> Read for Patient<I, C> {

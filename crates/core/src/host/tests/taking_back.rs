@@ -178,7 +178,9 @@ proptest! {
 
     #[test]
     fn whatever_is_taken_back_the_client_reads_what_the_source_has(
-        steps in prop::collection::vec((0usize..4, 0usize..9000, 0usize..300, any::<bool>()), 1..60),
+        steps in prop::collection::vec(
+            (0usize..4, 0usize..9000, 0usize..300, any::<bool>()), 1..60,
+        ),
     ) {
         let mut downloads = Downloads::new(4, 150_000);
         for (number, bytes, elsewhere, reads) in steps {

@@ -98,8 +98,8 @@ impl Control {
         self.local.host_mut().take_back(self.id, most)
     }
 
-    /// Ready once fewer than `kept` bytes are not acknowledged, or none. Until then whoever polls is woken
-    /// when the peer has taken something, and there is room.
+    /// Ready once fewer than `kept` bytes are not acknowledged, or none. Until then whoever polls
+    /// is woken when the peer has taken something, and there is room.
     pub fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
         let unacknowledged = self.unacknowledged_bytes();
         if unacknowledged < kept || unacknowledged == 0 {

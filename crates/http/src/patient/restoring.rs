@@ -1,0 +1,109 @@
+//! Giving memory back that the transport wants, and writing again what was taken back
+//! ([`Record`](crate::again::Record)).
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::Write;
+
+use super::Patient;
+use crate::control::Control;
+
+impl<I, C: Control> Patient<I, C> {
+    /// Bytes written that the peer has not taken, in the transport or taken back from it.
+    pub(super) fn undelivered(&self) -> Option<usize> {
+        let taken_back = self.phase.record_mut().as_ref().map_or(0, |record| record.taken_back());
+        self.control.undelivered_bytes().map(|bytes| bytes + taken_back)
+    }
+
+    /// What the peer has taken need not be read again.
+    pub(super) fn forget_delivered(&self) {
+        let mut record = self.phase.record_mut();
+        let undelivered = || self.control.undelivered_bytes().unwrap_or(0);
+        if record.as_mut().is_some_and(|record| record.forget(undelivered())) {
+            *record = None;
+        }
+    }
+
+    /// Holds back what comes first of these, if it can be read again; how many bytes, if any.
+    pub(super) fn hold_back<'a>(&self, slices: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
+        let mut record = self.phase.record_mut();
+        let record = record.as_mut()?;
+        let held = slices.take_while(|bytes| bytes.is_empty() || record.hold_back(bytes));
+        let held: usize = held.map(<[u8]>::len).sum();
+        (held > 0).then_some(held)
+    }
+
+    /// The transport took the first `taken` bytes of these.
+    pub(super) fn note_written<'a>(
+        &self,
+        slices: impl Iterator<Item = &'a [u8]>,
+        mut taken: usize,
+    ) {
+        let Some(record) = &mut *self.phase.record_mut() else { return };
+        for slice in slices {
+            let bytes = &slice[..slice.len().min(taken)];
+            record.on_written(bytes);
+            taken -= bytes.len();
+        }
+    }
+
+    /// Passes on what becomes of bytes that cannot be written while something is held back.
+    pub(super) fn judge_held_back<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: impl Iterator<Item = &'a [u8]>,
+    ) -> Poll<io::Result<usize>> {
+        let undelivered = self.undelivered();
+        let outcome = match self.hold_back(slices) {
+            Some(held) => Poll::Ready(Ok(held)),
+            None => Poll::Pending,
+        };
+        self.judge_write(cx, outcome, undelivered)
+    }
+}
+
+impl<I: Write + Unpin, C: Control> Patient<I, C> {
+    /// Gives memory back that the transport wants, of what was written and can be read again. Ready
+    /// once the transport has all of it again: that takes a peer that takes data.
+    pub(super) fn poll_restored(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Patient { phase, control, inner, .. } = self;
+        let Some(record) = &mut *phase.record_mut() else { return Poll::Ready(Ok(())) };
+        if control.is_wanted_back() {
+            record.take_back(control);
+        }
+        while record.is_held_back() {
+            if let Some(reading) = record.reading() {
+                let outcome = ready!(reading.as_mut().poll(cx));
+                record.on_read(outcome.inspect_err(|_| control.abort())?);
+            } else if record.read().is_empty() {
+                ready!(control.poll_taken(cx, record.kept()));
+                if record.taken_back() == 0 {
+                    record.let_go();
+                    // The body of the response goes on.
+                    cx.waker().wake_by_ref();
+                    break;
+                }
+                let room = ready!(control.poll_room(cx));
+                record.read_next(room);
+            } else {
+                match ready!(Pin::new(&mut *inner).poll_write(cx, record.read()))? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    bytes => record.on_written_again(bytes),
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<I, C: Control> Drop for Patient<I, C> {
+    fn drop(&mut self) {
+        // What was taken back is not sent any more, and the end of the stream must not say so.
+        let mut record = self.phase.record_mut();
+        if record.take().is_some_and(|record| record.taken_back() > 0) {
+            self.control.abort();
+        }
+    }
+}
