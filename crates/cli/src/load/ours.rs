@@ -114,6 +114,6 @@ pub(super) async fn counted<N: Network>(
     let after = stack.with_host(count);
     outcome.notes.swapped = after.0 - before.0;
     outcome.notes.agreed = after.1 - before.1;
-    outcome.notes.held = stack.with_host(|host| host.time_wait_len()) as u64;
+    outcome.notes.held = stack.with_host(Host::time_wait_len) as u64;
     outcome
 }
