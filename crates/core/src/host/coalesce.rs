@@ -73,7 +73,7 @@ impl Host {
         self.shared.counters.frames_in += taken as u64;
         // Text alone ends nothing.
         let id = ConnectionId { index, generation };
-        let _goes_on = publish(slot, id, &mut self.live.ready, &mut self.events);
+        let _is_over = publish(slot, id, &mut self.live.ready, &mut self.events);
         taken
     }
 

@@ -1,17 +1,19 @@
 //! TIME-WAIT: what a closed connection leaves behind for 2·MSL, and how it answers.
 //!
 //! The rules are a pure judgement of a segment by a [`Record`], wherever that lies: in the
-//! [`table`], or in the control block that was kept whole. Whoever holds it does what the
-//! [`Verdict`] says.
+//! [`table`], or in the control block that was kept whole. Its holder does what the [`Verdict`]
+//! says.
+//!
+//! The first row that fits says what is done:
 //!
 //! | segment | verdict |
 //! |---|---|
 //! | RST | ignored (RFC 1337 fix F1), but for one |
 //! | SYN | RFC 6191's table, below; the record stays until the new handshake completes |
 //! | SYN with ACK | an ACK |
-//! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
 //! | of an old timestamp | an ACK (RFC 7323 §5.3) |
 //! | without a timestamp, where they were used | ignored (RFC 7323 §3.2) |
+//! | FIN at RCV.NXT - 1 | the peer missed our last ACK: acknowledged, and 2·MSL start over |
 //! | FIN in the window, with ACK | no FIN of this peer's: an ACK, and 2·MSL go on |
 //! | anything else in the window | ignored, unless it acknowledges what was never sent |
 //! | anything else | an ACK |

@@ -1,5 +1,5 @@
 //! SYN-RECEIVED after a simultaneous open: RFC 9293 §3.10.7.4 for that state. (The passive
-//! SYN-RECEIVED is an entry of the SYN cache, in [`host::listen`](crate::tcp::listen).)
+//! SYN-RECEIVED is an entry of the SYN cache, in `host/half_open.rs`.)
 
 use crate::error::Error;
 use crate::tcp::State;
