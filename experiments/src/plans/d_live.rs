@@ -38,7 +38,7 @@ const REPEATS: u64 = 2;
 const QUICK_REPEATS: u64 = 1;
 const CONNECTIONS: &str = "10";
 const WARM_UP_S: u64 = 4;
-const MEASURED_S: u64 = 15;
+const MEASURED_S: u64 = 12;
 /// Half of the buffers that a link of a kind has for a round trip.
 const QUEUE: &str = "96KiB";
 
@@ -110,7 +110,7 @@ impl Site {
         let mut load = self.clients[kind].command(program);
         let url = format!("http://10.9.0.1/{}", KINDS[kind].name);
         load.args(["load", &url, "--json", "--connections", CONNECTIONS]);
-        load.args(["--warm-up", &format!("{WARM_UP_S}s"), "--timeout", "120s"]);
+        load.args(["--warm-up", &format!("{WARM_UP_S}s"), "--timeout", "60s"]);
         load.args(["--duration", &format!("{MEASURED_S}s")]);
         load
     }
@@ -133,7 +133,7 @@ fn run_once(report: &Report, program: &Path, pool: &str, policy: &str) -> Result
     serve.args(["serve", "--tap", "serve", "--ip", "10.9.0.1/16", "--host-ip", "10.9.255.1/16"]);
     serve.args(["--send-buffer", "los", "--pool", pool, "--pool-policy", policy]);
     serve.args(["--set", "limits.page=512", "--file-cache", "0", "--min-rate", "0"]);
-    serve.args(["--file-delay", READ_TIME]);
+    serve.args(["--file-delay", READ_TIME, "--set", "pool.most_connections=20"]);
     let mut server = Server::start(serve.arg(&directory))?;
     let loads = [0, 1].map(|kind| -> Result<_, Failure> {
         let output = report.path(&format!("{}.json", KINDS[kind].name));
