@@ -86,7 +86,7 @@ impl Crowd {
         let device = Capabilities::plain(Medium::Ip, 1500);
         let config = |address: &str| {
             let address = format!("{address}/24").parse().expect("an address");
-            Config::new(device.clone(), address, [7; 32])
+            Config::new(device, address, [7; 32])
         };
         let (mut server, mut client) = (config("10.0.0.2"), config("10.0.0.1"));
         server.limits.page = PageSize::Segment;
