@@ -426,7 +426,7 @@ impl Search<'_> {
                 return Some("the end that was agreed on does not hold TIME-WAIT");
             }
         }
-        // An old SYN draws an ACK from a server that is not open yet, and the client takes it for the
+        // An old SYN draws an ACK from a server that is not open yet. The client takes it for the
         // sign that its proof was heard. If it was not, both ends hold.
         let is_alone = self.plan.bounds.reopens.is_none();
         let is_whole = state.bounds.strips == self.plan.bounds.strips;

@@ -143,7 +143,7 @@ impl Ports {
     /// will: whoever opens connections to some destinations in turn goes on so, and whoever opened
     /// one mostly opens another.
     #[inline(always)]
-    pub fn foresee(&mut self, hash_of: impl FnOnce(&Tuple) -> u64) -> (Tuple, u64) {
+    pub(crate) fn foresee(&mut self, hash_of: impl FnOnce(&Tuple) -> u64) -> (Tuple, u64) {
         let place = self.recent[self.last as usize % RECENT].next;
         let Recent { destination, search, .. } = &self.recent[place as usize % RECENT];
         let port = self.peek(search);
