@@ -186,7 +186,7 @@ fn an_address_that_a_neighbour_has_is_refused_before_it_is_served() {
                 assert!(text.contains(&format!("--ip {address}: ")), "{text}");
                 assert!(text.contains("02:00:00:00:00:77"), "{text}");
                 let log = String::from_utf8_lossy(&output.stdout).into_owned();
-                assert!(log.contains("Asking") && !log.contains("Serving"), "{log}");
+                assert!(log.contains("Probing") && !log.contains("Serving"), "{log}");
             }
             ip(&format!("addr del {taken} dev lw1"));
         }
