@@ -129,10 +129,13 @@ impl Queue {
             let waits_since = connection.phase.waits_since();
             let since = waits_since.unwrap_or(now);
             self.push(Place { connection: connection.clone(), since });
-            // One that is wanted is on its way out already. One that only rests loses nothing.
-            let grace = if connection.phase.may_rest() { Duration::ZERO } else { GRACE };
+            // One that is wanted is on its way out already. One that only rests loses nothing, and
+            // needs no second chance.
+            let rests = connection.phase.may_rest();
+            let grace = if rests { Duration::ZERO } else { GRACE };
             let has_waited = waits_since.is_some_and(|since| now >= since + grace);
-            if has_waited && since <= before && !connection.is_wanted.replace(true) {
+            let goes = has_waited && (rests || since <= before);
+            if goes && !connection.is_wanted.replace(true) {
                 return Some(connection);
             }
         }
@@ -197,6 +200,23 @@ mod tests {
         assert_eq!(order, [Some(2), Some(3), Some(1), None]);
         drop(seats);
         assert!(room.0.borrow().resting.is_empty());
+    }
+
+    #[test]
+    fn one_that_rests_is_found_at_the_first_look_however_many_are_awake() {
+        let (room, begin) = (WaitingRoom::default(), Instant::now());
+        let phases: Vec<Phase> = (0..3 * LOOKED_AT).map(|_| Phase::new(begin)).collect();
+        let seats: Vec<Seat> = phases.iter().map(|p| room.enter(p.clone(), begin)).collect();
+        seats.iter().for_each(|seat| seat.set_awake(true));
+        let resting = room.enter(Phase::new(begin), begin);
+        // All were answered after they were seated.
+        let now = begin + SECOND;
+        phases.iter().for_each(|phase| phase.on_response(now));
+        for _ in 0..phases.len() {
+            assert_eq!(room.send_one_away(now), Some(Given::Awake));
+        }
+        assert!(!is_wanted(&resting));
+        assert_eq!(room.send_one_away(now), Some(Given::Resting));
     }
 
     #[test]
