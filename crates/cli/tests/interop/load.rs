@@ -163,7 +163,7 @@ fn four_machines_put_on_one_load_and_their_reports_are_joined() {
         assert_eq!(merged["requests_answered"], 2400);
         assert_eq!(merged["latency_ns"]["total"]["count"], 2400);
         assert_eq!(merged["sources"]["addresses"], 4 * 13);
-        assert_eq!(merged["warnings"], one["warnings"], "no part is missing");
+        assert!(!merged["warnings"].to_string().contains("missing"), "{merged}");
         let parts = paths.each_ref().map(|path| -> Value {
             serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
         });
