@@ -205,7 +205,7 @@ pub struct ConnectionInfo {
     pub sack: bool,
     /// Both ends use ECN.
     pub ecn: bool,
-    /// Who will hold TIME-WAIT.
+    /// Which end will hold TIME-WAIT.
     pub holder: Holder,
     /// Shift counts, the peer's and ours; 0 without scaling.
     pub shifts: (u8, u8),
@@ -227,7 +227,7 @@ impl Keepalive {
 }
 
 impl ConnectionInfo {
-    /// A connection in `state` of which nothing more is known.
+    /// A connection in `state`, with every other field at its default.
     fn of_state(state: State) -> Self {
         ConnectionInfo {
             state,

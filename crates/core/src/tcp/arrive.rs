@@ -16,9 +16,9 @@
 //!                    take_fin         eighth
 //! ```
 //!
-//! A step either lets the segment pass on or ends its life, and perhaps the connection's
-//! ([`Passed`]). Nothing is sent from here: steps only mark what is owed, and
-//! [`emit`](crate::tcp::emit) speaks once when the whole batch has been taken in.
+//! A step either passes the segment on or consumes it, and may end the connection ([`Passed`]).
+//! Nothing is sent from here: steps only mark what is owed, and [`emit`](crate::tcp::emit) speaks
+//! once when the whole batch has been taken in.
 
 mod predicted;
 mod syn_received;
@@ -63,7 +63,7 @@ impl Facts {
         Facts { piece, ..Facts::default() }
     }
 
-    /// The same of a packet of this traffic class.
+    /// These facts, with the CE mark of traffic class `class` noted as well.
     fn with_class(self, class: u8) -> Facts {
         Facts { marked: self.marked || class & ecn::MASK == ecn::CE, ..self }
     }
@@ -108,7 +108,7 @@ impl Connection {
         self.on_first(cx, received, facts);
     }
 
-    /// The same of the first segment, which has completed the handshake and is counted.
+    /// Takes in the first segment, which has completed the handshake and is counted already.
     #[inline(always)]
     pub(crate) fn on_first(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
         let plain = received.plain();
@@ -161,7 +161,7 @@ impl Connection {
         self.take_rest(cx, &Segment { seq: syn.seq + 1, flags, urgent, ..*syn }, facts.piece);
     }
 
-    /// The same: what came with the SYN of `irs`, of which `segment` completes the handshake.
+    /// Takes in the text that came with the SYN of `irs`; `segment` completes the handshake.
     fn take_early(&mut self, cx: &mut Context, early: Early, irs: Seq, segment: &Segment<'_>) {
         let (text, flags, urgent) = early.take(&mut cx.pool);
         let (seq, payload) = (irs + 1, text.as_slice());
@@ -306,8 +306,8 @@ impl Step<'_> {
     }
 
     /// RFC 7323 §4.3: TS.Recent follows segments that cover Last.ACK.sent, so that a delayed ACK
-    /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable:
-    /// a stranger who guesses a number in the window must not move TS.Recent, or PAWS would then
+    /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable: a
+    /// stranger that guesses a number in the window must not move TS.Recent, or PAWS would then
     /// drop what the peer sends.
     fn note_stamp(&mut self, segment: &Segment<'_>) {
         let last_ack_sent = self.s.recv.ack.last_sent;
@@ -446,7 +446,7 @@ impl Step<'_> {
         }
     }
 
-    /// Sixth step: RCV.UP only moves forward, and the user is told (RFC 9293 MUST-32, 33). The
+    /// Sixth step: RCV.UP only moves forward, and the user hears of it (RFC 9293 MUST-32, 33). The
     /// pointer is taken as the number after the last urgent byte, as RFC 6093 §4 recommends.
     fn check_urgent(&mut self, arrival: &Arrival<'_>) {
         let segment = arrival.segment;

@@ -1,9 +1,10 @@
-//! Blocks of connections that are gone, for those to come.
+//! Keeps the blocks of connections that are gone, for later connections.
 //!
-//! A tick may end thousands of connections at once, and as many begin before the next: what they
-//! find here is warmer than what an allocator gives. Kept are no more than a share of the blocks in
-//! use, so that little stays behind when a burst is over, or its connections rest. Who wakes makes
-//! a block of its own, which counts as in use only when it has stayed awake for a while.
+//! A tick may end thousands of connections at once, and as many begin before the next. A block from
+//! here is warmer than one from the allocator. The pool keeps no more than a share of the blocks in
+//! use, so that little memory stays behind when a burst is over or its connections rest. A
+//! connection that wakes allocates a block of its own; the block counts as in use only when the
+//! connection has stayed awake for a while.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -23,7 +23,7 @@ struct Bucket {
     refilled: Instant,
 }
 
-/// Who may still be challenged.
+/// Limits which connections may still be challenged.
 #[derive(Debug)]
 pub(crate) struct Challenges {
     buckets: alloc::boxed::Box<[Bucket]>,

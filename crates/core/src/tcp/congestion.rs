@@ -76,7 +76,8 @@ struct Usage {
 }
 
 impl Congestion {
-    /// At the start of a connection with segments of `mss` bytes, the first of which is `next`.
+    /// At the start of a connection with segments of `mss` bytes; `next` is the first sequence
+    /// number.
     pub fn new(config: &TcpConfig, mss: u32, next: Seq) -> Self {
         Self::with(Reno::new(config.congestion.initial_window, mss), next)
     }
@@ -182,7 +183,7 @@ impl Congestion {
     }
 }
 
-// What is larger goes into a box: all connections, at work or idle, carry this.
+// What is larger goes into a box: all connections, busy or idle, carry this.
 const _: () = assert!(size_of::<Congestion>() <= 24);
 
 #[cfg(test)]

@@ -72,14 +72,14 @@ pub struct Context {
     pub pool: PagePool,
     /// Receive windows promised.
     pub(crate) budget: WindowBudget,
-    /// Who may still be challenged.
+    /// Which connections may still be challenged.
     pub(crate) challenges: Challenges,
     /// What happened.
     pub counters: Counters,
 }
 
 impl Context {
-    /// The same for a call at `now`.
+    /// This context, for a call at `now`.
     pub fn at(&mut self, now: Instant) -> &mut Context {
         self.now = now;
         self
@@ -140,7 +140,7 @@ pub(crate) struct Synchronized {
     pub keepalive_probes: u8,
     /// ECN, if both ends use it.
     pub ecn: Option<EcnState>,
-    /// Who holds TIME-WAIT once it has closed.
+    /// Which end holds TIME-WAIT once the connection has closed.
     pub holder: Holder,
     /// Bytes of the option by which each of our segments says that again; 0 once the peer has
     /// heard.
@@ -224,7 +224,7 @@ impl Connection {
         Connection::new(Identity::default(), options, Shape::Ended(Ended::default()))
     }
 
-    /// The same in a block of its own.
+    /// A blank connection in a block of its own.
     pub fn block(options: &Arc<SocketOptions>) -> Box<Self> {
         Box::new(Connection::blank(options.clone()))
     }
@@ -403,8 +403,9 @@ impl Connection {
         }
     }
 
-    /// The same where nothing has to be asked but the window: a buffer of [`SendSize::Round`] whose
-    /// writer waits for nothing. Of any other, no room: [`Connection::writable`] tells.
+    /// Does the work of [`Connection::writable`] where only the window has to be asked: for a
+    /// buffer of [`SendSize::Round`] whose writer waits for nothing. For any other buffer it
+    /// reports no room.
     ///
     /// [`SendSize::Round`]: crate::config::SendSize::Round
     pub(crate) fn writable_at_once(

@@ -1,4 +1,4 @@
-//! From a segment's addresses and ports to its connection.
+//! Finds a segment's connection by its addresses and ports.
 //!
 //! ```text
 //!   line, 64 bytes   │ link ─▶ line │ 12 tags of 8 bits │ 12 entries of 32 │
@@ -9,9 +9,9 @@
 //! public hash he could put every connection into one chain.
 //!
 //! The table grows and shrinks a line at a time (linear hashing, Litwin 1980), so that it is never
-//! copied and nobody waits for that. A line that is not yet its turn to be split may hold more than
-//! fits; the rest lies in spare lines behind it. A tag is eight more bits of the hash, and five
-//! are in the entry: where they differ, the slot, which is far away, is not looked at.
+//! copied and no segment waits for a copy. A line that is not yet its turn to be split may hold
+//! more than fits; the rest lies in spare lines behind it. A tag is eight more bits of the hash,
+//! and five are in the entry: where they differ, the slot, which is far away, is not looked at.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,17 +30,17 @@ use crate::flow::keyed::KeyedHash;
 /// worth: any two tuples chosen without knowledge of the keys meet in the 128 bits with a
 /// probability of 2^-63 at most, however they are chosen. That is proven. Of the last step, which
 /// makes 64 bits of them, it is not; but behind a second multiplication no difference of tuples is
-/// worth more to an attacker than another. Whoever could watch where his tuples go would learn the
-/// keys sooner than SipHash's. So no output is shown: whatever a stranger sees is hashed by
-/// [`KeyedHash`]. What he may find out, with patience, is which of his tuples share a bucket of
+/// worth more to an attacker than another. An attacker that could watch where its tuples go would
+/// learn the keys sooner than SipHash's. So no output is shown: what a stranger sees is hashed by
+/// [`KeyedHash`]. A stranger may find out, with patience, which of its tuples share a bucket of
 /// challenge ACKs, and, by nanoseconds, which share a line.
 #[derive(Clone)]
 pub struct TupleHasher {
     keys: [u64; HASH_KEYS],
 }
 
-/// Keys of the hash: a word of the tuple each, with one for whoever has no partner, and two for
-/// what becomes of them.
+/// Keys of the hash: one for each word of the tuple, one for a word without a partner, and two for
+/// the last step.
 const HASH_KEYS: usize = 8;
 
 /// A pair of words under a pair of keys.
@@ -84,7 +84,8 @@ const ENTRIES: usize = 12;
 const LINK: usize = size_of::<u32>();
 /// Slots per line from which on one is split.
 const SPLIT: usize = 4;
-/// The same while lines cost nothing: the first segment is there whether it is used or not.
+/// Slots per line from which on one is split while lines cost nothing: the first segment is there
+/// whether it is used or not.
 const SPLIT_EARLY: usize = 2;
 /// Slots per line below which two are joined.
 const JOIN: usize = 2;
@@ -227,7 +228,7 @@ impl Bucket {
         &mut self.head[LINK + place]
     }
 
-    /// The first place of this tag of which `is_it` says so.
+    /// The first place of this tag that `is_it` accepts.
     fn find(&self, tag: u8, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
         let mut left = self.places(tag);
         while left != 0 {
@@ -305,7 +306,7 @@ impl Demux {
         }
     }
 
-    /// The same where it would be a surprise.
+    /// Finds a slot as `find` does, where a hit would be a surprise.
     #[inline(always)]
     pub(crate) fn find_unexpected(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let line = self.lines.get(self.line_of(hash))?;

@@ -16,7 +16,8 @@ use crate::wire::usual::{self, Envelope, Stamped, Syn, Template, Text};
 use crate::wire::{ethernet, ip};
 
 /// Payload up to here, a segment of Ethernet's at most, is copied even when the device does the
-/// checksum. Who shares a page is counted by atomic operations, which are for what the device cuts.
+/// checksum. Counting the frames that share a page takes atomic operations, which pay only for what
+/// the device cuts.
 const COPY_BYTES: usize = 1500;
 
 /// Text from here on is summed while it is copied. Of less, two short passes cost no more, and its
@@ -57,7 +58,7 @@ impl Path {
         if ours { self.source } else { self.destination }
     }
 
-    /// The same for packets with `marks`.
+    /// This path for packets with `marks`.
     #[must_use]
     pub(crate) fn marked(&self, marks: IpFields) -> Marked<'_> {
         Marked {
@@ -94,13 +95,13 @@ pub(crate) struct Marked<'a> {
 }
 
 impl Marked<'_> {
-    /// The same if its packets are of the usual kind, and alike: IPv4 that nobody cuts, with
-    /// checksums of our own.
+    /// This path in its usual form, if all its packets are of the usual kind and alike: IPv4 that
+    /// no router cuts, with checksums of our own.
     pub(crate) fn usual(&self) -> Option<UsualPath> {
         if self.dont_fragment { self.numbered(0) } else { None }
     }
 
-    /// The same for a packet of this number.
+    /// This path in its usual form for a packet of this identification number.
     fn numbered(&self, identification: u16) -> Option<UsualPath> {
         let template = self.envelope(identification)?.template();
         Some(UsualPath { link: self.path.link, template, mss: self.path.mss() })
@@ -152,7 +153,7 @@ impl UsualPath {
         self.write_stamped(frame, header, summed, text)
     }
 
-    /// The same of a segment without text.
+    /// Writes the frame of a segment without text.
     pub(crate) fn write_bare(&self, frame: &mut Frame, header: &Stamped) -> bool {
         self.write(frame, header, &[])
     }

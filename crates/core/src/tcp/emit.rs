@@ -133,7 +133,7 @@ impl Common {
         }
     }
 
-    /// The same when something is in flight.
+    /// Sets the timers while something is in flight.
     #[inline(always)]
     fn arm_in_flight(&mut self, send: &SendHalf, now: Instant, config: &Settings) {
         if !self.deadlines.is_set(Timer::Retransmit) {
@@ -144,7 +144,7 @@ impl Common {
         self.deadlines.cancel(Timer::Persist);
     }
 
-    /// The same when nothing is.
+    /// Sets the timers when nothing is in flight.
     fn arm_idle(&mut self, send: &SendHalf, now: Instant, config: &Settings) {
         self.deadlines.cancel(Timer::Retransmit);
         if send.queued_end() == send.nxt {

@@ -1,6 +1,6 @@
-//! Who waits in line: a queue that is nearly always emptied before it is filled again, so that its
-//! end need not meet its beginning. Nothing goes around, and what is added and taken costs a few
-//! instructions less than in a ring.
+//! A line of waiting connections: a queue that is nearly always emptied before it is filled again,
+//! so that its end need not meet its beginning. Nothing wraps around, and adding and taking cost a
+//! few instructions less than in a ring.
 
 use alloc::vec::Vec;
 
@@ -24,7 +24,7 @@ impl<T: Copy> Fifo<T> {
         self.all.len() - self.gone
     }
 
-    /// True if nobody waits.
+    /// True if the line is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -47,7 +47,7 @@ impl<T: Copy> Fifo<T> {
         }
     }
 
-    /// The one before whom `ahead` others wait.
+    /// The element that has `ahead` others before it.
     pub(crate) fn get(&self, ahead: usize) -> Option<T> {
         self.all.get(self.gone + ahead).copied()
     }

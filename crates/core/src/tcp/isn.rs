@@ -4,9 +4,10 @@
 //!   ISN = M + F(local, remote, secret)        M: one tick every 4 µs
 //! ```
 //!
-//! Nobody who does not know the secret can guess one; and for one pair of ends they only grow, so
-//! that a new connection's numbers lie beyond those of the last. A timestamp offset is such an F of
-//! its own and nothing else, so that it need not be remembered: a TIME-WAIT record asks again.
+//! A stranger that does not know the secret cannot guess an ISN. For one pair of ends they only
+//! grow, so that a new connection's numbers lie beyond those of the last. A timestamp offset is a
+//! second such F and nothing else, so that it need not be remembered: a TIME-WAIT record asks
+//! again.
 
 use crate::flow::keyed::KeyedHash;
 use crate::flow::{Seq, Tuple};

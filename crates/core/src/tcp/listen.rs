@@ -1,4 +1,4 @@
-//! Listeners: who waits for connections on which address and port, and the queues between them.
+//! Listeners: the sockets that wait for connections on an address and port, and their queues.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -111,7 +111,7 @@ impl Listeners {
         listener.hears(tuple).then_some((ListenerId { index, generation }, listener))
     }
 
-    /// The same among several, or none.
+    /// Finds the best listener among several on one port, or none.
     fn find_best(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
         let on_port = self.on_port(tuple.local_port());
         let best = on_port.filter(|(_, listener)| listener.hears(tuple)).max_by_key(|(_, it)| {

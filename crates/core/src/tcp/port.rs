@@ -4,10 +4,10 @@
 //!   port = first + (F(local, remote) + table[G(local, remote)]) mod size
 //! ```
 //!
-//! F starts every destination at a place of its own that nobody outside can guess; the counter
-//! walks on from there, so that a port comes up again for the same destination only after all the
-//! others: its TIME-WAIT has had the most time to end. Destinations that share a counter only make
-//! each other's steps larger.
+//! F starts every destination at a place of its own that no stranger can guess. The counter walks
+//! on from there, so that a port comes up again for the same destination only after all the others:
+//! its TIME-WAIT has had the most time to end. Destinations that share a counter only make each
+//! other's steps larger.
 
 use alloc::boxed::Box;
 
@@ -65,7 +65,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// Nobody asks for it.
+    /// An entry that no search uses.
     const NOBODY: Recent = {
         let search = Search { start: 0, left: 0, counter: 0, place: 0 };
         Recent { destination: Tuple::NOBODY, search, next: 0 }
@@ -122,7 +122,7 @@ impl Ports {
         self.search_anew(tuple)
     }
 
-    /// The same for any destination.
+    /// Begins a search for any destination, remembered or not.
     fn search_anew(&mut self, tuple: &Tuple) -> Search {
         let destination = tuple.with_local_port(0);
         let ends = destination.addresses_folded() ^ u64::from(destination.ports());
@@ -139,9 +139,9 @@ impl Ports {
         search
     }
 
-    /// The tuple that is likely to be tried next, and its hash, which `hash_of` says and the search
-    /// will: whoever opens connections to some destinations in turn goes on so, and whoever opened
-    /// one mostly opens another.
+    /// The tuple that is likely to be tried next, and its hash by `hash_of`, which the search will
+    /// need. An application that opens connections to some destinations in turn goes on so, and one
+    /// that has opened a connection mostly opens another.
     #[inline(always)]
     pub(crate) fn foresee(&mut self, hash_of: impl FnOnce(&Tuple) -> u64) -> (Tuple, u64) {
         let place = self.recent[self.last as usize % RECENT].next;

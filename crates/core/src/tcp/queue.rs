@@ -16,7 +16,7 @@ pub enum Queue<T> {
     Empty,
     /// One element.
     One(T),
-    /// Elements, one at least, of which there have been more since the queue was empty.
+    /// Elements, at least one; there have been more since the queue was empty.
     More(Box<VecDeque<T>>),
 }
 
@@ -117,7 +117,7 @@ impl<T> Queue<T> {
         if matches!(self, Queue::One(_)) { self.take_one() } else { None }
     }
 
-    /// The same, if it is one that `is_it` says so of.
+    /// Takes out the only element, if there never was a second one and `is_it` accepts it.
     #[inline(always)]
     pub(crate) fn take_only_if(&mut self, is_it: impl FnOnce(&T) -> bool) -> Option<T> {
         if matches!(self, Queue::One(one) if is_it(one)) { self.take_one() } else { None }

@@ -1,4 +1,5 @@
-//! The receiving half of a synchronized connection.
+//! The receiving half of a synchronized connection: the window that it allows, what has arrived,
+//! and the ACKs that it owes.
 //!
 //! ```text
 //!         nxt                     edge
@@ -201,7 +202,8 @@ impl RecvHalf {
         is_written
     }
 
-    /// The same if `is_right` says so of the sum of `data`, which is taken while they are copied.
+    /// Takes in `data` at RCV.NXT if `is_right` accepts its sum, which is taken while the bytes are
+    /// copied.
     pub(crate) fn on_next_text_if(
         &mut self,
         data: &[u8],
@@ -220,7 +222,8 @@ impl RecvHalf {
         true
     }
 
-    /// A large segment of `len` bytes whose pieces nobody told is taken for ones of our MSS.
+    /// The piece size of a large segment of `len` bytes whose pieces are not known: our MSS is
+    /// assumed.
     pub(crate) fn whole_piece(&self, len: usize) -> u16 {
         len.min(self.mss.into()) as u16
     }

@@ -1,10 +1,10 @@
-//! Routes that were found lately. Most packets go where others have just gone, so the route of
-//! each, once it is found among routes, neighbours and path MTUs, is kept until one of these
+//! Keeps the routes that were found lately. Most packets go where others have just gone. The route
+//! of each is looked up among routes, neighbours and path MTUs, and kept until one of these
 //! changes.
 //!
 //! Each of them counts its changes; a route is good while their sum is what it was. So it never
-//! differs from what a search would find, and a neighbour is doubted, asked and thrown out when it
-//! would be otherwise.
+//! differs from what a search would find, and neighbours are doubted, asked and thrown out as they
+//! would be without the cache.
 
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
@@ -45,7 +45,8 @@ pub(crate) struct CachedRoute {
     pub(crate) until: Instant,
     /// The path of a packet without marks of its own.
     pub(crate) path: Path,
-    /// The same if packets on it are of the usual kind, and connections may send them.
+    /// The path in its usual form, if its packets are of the usual kind and connections may send
+    /// them.
     pub(crate) usual: Option<UsualPath>,
     /// It leads to ourselves.
     pub(crate) local: bool,
@@ -53,7 +54,7 @@ pub(crate) struct CachedRoute {
     pub(crate) plain: bool,
 }
 
-/// Nobody's, and never good.
+/// An entry between no ends, which is never good.
 const NOWHERE: CachedRoute = CachedRoute {
     ends: Tuple::NOBODY,
     changes: u64::MAX,

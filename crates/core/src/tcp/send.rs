@@ -1,4 +1,5 @@
-//! The sending half of a synchronized connection.
+//! The sending half of a synchronized connection: what is queued, what is in flight, and the peer's
+//! window.
 //!
 //! ```text
 //!        una           nxt        una + window
@@ -220,7 +221,7 @@ impl SendHalf {
         acked
     }
 
-    /// As [`SendHalf::on_ack`], where nothing is lost or sacked and the ACK is no duplicate.
+    /// Takes in an acknowledgement where nothing is lost or sacked and the ACK is no duplicate.
     #[inline(always)]
     pub(crate) fn on_predicted_ack(
         &mut self,
@@ -341,8 +342,8 @@ impl SendHalf {
         self.recovery.as_ref().is_some_and(|recovery| recovery.board.contains(seq))
     }
 
-    /// Bytes below `ack` of which earlier ACKs have told that they arrived, by SACK blocks or
-    /// as duplicates: they left the network then, and do not open the window now.
+    /// Bytes below `ack` that earlier ACKs have reported as arrived, by SACK blocks or as
+    /// duplicates: they left the network then, and do not open the window now.
     fn known_delivered(&self, ack: Seq) -> u32 {
         let Some(recovery) = &self.recovery else { return 0 };
         if self.sack {

@@ -1,4 +1,4 @@
-//! What a connection is told of the configuration.
+//! The part of the configuration that a connection sees.
 
 use core::ops::Deref;
 

@@ -1,4 +1,4 @@
-//! Slots with generations: an index that is used again is not the same name.
+//! Slots with generations: an index that is used again makes another key.
 //!
 //! Slots lie in chunks that are never moved, so that growth costs no more than one of them, and a
 //! value is built and changed where it lies. Chunks that are empty go back to the system, but for
@@ -73,7 +73,7 @@ impl<T, L> Content<T, L> {
 /// What is known of a chunk.
 #[derive(Clone, Copy, Debug)]
 struct Share {
-    /// The next chunk with a free slot, while this one has any.
+    /// The next chunk with a free slot, while this one has a free slot.
     next: u32,
     /// The first free slot.
     free: u32,
@@ -104,7 +104,8 @@ impl<T, L: Copy + Default> Slab<T, L> {
         self.insert_with(|_| value)
     }
 
-    /// As [`Slab::insert`], of a value that is made where it is to lie, of what the last one left.
+    /// Puts the value that `make` builds in place into a free slot; `make` receives what the slot's
+    /// last value left.
     #[inline(always)]
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(L) -> T) -> Key {
         let number = self.open as usize;
@@ -124,7 +125,7 @@ impl<T, L: Copy + Default> Slab<T, L> {
         Key { index: (number * CHUNK) as u32 + place, generation: slot.generation }
     }
 
-    /// The same where there is no free slot, or no memory for it.
+    /// Inserts where there is no free slot, or no memory for it.
     fn insert_grown(&mut self, make: impl FnOnce(L) -> T) -> Key {
         self.grow();
         self.insert_with(make)
@@ -159,15 +160,15 @@ impl<T, L: Copy + Default> Slab<T, L> {
         self.empty(index, &mut (), empty, |_, _, ()| {})
     }
 
-    /// As [`Slab::take`], where the value is dropped.
+    /// Empties a slot and drops its value.
     #[cfg(test)]
     pub(crate) fn remove(&mut self, index: u32) {
         self.take(index);
     }
 
-    /// The same, where the value leaves what `leave` says, and stays if it says nothing. `forget`
-    /// hears of each slot that there is no memory for any more, and of what was left there. Both
-    /// may change `context`.
+    /// Empties a slot: the value leaves what `leave` returns, and stays if that is nothing.
+    /// `forget` hears of each slot that loses its memory, and of what was left there. Both may
+    /// change `context`.
     pub(crate) fn leave<C>(
         &mut self,
         index: u32,

@@ -1,7 +1,7 @@
 //! One connection, and what the host knows of it.
 //!
-//! A connection at work is a block of its own; one at rest lies in its slot, in a third of the
-//! bytes. Whoever wants to change one that rests wakes it.
+//! A busy connection has a block of its own; an idle one lies in its slot, in a third of the bytes.
+//! A caller that wants to change an idle connection wakes it.
 //!
 //! ```text
 //!   bytes   0  tuple, its hash                                  48
@@ -36,14 +36,14 @@ use crate::tcp::timers::{Blocks, Filed, Linger, Timer, TimerSet, Timers};
 use crate::tcp::{Connection, SocketOptions, State};
 use crate::time::Instant;
 
-/// Bytes of a slot that a segment for a connection at work touches.
+/// Bytes of a slot that a segment for a busy connection touches.
 pub(crate) const TOUCHED: usize = 88;
 
 /// One connection and what the host knows of it. 272 bytes.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot {
-    /// Who is connected.
+    /// The two ends.
     pub(crate) tuple: Tuple,
     /// The tuple under the host's keyed hash.
     pub(crate) tuple_hash: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Slot {
     pub(crate) stalled: bool,
     /// In the demultiplexing table.
     pub(crate) listed: bool,
-    /// An orphan of which there is a record as well.
+    /// An orphan that has a record as well.
     pub(crate) woken: bool,
     /// The listener in whose accept queue it waits.
     pub(crate) accepting: Option<ListenerId>,
@@ -68,7 +68,7 @@ pub(crate) struct Slot {
     /// Its block is lent by [`BlockPool`], or adopted; not made for it as it woke a short while
     /// ago.
     lent: bool,
-    /// The connection at work. It rests if there is none.
+    /// The busy connection. It rests if there is none.
     block: Option<Box<Connection>>,
     rest: Option<Compact>,
 }
@@ -93,10 +93,10 @@ pub(crate) struct SlotFlags(u8);
 impl SlotFlags {
     /// The peer's address is ours as well: what comes from outside is not its.
     pub(crate) const OURSELVES: SlotFlags = SlotFlags(1);
-    /// It is being opened in the place of one in TIME-WAIT, of which the record ends when the
+    /// It is being opened in the place of a connection in TIME-WAIT, whose record ends when the
     /// handshake is complete.
     pub(crate) const REUSE: SlotFlags = SlotFlags(2);
-    /// It is being opened, and asks who shall hold TIME-WAIT.
+    /// It is being opened, and asks which end shall hold TIME-WAIT.
     pub(crate) const ASKS: SlotFlags = SlotFlags(4);
 
     /// `self` if it is so.
@@ -213,7 +213,7 @@ impl Slot {
         self.block.as_deref()
     }
 
-    /// The same, to be changed.
+    /// The connection, to be changed, if it does not rest.
     pub(crate) fn awake_mut(&mut self) -> Option<&mut Connection> {
         self.block.as_deref_mut()
     }
@@ -251,7 +251,7 @@ impl Slot {
         self.lent = false;
     }
 
-    /// True if somebody is about to ask for it.
+    /// True if the connection will be asked for soon.
     pub(crate) fn is_waited_for(&self) -> bool {
         let is_listed = self.ready || self.stalled || self.accepting.is_some();
         is_listed || self.announced != Readiness::EMPTY

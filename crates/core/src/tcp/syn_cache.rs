@@ -10,7 +10,7 @@
 //!                   …
 //! ```
 //!
-//! An entry's number is one that no connection's slot has: they are found by the same index.
+//! An entry's number is one that no connection's slot has: the same index finds both.
 
 use crate::event::ListenerId;
 use crate::flow::Tuple;
@@ -85,8 +85,7 @@ pub(crate) enum Due {
 }
 
 impl SynCache {
-    /// An empty cache of at most `limit` entries, the first answers of which wait for
-    /// `rto.initial`.
+    /// An empty cache of at most `limit` entries; their first answers wait for `rto.initial`.
     pub(crate) fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
         SynCache {
             entries: Slab::default(),

@@ -23,8 +23,8 @@
 //!
 //! The one RST: with ACK, exactly at RCV.NXT and SND.NXT, it ends the record. It comes from a peer
 //! that has taken TIME-WAIT over (Faber, Touch & Yue 1999, §4.2). An RST that our own ACK draws
-//! from a peer that knows nothing of us never carries ACK. Who has promised to hold TIME-WAIT in
-//! the peer's stead ignores that one as well.
+//! from a peer that knows nothing of us never carries ACK. An end that has promised to hold
+//! TIME-WAIT in the peer's stead ignores that one as well.
 //!
 //! RFC 6191 §2, with "used" meaning that the old connection, or the new SYN, carries timestamps:
 //!
@@ -70,7 +70,7 @@ pub struct Record {
     /// We have promised to hold TIME-WAIT: the peer keeps nothing, and no RST may end this. Of an
     /// orphan in FIN-WAIT-2: the peer has.
     pub is_holder: bool,
-    /// Whoever keeps it has marked it: of an orphan in FIN-WAIT-2, both ends use SACK.
+    /// The record's owner has marked it: for an orphan in FIN-WAIT-2, both ends use SACK.
     pub is_marked: bool,
     /// When it entered, or was last restarted; never before that.
     pub entered: Instant,

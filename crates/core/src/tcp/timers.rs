@@ -1,4 +1,4 @@
-//! A connection's timers, and who looks after them.
+//! A connection's timers, and the schemes that look after them.
 //!
 //! The engine only stores deadlines in the connection: setting or cancelling a timer is one store.
 //! When a dirty connection has been flushed, the host tells the scheme once with
@@ -100,15 +100,16 @@ impl Iterator for TimerSet {
 
 /// When each timer of a connection is due.
 ///
-/// What a scheme wants to hear decides what is kept besides. For one that only asks who is due
-/// next it is a bound of them all. One that counts each timer by itself must know which were set
-/// anew; then the bound is later than any deadline, so that every setting passes by where the
-/// bound would be lowered, and its low bits are the set of those timers.
+/// What a scheme wants to hear decides what is kept besides. A scheme that only asks which
+/// connection is due next needs one bound of all deadlines. A scheme that counts each timer by
+/// itself must know which were set anew. Then the bound is later than any deadline, so that every
+/// setting passes by where the bound would be lowered, and its low bits are the set of those
+/// timers.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     at: [Instant; TIMERS],
-    /// No deadline is earlier. Setting lowers it; cancelling leaves it, since whoever wakes up too
-    /// early finds out and makes it exact. Or [`NEWS`], and which timers have been set.
+    /// No deadline is earlier. Setting lowers it; cancelling leaves it, since a connection that
+    /// wakes up too early makes it exact. Or [`NEWS`], and which timers have been set.
     bound: Instant,
 }
 
@@ -135,7 +136,7 @@ impl Deadlines {
         self.at[timer as usize] = at;
     }
 
-    /// As [`Deadlines::set`], so long after `now`, for whoever seldom has that timer.
+    /// Sets `timer` to fire this long `after` `now`, for callers that seldom use it.
     pub(crate) fn set_after(&mut self, timer: Timer, now: Instant, after: Duration) {
         self.set(timer, now + after);
     }
@@ -311,9 +312,9 @@ impl Timers {
         }
     }
 
-    /// The same for connections whose retransmission timeouts are of `estimator`: unless it counts
-    /// in the slow ticks of [`Scheme::Scan`] and [`Scheme::OrderedList`], those do not fire them
-    /// early.
+    /// These timers for connections whose retransmission timeouts are of `estimator`: unless it
+    /// counts in the slow ticks of [`Scheme::Scan`] and [`Scheme::OrderedList`], those do not fire
+    /// them early.
     pub(crate) fn with_estimator(mut self, estimator: Estimator) -> Self {
         if let Timers::Bsd(bsd) = &mut self {
             bsd.set_fine(matches!(estimator, Estimator::Rfc6298 | Estimator::Fine));
@@ -379,8 +380,8 @@ impl Timers {
         }
     }
 
-    /// True if [`Timers::due`] may have somebody to tell of at `now`. (The default tells it by a
-    /// comparison, since that is what most turns ask.)
+    /// True if [`Timers::due`] may return a connection at `now`. (The default decides by one
+    /// comparison, since most turns ask only this.)
     pub fn has_due(&mut self, now: Instant) -> bool {
         match self {
             Timers::Inline(inline) => inline.has_due(now),
@@ -388,10 +389,10 @@ impl Timers {
         }
     }
 
-    /// A connection that has a timer due at `now`, or may have: whoever it is must be
-    /// [taken out](Self::take_out) and `touched` again. With the timer, if the scheme's ticks
-    /// decide that it is due, whatever its deadline says. Such a tick is brought to `blocks`, each
-    /// of which must have its [`Filed::count_down`].
+    /// A connection that has a timer due at `now`, or may have. The caller must [take it
+    /// out](Self::take_out) and pass it to `touched` again. The timer comes with it if the scheme's
+    /// ticks decide that it is due, whatever its deadline says. `blocks` receives such a tick, and
+    /// each block must have its [`Filed::count_down`].
     pub fn due(&mut self, now: Instant, blocks: &mut impl Blocks) -> Option<(u32, Option<Timer>)> {
         match self {
             Timers::Inline(inline) => inline.due(now).map(|index| (index, None)),
@@ -408,9 +409,9 @@ impl Timers {
         }
     }
 
-    /// How many of them are to be run in a turn, so that whoever has data is not kept waiting for
-    /// a million that have none: a coarse slot holds as many, and is reached at once. The ticks of
-    /// 4.4BSD do all they find, as they did.
+    /// How many timers run in a turn, at most, so that connections with data do not wait for a
+    /// million without: a coarse slot holds as many, and is reached at once. The ticks of 4.4BSD do
+    /// all they find, as they did.
     pub fn share(&self) -> usize {
         if matches!(self, Timers::Bsd(_)) { usize::MAX } else { DUE_PER_TURN }
     }

@@ -1,8 +1,7 @@
 //! Header prediction (Jacobson 1990): on a connection where nothing is lost, the next segment can
-//! be told beforehand. It begins at RCV.NXT, carries ACK and nothing unusual, and acknowledges
-//! something or brings something: text, the peer's FIN, or both. What the numbered steps would do
-//! with such a segment is done here without asking each of them; whatever is not of this kind goes
-//! through the steps.
+//! be predicted. It begins at RCV.NXT, carries ACK and nothing unusual, and acknowledges something
+//! or brings something: text, the peer's FIN, or both. What the numbered steps would do with such a
+//! segment is done here in one pass; any other segment goes through the steps.
 
 mod coalesce;
 
@@ -31,7 +30,7 @@ impl Connection {
             return false;
         }
         if !segment.text.is_empty() && (common.orphan || common.read_shut) {
-            // There is nobody who wants it.
+            // No reader wants the text.
             return false;
         }
         s.note_next_stamp(segment, cx.now);

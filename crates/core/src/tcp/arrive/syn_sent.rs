@@ -57,7 +57,7 @@ impl Connection {
         }
     }
 
-    /// The same where we have asked who shall hold TIME-WAIT.
+    /// Takes in the answer to a SYN that has asked which end shall hold TIME-WAIT.
     fn on_answer_about_holder(
         &mut self,
         cx: &mut Context,

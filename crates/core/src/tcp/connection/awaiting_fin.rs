@@ -1,5 +1,5 @@
-//! An orphan in FIN-WAIT-2 on which nothing moves needs no more than TIME-WAIT does: it has nothing
-//! to send but ACKs, and nobody who would read. It can be made of such a record again.
+//! An orphan in FIN-WAIT-2 on which nothing moves needs no more state than TIME-WAIT does: it sends
+//! only ACKs, and no user reads from it. It becomes such a record here, and a connection again.
 
 use alloc::sync::Arc;
 
@@ -24,8 +24,8 @@ impl Connection {
             return None;
         }
         let s = self.synchronized_mut()?;
-        // That the peer holds is the one agreement that a record can tell; who has not proved
-        // anything yet, or relies on us, stays whole.
+        // A record can note only one agreement: that the peer holds. An orphan stays whole if it
+        // has not proved anything yet, or relies on us.
         let holding = match s.holder {
             Holder::Closer => Holding::Closer,
             Holder::Peer => Holding::Agreed,
@@ -36,9 +36,9 @@ impl Connection {
         Some((final_state, s.send.sack))
     }
 
-    /// The orphan of which `record` was kept, its timestamps that much ahead of our clock. It knows
-    /// its ends' numbers, and no more of the way between them than a new one; and of its window the
-    /// field that it announced, unscaled.
+    /// Makes the orphan whose `record` was kept again, with timestamps that far ahead of our clock.
+    /// It knows its ends' numbers; of the way between them it knows no more than a new connection.
+    /// Of its window it knows the field that it announced, unscaled.
     pub(crate) fn of_record(
         cx: &mut Context,
         hash: u64,

@@ -1,4 +1,4 @@
-//! Why a write took less than it was given, and when its writer is told to come again.
+//! Why a write took less than it was given, and when its writer shall try again.
 
 use super::{Common, Connection, Context};
 use crate::config::SendSize;
@@ -14,15 +14,15 @@ pub(crate) enum Blocked {
     ForRoom,
     /// Pages, which others hold: it waits in the host's line.
     ForPages,
-    /// As [`Blocked::ForRoom`], with a place in the line: since it came there, all that it had was
-    /// acknowledged, and who holds nothing gets a page.
+    /// Waits for room, as `ForRoom`, with a place in the line: since it came there, all that it
+    /// held was acknowledged, and a sender that holds nothing gets a page.
     Drained,
     /// Nothing any more: it has waited for pages, and the next write may take some.
     InTurn,
     /// Nothing, or its source, which has more: the size of its buffer is asked for at each write,
     /// or it is noted whether something was fresh when it could be sent.
     OnSource,
-    /// The same, and something could be sent, and nothing is fresh.
+    /// What `OnSource` says holds, and something could be sent, and nothing is fresh.
     Lacking,
 }
 

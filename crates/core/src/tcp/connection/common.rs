@@ -1,5 +1,5 @@
-//! What a connection has in every shape: who is connected, where it is in RFC 9293's Figure 5, what
-//! its user asked for, when its timers fire, and what is due.
+//! What a connection has in every shape: its two ends, where it is in RFC 9293's Figure 5, what its
+//! user asked for, when its timers fire, and what is due.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -34,19 +34,19 @@ pub struct Common {
     pub syn_due: bool,
     /// In SYN-RECEIVED: an ACK to send, in answer to what was unacceptable.
     pub answer_due: bool,
-    /// What its user asked for; shared by all who asked for the same.
+    /// What its user asked for; shared by all connections with the same wishes.
     pub options: Arc<SocketOptions>,
     /// An RST to send.
     pub reset_due: Option<Box<Reset>>,
     /// What keeps it from going on.
     pub trouble: Option<Box<Trouble>>,
-    /// Who is connected.
+    /// The two ends.
     pub(crate) identity: Identity,
     /// When its timers fire.
     pub deadlines: Deadlines,
 }
 
-/// Who is connected: all that a connection has to know of that.
+/// The two ends of a connection: all that the connection has to know of them.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Identity {
@@ -80,7 +80,7 @@ impl Common {
     /// bytes is not built elsewhere and moved. The boxes are empty already.
     pub(super) fn begin(&mut self, identity: Identity, options: &Arc<SocketOptions>) {
         self.identity = identity;
-        // Counting who shares them takes as long as dozens of other instructions.
+        // Counting the connections that share them takes as long as dozens of other instructions.
         if !Arc::ptr_eq(&self.options, options) {
             self.options = options.clone();
         }
@@ -135,7 +135,7 @@ impl Common {
     // ---- patience
 
     /// How long to wait for a peer that does not answer: the user's patience; for an orphan not
-    /// more than the host's, so that nobody can keep it for ever.
+    /// more than the host's, so that no peer can keep it for ever.
     pub fn patience(&self, config: &TcpConfig) -> Duration {
         let user = self.options.user_timeout;
         if self.orphan { user.min(config.timeout.user) } else { user }

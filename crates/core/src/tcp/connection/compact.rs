@@ -1,9 +1,9 @@
 //! An established connection on which nothing moves: what must be kept of it until something does.
 //!
-//! A connection at work takes some 600 bytes, and needs most of them only for what is under way:
-//! buffers, what is in flight or lost or out of order, what is owed. At rest none of that is, and
-//! many of its numbers are the same one. So a million that keep quiet take a third of what a
-//! million at work do, and a connection comes back from rest as it went.
+//! A busy connection takes some 600 bytes, and needs most of them only for what is under way:
+//! buffers, what is in flight or lost or out of order, what is owed. An idle connection has none of
+//! that, and many of its numbers are equal. So a million idle connections take a third of the
+//! memory of a million busy ones. A connection comes back from rest exactly as it went.
 //!
 //! ```text
 //!   bytes   0  SACK, SHUT_RD, ECN; who holds TIME-WAIT, and
@@ -131,7 +131,8 @@ impl RecvHalf {
 }
 
 impl Common {
-    /// True if it shall rest when nothing moves for a while, and nobody will see to that yet.
+    /// True if the connection shall rest when nothing moves for a while, and no timer is set for
+    /// that yet.
     pub(crate) fn may_rest(&self, config: &TcpConfig) -> bool {
         !self.deadlines.is_set(Timer::Rest) && self.is_waiting() && !config.compact_after.is_zero()
     }

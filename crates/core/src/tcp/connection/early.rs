@@ -1,8 +1,8 @@
-//! What came with a SYN that met ours: it is queued until the connection is established (RFC 9293
-//! §3.10.7.3).
+//! Holds what came with a SYN that crossed ours: it is queued until the connection is established
+//! (RFC 9293 §3.10.7.3).
 //!
 //! The text waits in pages of the pool, and there is never more of it than our SYN has offered. It
-//! is not acknowledged before it is taken, so that what there is no memory for comes again.
+//! is not acknowledged before it is taken, so the peer sends again what found no memory.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -62,7 +62,7 @@ impl Early {
         (text, self.flags, self.urgent)
     }
 
-    /// Nobody will take it: gives its pages back.
+    /// Gives the text's pages back: no connection will take it.
     pub fn clear(&mut self, pool: &mut PagePool) {
         self.text.clear(pool);
     }

@@ -1,6 +1,6 @@
-//! How a connection ends, and what is left of it: what its user has not read, why it ended, and
-//! what TIME-WAIT must remember. Before that: what keeps it from going on, which may become the
-//! reason.
+//! How a connection ends, and what is left of it: the data that its user has not read, the reason
+//! why it ended, and what TIME-WAIT must remember. Before the end this module keeps the trouble
+//! that holds the connection up, which may become the reason.
 
 use super::{Connection, Context, Ending, Shape, Synchronized, stamp_at};
 use crate::buffer::PagePool;
@@ -154,7 +154,7 @@ impl Connection {
         self.notices |= Readiness::CLOSED | Readiness::READABLE | Readiness::WRITABLE;
     }
 
-    /// It has ended, and nobody will read what is unread.
+    /// Drops the unread data of a connection that has ended and has no reader any more.
     pub(crate) fn drop_unread(&mut self, pool: &mut PagePool) {
         if let Shape::Ended(ended) = &mut self.shape
             && !ended.unread.owns_nothing()
@@ -198,8 +198,8 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::end`], of one that has closed in order: nearly always its user has read all
-    /// there was, and all that was sent is acknowledged.
+    /// Ends a connection that has closed in order: nearly always its user has read all there was,
+    /// and the peer has acknowledged all that was sent.
     fn close(
         &mut self,
         to: State,

@@ -195,7 +195,7 @@ impl SynReceived {
         self.header_stamped(ports, stamp_at(now, self.stamp_offset), config)
     }
 
-    /// The same with `value` for our timestamp, if there is any.
+    /// Our SYN, ACK with `value` for our timestamp, if it carries one.
     pub(crate) fn header_stamped(&self, ports: u32, value: u32, config: &Settings) -> Syn {
         // RFC 3168 §6.1.1: with ECE if ECN is agreed on.
         let ecn = if self.ecn { Flags::ECE } else { Flags::default() };

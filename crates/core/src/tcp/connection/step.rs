@@ -1,7 +1,7 @@
 //! A synchronized connection in one call, in the pieces that the steps of
-//! [`arrive`](crate::tcp::arrive) and [`emit`](crate::tcp::emit) work on. The shape is asked for
-//! once, where a step is made; no step ends the connection under the next one's feet: it says how
-//! the connection ends, and its caller ends it.
+//! [`arrive`](crate::tcp::arrive) and [`emit`](crate::tcp::emit) work on. The shape is matched
+//! once, where a step is made. No step ends the connection itself: it returns how the connection
+//! ends, and its caller ends it.
 
 use core::ops::ControlFlow::{self, Break};
 
@@ -29,7 +29,7 @@ pub enum Ending {
     Closed(Option<Error>),
     /// We reset it (RFC 9293 §3.10.5).
     Aborted(Error),
-    /// Both FINs are acknowledged, ours by the peer, and this is who holds TIME-WAIT.
+    /// Both FINs are acknowledged, ours by the peer; this says which end holds TIME-WAIT.
     TimeWait(Holding),
     /// Both FINs are acknowledged, and the peer holds TIME-WAIT: LAST-ACK is over.
     LastAck,

@@ -61,7 +61,7 @@ impl Step<'_> {
         };
         let mut len = queued.min(usable).min(allowed).min(large);
         if s.ecn.is_some_and(|ecn| ecn.cwr_due) {
-            // CWR is told once, on one packet.
+            // CWR is sent once, on one packet.
             len = len.min(segment);
         }
         let is_worth_it = |len, queued| is_small_worth_it(s, &self.common.options, len, queued);
@@ -178,12 +178,12 @@ pub(super) fn segment_bytes(s: &Synchronized) -> u32 {
     segment_beside(s, option_bytes(s))
 }
 
-/// The same with so many bytes of options.
+/// Payload of a full segment with so many bytes of options.
 pub(super) fn segment_beside(s: &Synchronized, options: usize) -> u32 {
     u32::from(s.send.mss).saturating_sub(options as u32).max(1)
 }
 
-/// `len` numbers from `seq`, of which the last may be FIN's.
+/// A run of `len` numbers from `seq`; the last number may be FIN's.
 fn run(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Run {
     let data = send.data_end().distance(seq).max(0) as u32;
     let len = len.min(data);

@@ -1,5 +1,5 @@
-//! What a connection sends that is not synchronized: SYN, SYN, ACK, and the answer to what was
-//! unacceptable; and the RST of any.
+//! What a connection sends that is not synchronized: SYN, SYN, ACK, and the answer to an
+//! unacceptable segment. It also sends the RST of any connection.
 
 use super::Flushed;
 use crate::flow::Seq;

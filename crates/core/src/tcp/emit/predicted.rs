@@ -1,7 +1,6 @@
-//! What a connection sends when nothing is lost and nothing unusual is asked for can be told
-//! beforehand: one segment with timestamps, in it all that is queued, and FIN; or an ACK alone; or
-//! a SYN. It is written here in one go. Whatever is not of this kind is decided and built step by
-//! step.
+//! Sends what can be predicted. A connection on which nothing is lost, and that asks for nothing
+//! unusual, sends one segment with timestamps, all that is queued and FIN; or an ACK alone; or a
+//! SYN. It is written here in one go. Everything else is decided and built step by step.
 
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
@@ -63,7 +62,7 @@ impl Connection {
         };
         let fits = path.write(frame, &header, text);
         debug_assert!(fits, "no segment is longer than the path carries");
-        // Nothing came twice, of which it would have told.
+        // Nothing came twice, so there is no duplicate to report.
         s.recv.ack.on_sent(s.recv.nxt, &mut common.deadlines);
         if len > 0 || fin {
             on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, now);
@@ -74,7 +73,7 @@ impl Connection {
         true
     }
 
-    /// The same in SYN-SENT: a SYN.
+    /// Sends the predicted segment in SYN-SENT: a SYN.
     fn emit_predicted_syn(
         &mut self,
         now: Instant,

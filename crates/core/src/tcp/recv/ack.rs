@@ -3,7 +3,7 @@
 //! Arriving segments only ask; [`emit`](crate::tcp::emit) answers once, when the whole batch has
 //! been handled (RFC 9293 MUST-58, MUST-59). At once: for every second full-sized segment, for the
 //! first segments of a connection, for anything out of order, for what fills a hole, for FIN.
-//! Otherwise after a delay, of which there are three kinds ([`AckDelay`]).
+//! Otherwise the ACK is delayed; there are three kinds of delay ([`AckDelay`]).
 //!
 //! Buckets (Mansley 2004, §5): requests fall into the bucket of the present interval of a grid, and
 //! each bucket is emptied `ack.bucket_min` after its interval has ended.
@@ -14,9 +14,9 @@
 //!   emptied                   ├─ min ─▶ a, b   ├─ min ─▶ c
 //! ```
 //!
-//! So an ACK waits from min (asked for at an interval's end) to max (at its beginning). Of a
-//! bucket's counter only matters whether it is zero, and any ACK that leaves zeroes both, so that
-//! all that is kept is when the first bucket that is not empty will be emptied. Mansley switches
+//! So an ACK waits from min (asked for at an interval's end) to max (at its beginning). Only
+//! whether a bucket's counter is zero matters, and any ACK that leaves zeroes both. So the
+//! connection keeps only the time at which its first non-empty bucket is emptied. Mansley switches
 //! and empties lazily, each by its own clock, which may drift apart; here is one fixed grid, and so
 //! both bounds hold. Its phase is hashed per connection, or a million of them would acknowledge in
 //! lockstep.

@@ -2,17 +2,18 @@
 //! connection always has something to send. Pure arithmetic on what the congestion controller
 //! predicts.
 //!
-//! While a read of the source is under way, nothing is added to the buffer. A read that takes k
-//! round trips therefore needs beside what is in flight all that those k rounds may send, and
-//! should bring what the k rounds after them may send:
+//! While a read of the source is under way, nothing is added to the buffer. So a read that takes k
+//! round trips needs, beside what is in flight, all that those k rounds may send. It should bring
+//! what the k rounds after them may send:
 //!
 //! ```text
 //!   hiwat(k)     = floor(cwnd) + next + … + next^k
 //!   read_size(k) = next^(k+1) + … + next^(2k)
 //! ```
 //!
-//! `next(cwnd)` is the window one round trip on, `next^i` the same i times. Nothing is stored: both
-//! follow from the window whenever they are asked for, so that they grow and shrink with it.
+//! `next(cwnd)` is the window one round trip on, `next^i` the window i round trips on. Nothing is
+//! stored: both follow from the window whenever they are asked for, so that they grow and shrink
+//! with it.
 //!
 //! A run of segments that the device cuts never waits for this bound. What may leave at once is the
 //! window less what is in flight, and beyond what is in flight the buffer has room for more.
@@ -42,7 +43,7 @@ pub fn factor(read_time_ns: u64, srtt_ns: u64, preset: u32) -> u32 {
 /// What the scheme asks for, of a connection in its present state.
 #[derive(Clone, Copy, Debug)]
 pub struct Los<'a> {
-    /// Who predicts the window.
+    /// The congestion controller, which predicts the window.
     pub(crate) congestion: &'a Congestion,
     /// The window to count from, bytes: the paper's sender window, the lesser of the congestion
     /// window and the peer's.

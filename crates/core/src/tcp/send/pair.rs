@@ -15,7 +15,7 @@ use core::mem;
 
 use crate::time::Instant;
 
-/// Samples of which the middle one counts.
+/// The number of samples kept; the middle one counts.
 const RECENT: usize = 3;
 
 /// The estimator of one connection. 24 bytes.

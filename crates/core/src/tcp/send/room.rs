@@ -18,13 +18,13 @@ const QUEUED_MIN: u32 = 128 << 10;
 /// The least size by Linux's rule, in bytes (tcp_wmem).
 const LINUX_MIN: u32 = 16 << 10;
 
-/// A writer is told of so small a part of the buffer's size. By LOS that is a quarter of a window:
-/// four times a round trip, and not at each ACK. What is left until then is more than enough to go
-/// on with.
+/// The part of the buffer's size that must be free before a writer hears of it. By LOS that is a
+/// quarter of a window: four times a round trip, and not at each ACK. What is left until then is
+/// more than enough to go on with.
 const TOLD_PART: u32 = 8;
 
-/// By [`SendSize::Fixed`], 4.4BSD's sb_lowat: so much has room when a blocked writer is told, in
-/// bytes.
+/// By [`SendSize::Fixed`], 4.4BSD's sb_lowat: bytes that must be free before a blocked writer hears
+/// of it.
 const BSD_LOWAT: u32 = 2048;
 
 impl SendHalf {
@@ -49,7 +49,7 @@ impl SendHalf {
         }
     }
 
-    /// The same by [`SendSize::Round`], of a buffer of `limit` bytes.
+    /// How many of `wanted` bytes [`SendSize::Round`] allows now in a buffer of `limit` bytes.
     pub(crate) fn room_of_round_for(&self, wanted: usize, limit: u32, is_scarce: bool) -> usize {
         if is_scarce {
             return wanted.min(self.room_of_round_where_scarce(limit) as usize);
@@ -61,8 +61,9 @@ impl SendHalf {
         wanted.min(self.room_of_round(limit) as usize)
     }
 
-    /// The same where memory is scarce: as much as two round trips carry, by the congestion window
-    /// and the peer's, and a page at least. What waits for longer keeps others from being sent.
+    /// Bytes that [`SendSize::Round`] allows where memory is scarce: as much as two round trips
+    /// carry, by the congestion window and the peer's, and at least a page. Data that waits for
+    /// longer keeps other connections from sending.
     fn room_of_round_where_scarce(&self, limit: u32) -> u32 {
         let carried = self.congestion.window().min(self.window);
         let capacity = carried.saturating_mul(2).max(PAGE_BYTES as u32).min(limit);
@@ -77,7 +78,7 @@ impl SendHalf {
         }
     }
 
-    /// Bytes that may be written, whoever has need of memory.
+    /// Bytes that may be written, however scarce memory is.
     pub(crate) fn room(&self, options: &SocketOptions, cx: &Context) -> u32 {
         match options.send_size {
             SendSize::Round => self.room_of_round(options.send_buffer_bytes),
@@ -85,8 +86,8 @@ impl SendHalf {
         }
     }
 
-    /// The same by another rule than [`SendSize::Round`]; where memory is scarce, no more than two
-    /// of the peer's windows, and a page.
+    /// Bytes that may be written by another rule than [`SendSize::Round`]; where memory is scarce,
+    /// no more than two of the peer's windows, or a page if that is more.
     fn room_by(&self, options: &SocketOptions, cx: &Context, is_scarce: bool) -> u32 {
         let mut capacity = self.capacity(options, cx);
         if is_scarce {

@@ -1,4 +1,5 @@
-//! What the application says of where its bytes come from, and what it is told of its send buffer.
+//! What the application says about the source of its bytes, and what it learns about its send
+//! buffer.
 
 use crate::time::{Duration, Instant};
 

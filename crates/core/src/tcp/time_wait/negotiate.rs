@@ -20,8 +20,8 @@
 //!
 //! Over IPv6 a SYN is full to its 40th byte, and nothing gives way. The client's segments that
 //! repeat the option have nothing to acknowledge selectively, but for text of a SYN, ACK that came
-//! twice (RFC 2883): over IPv6 that is not told. Of experiments that are too long together for the
-//! parser the first ones count.
+//! twice (RFC 2883): over IPv6 that is not reported. If the experiments together are too long for
+//! the parser, the first ones count.
 //!
 //! **Who holds.** Losses, repetitions and middleboxes that strip the option must never leave both
 //! ends believing that the other holds. So:
@@ -64,13 +64,13 @@ pub enum End {
     Peer,
 }
 
-/// Who holds TIME-WAIT when a connection has closed.
+/// Which end holds TIME-WAIT when a connection has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Holder {
-    /// Whoever closes first, or both (RFC 9293 §3.6).
+    /// The end that closes first, or both (RFC 9293 §3.6).
     #[default]
     Closer,
-    /// The same: we have named the peer, which has not proved yet that it knows.
+    /// The end that closes first: we have named the peer, which has not proved yet that it knows.
     Unproven,
     /// We, by agreement.
     Ourselves,
@@ -158,8 +158,8 @@ impl Terms {
         }
     }
 
-    /// The same where both ends have opened: Table 1 makes the choice, of our wish and of what the
-    /// peer's SYN names. `are_larger`: our address is the larger one.
+    /// What an end makes of a SYN that crossed its own: Table 1 makes the choice, of our wish and
+    /// of what the peer's SYN names. `are_larger`: our address is the larger one.
     pub(crate) fn judge_crossed(&self, theirs: Option<End>, are_larger: bool) -> Outcome {
         let larger = if are_larger { End::Ourselves } else { End::Peer };
         let choice =
@@ -169,7 +169,7 @@ impl Terms {
 }
 
 impl Holder {
-    /// Who holds once we have sent a SYN, ACK or an ACK that names `end`.
+    /// Which end holds once we have sent a SYN, ACK or an ACK that names `end`.
     pub(crate) fn having_named(end: Option<End>) -> Holder {
         match end {
             None => Holder::Closer,
@@ -178,8 +178,8 @@ impl Holder {
         }
     }
 
-    /// Who holds once we have agreed to the choice of a SYN, ACK: that the peer has named itself in
-    /// it is the proof.
+    /// Which end holds once we have agreed to the choice of a SYN, ACK: the proof is that the peer
+    /// has named itself in it.
     pub fn agreed(end: End) -> Holder {
         match end {
             End::Ourselves => Holder::Ourselves,

@@ -7,10 +7,10 @@
 //!
 //! There is a queue with its index for each duration and IP version. Records lie in blocks in the
 //! order in which they expire, so that expiry is walking over the front, with no timer per record;
-//! the index finds out by itself which of its entries are past. A look-up judges by the record's
-//! own expiry. All in, an IPv4 record takes less than 32 bytes, an IPv6 record less than 46,
-//! whatever their number from a hundred thousand on; blocks are given back when a burst is over,
-//! and an empty table holds nothing, or a few KB where no more than a few came at a time.
+//! the index tells by itself which of its entries are stale. A look-up judges by the record's own
+//! expiry. All in, an IPv4 record takes less than 32 bytes, an IPv6 record less than 46, whatever
+//! their number from a hundred thousand on; blocks are given back when a burst is over, and an
+//! empty table holds nothing, or a few KB where no more than a few came at a time.
 
 mod burst;
 mod expiry;
@@ -91,7 +91,8 @@ const TERM_MAX_MS: u64 = 1 << 41;
 
 /// Rows of dead records that are kept at most, if there are no more living ones.
 const DEAD_MAX: u32 = 1 << 13;
-/// The same of numbers, which are spent on what lies between blocks, too.
+/// Numbers of dead records that are kept at most; numbers are also spent on the gaps between
+/// blocks.
 const NUMBERS_MAX: u32 = 1 << 16;
 /// Records that a turn drops before it leaves the rest to the next; it ends with a block of them.
 const SHARE: usize = 1024;
@@ -147,9 +148,9 @@ impl TimeWait {
         self.limit
     }
 
-    /// A connection has entered TIME-WAIT, of the tuple of which there is no record: whoever opened
-    /// it has ended that. When the table is full the oldest record goes; how many were evicted, or
-    /// never kept.
+    /// Notes that a connection has entered TIME-WAIT. There is no record of its tuple: the caller
+    /// that opened the connection has ended that. When the table is full the oldest record goes.
+    /// Returns how many were evicted, or never kept.
     pub fn enter(
         &mut self,
         hash: u64,
@@ -198,7 +199,7 @@ impl TimeWait {
         self.get_near(hash, tuple)
     }
 
-    /// The same, of a near peer.
+    /// The record of `tuple`, of a near peer, its time over or not.
     fn get_near<'a>(&'a self, hash: u64, tuple: &'a Tuple) -> Option<RecordRef<'a>> {
         self.classes[1..].iter().find_map(|class| class.get(hash, tuple, &self.handles))
     }
@@ -226,7 +227,7 @@ impl TimeWait {
         removed
     }
 
-    /// Marks a record, whatever that means to whoever keeps it, or takes the mark back.
+    /// Marks a record, or takes the mark back; the mark means what the record's owner wants.
     pub fn mark(&mut self, hash: u64, tuple: &Tuple, is_marked: bool) {
         let handles = &self.handles;
         each_record_set!(&mut self.classes, records => {
@@ -446,7 +447,7 @@ impl<R: Row> RecordSet<R> {
         self.find_beyond(probe, hash, tuple, handles)
     }
 
-    /// The same in what is left of the line, and behind it.
+    /// Goes on with `find` in what is left of the line, and behind it.
     fn find_beyond(
         &self,
         mut probe: Probe<'_>,
@@ -465,7 +466,7 @@ impl<R: Row> RecordSet<R> {
         found
     }
 
-    /// The same in what is left of one line.
+    /// Goes on with `find` in what is left of one line.
     fn walk<const N: usize>(
         &self,
         probe: &mut Probe<'_, N>,

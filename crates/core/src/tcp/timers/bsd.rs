@@ -52,7 +52,7 @@ const RETRANSMIT_MIN: u64 = 2;
 
 /// From here on a link is the end of a list, and tells which: beyond every connection's number.
 const END: u32 = 1 << 31;
-/// The link backwards of who is in no list.
+/// The backward link of a connection that is in no list.
 const UNLISTED: u32 = u32::MAX;
 /// The list of all that are not in a tail.
 const MAIN: u32 = END;

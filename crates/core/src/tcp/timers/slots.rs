@@ -1,5 +1,5 @@
-//! A hierarchical wheel of slots (Varghese & Lauck 1987), without cascading: who is filed in a slot
-//! is handed out when the slot is reached, and files again if that was early.
+//! A hierarchical wheel of slots (Varghese & Lauck 1987), without cascading: an entry is handed out
+//! when its slot is reached, and is filed again if that was early.
 //!
 //! ```text
 //!   level 0   4096 slots of 1 tick         exact; for what is less than 4096 ticks ahead
@@ -14,9 +14,9 @@
 //!
 //! A slot's first entry lies in its head, where it costs no block: with few connections most slots
 //! hold no other. The rest lie in blocks of one cache line, so that reaching a slot reads an array:
-//! a list of the entries themselves would wait for memory once for each. Whoever files an entry
-//! keeps its [`Position`], and takes it out by clearing a bit. A block that is empty is free again
-//! at once, so that there are never more of them than entries.
+//! a list of the entries themselves would wait for memory once for each. The caller that files an
+//! entry keeps its [`Position`], and takes it out by clearing a bit. A block that is empty is free
+//! again at once, so that there are never more of them than entries.
 //!
 //! ```text
 //!   │ entry first │ ─▶ │ next previous slot live │ entry entry … 13 of them │ ─▶ block ─▶ block
@@ -46,7 +46,7 @@ const ENTRIES: usize = 13;
 const FULL: u16 = (1 << ENTRIES) - 1;
 /// Bits of a [`Position`] that say where in its block an entry is.
 const PLACE_BITS: u32 = 4;
-/// What they say of an entry in the head of its slot, the number of which is in place of a block's.
+/// The place of an entry in the head of its slot; the slot's number then stands for a block's.
 const IN_HEAD: u32 = (1 << PLACE_BITS) - 1;
 
 /// Blocks in a chunk. Chunks are never moved, so that growth costs no more than one of them.

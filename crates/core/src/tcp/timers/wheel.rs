@@ -70,7 +70,7 @@ impl Wheel {
         self.touched(index, &Deadlines::NONE);
     }
 
-    /// A connection of which a timer is due at `now`.
+    /// A connection with a timer that is due at `now`.
     pub fn due(&mut self, now: Instant) -> Option<u32> {
         while self.deadline().is_some_and(|at| at <= now) {
             let entry = self.slots.pop()?;

@@ -1,6 +1,6 @@
-//! Text in a row: segments that bring a connection's next text, and nothing else, one after the
-//! other at the same time. What each of them would change is changed as if they came one by one;
-//! what they would all change to the same is changed once, in the end.
+//! Takes in a run of segments at once: each brings the connection's next text and nothing else, and
+//! all arrive at the same time. A change that differs from segment to segment is made once per
+//! segment. A change that all of them would make alike is made once, at the end.
 
 use super::may_predict;
 use crate::flow::Seq;

@@ -1,5 +1,5 @@
-//! Peers whose network seems to drop SYNs that ask: they answered only once a SYN came without the
-//! option. For a while they are not asked again.
+//! Remembers peers whose network seems to drop SYNs that ask: they answered only once a SYN came
+//! without the option. For a while no SYN asks them again.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Look-ups of a burst of segments: memory is waited for twice, not twice a segment.
+//! Looks records up for a burst of segments: it waits for memory twice in all, not twice a segment.
 
 use lightwait_processor::prefetch;
 
@@ -30,8 +30,9 @@ impl TimeWait {
         }
     }
 
-    /// The records of many tuples, of which `tell` hears in their order: as [`find`](Self::find),
-    /// but memory is read for a burst of them at a time, as far as they are of one IP version.
+    /// Finds the records of many tuples, as [`find`](Self::find) does, and passes them to `tell` in
+    /// their order. Memory is read for a burst of them at a time, as far as they are of one IP
+    /// version.
     pub fn find_batch<'a>(
         &'a self,
         wanted: &'a [(u64, Tuple)],
@@ -48,7 +49,8 @@ impl TimeWait {
         }
     }
 
-    /// The same of a burst, mostly of the version of `records`, where the records of far peers are.
+    /// Finds the records of one burst. Most tuples are of the version of `records`, which holds the
+    /// records of far peers.
     fn find_burst<'a, R: Row>(
         &'a self,
         records: &'a RecordSet<R>,

@@ -1,4 +1,4 @@
-//! A record where it lies.
+//! A record where it lies in its block, and what a reader can ask of it.
 
 use super::handles::Handles;
 use super::row::Common;

@@ -1,4 +1,4 @@
-//! Half lines of the index, where what does not fit into a line lies.
+//! Half lines of the index, which hold the entries that do not fit into a line.
 //!
 //! They come in segments, and are taken from the first segment that has one, so that the last ones
 //! fall empty and are given back when the table shrinks.

@@ -56,7 +56,7 @@ impl Handles {
         self.take_another(place, (address, window))
     }
 
-    /// The same of one that was not found at `place` lately.
+    /// A handle for a pair that was not found at `place` lately.
     fn take_another(&mut self, place: usize, (address, window): (Address, u16)) -> Option<u16> {
         let handle = self.search(address, window)?;
         self.entries[usize::from(handle)].records += 1;

@@ -7,14 +7,14 @@
 //!
 //! Linear hashing (Litwin 1980): the lines grow by one at a time, each insertion splits one at
 //! most, and the table never stands still to be copied. A line that is not yet its turn to be split
-//! holds more than fits; the rest lies in half lines behind it. Nobody takes entries out when
-//! records expire: numbers before the queue's front are stale, and are written over where a place
-//! is needed. Since records mostly expire in the order in which they entered, the places of a line
-//! take turns, and whose turn it is holds its oldest entry: if that is not stale, mostly none is.
-//! A number so old that it looks new again leads to a record of another tuple, and is dropped when
-//! its line is split.
+//! holds more than fits; the rest lies in half lines behind it. Entries stay when records expire:
+//! numbers before the queue's front are stale, and are written over where a place is needed. Since
+//! records mostly expire in the order in which they entered, the places of a line take turns, and
+//! whose turn it is holds its oldest entry: if that is not stale, mostly none is. A number so old
+//! that it looks new again leads to a record of another tuple, and is dropped when its line is
+//! split.
 //!
-//! The hash is the host's keyed one, so that nobody outside can choose a line.
+//! The hash is the host's keyed one, so that no stranger can choose a line.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -141,7 +141,7 @@ impl Index {
         Probe { line, matches, link: line[LINE] & LINK }
     }
 
-    /// The same of the half line that follows; `None` if none does.
+    /// The entries under this hash of the half line that follows; `None` if none does.
     pub(super) fn probe_half(&self, hash: u64, link: u32) -> Option<Probe<'_, { HALF + 1 }>> {
         let (wanted, tag) = (self.entry(hash, 0), !self.numbers);
         let line = self.halves.get(link)?;

@@ -21,7 +21,7 @@
 //! 3. The front lies in the first chunk, or at the end of the last.
 //! 4. `rows` counts the rows of all blocks, dead ones as well. A block has 1024 of them at most.
 //! 5. While a block has rows, `live` counts those that are not dead. Only the block of the newest
-//!    number may have rows of which none lives: any other gives its memory back with its last
+//!    number may have rows without a living one: any other gives its memory back with its last
 //!    record.
 //! 6. The bases of blocks with living rows are in order, from the front to the back. So a record
 //!    that a sweep moves to a later block can tell its time there.
@@ -160,7 +160,8 @@ impl<R: Row> Queue<R> {
         self.push_elsewhere(row, expires_ms)
     }
 
-    /// The same where there is no block for it yet, or it is out of the last one's order.
+    /// Appends a record where there is no block for it yet, or where it is out of the last block's
+    /// order.
     fn push_elsewhere(&mut self, mut row: R, expires_ms: u64) -> u32 {
         let scale = self.scale;
         if self.next.is_multiple_of(ROWS as u32) || !self.fits(expires_ms) {
@@ -321,8 +322,8 @@ impl<R: Row> Queue<R> {
         None
     }
 
-    /// Passes the records at the front of which the time is over, as far as they lie in one block
-    /// in their order, and shows them to `look`; returns how many there were.
+    /// Passes the records at the front whose time is over, as far as they lie in one block in their
+    /// order, and shows them to `look`. Returns how many there were.
     pub(super) fn pass_due(&mut self, now_ms: u64, mut look: impl FnMut(&R)) -> u32 {
         let (front, scale) = (self.front, self.scale);
         let Some(block) = self.block(front) else { return 0 };
@@ -377,7 +378,7 @@ impl<R: Row> Queue<R> {
     }
 
     /// Begins a sweep, or goes on with it: looks at so many rows and moves so many records at most.
-    /// `tell` is told of each that was moved, with the number that it had and that it has.
+    /// `tell` hears of each record that was moved, with its old number and its new one.
     pub(super) fn sweep(&mut self, rows: u32, mut moves: u32, mut tell: impl FnMut(&R, u32, u32)) {
         let all = Sweep { read: self.next, write: self.next };
         let Sweep { mut read, mut write } = self.sweep.unwrap_or(all);

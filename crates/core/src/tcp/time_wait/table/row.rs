@@ -27,7 +27,7 @@ const DELTA: u16 = 0x0fff;
 const MOVED: u16 = 0x1000;
 /// Of one that was moved.
 const LATE: u16 = 0x0800;
-/// The same.
+/// Expiry of a record that was moved, in steps.
 const STEPS: u16 = 0x07ff;
 const STAMPED: u16 = 0x2000;
 const HOLDER: u16 = 0x4000;
@@ -151,7 +151,7 @@ impl Row for Row6 {
 
 impl Common {
     /// What `final_state` of a connection with these ports needs; `handle` stands for our address
-    /// and the window. When it expires is told when it gets its place.
+    /// and the window. Its expiry is set when it gets its place.
     pub(super) fn new(final_state: &FinalState, ports: u32, handle: u16) -> Common {
         let stamped = if final_state.stamp.is_some() { STAMPED } else { 0 };
         let holder = if final_state.holding.is_promised() { HOLDER } else { 0 };
@@ -222,8 +222,8 @@ impl Common {
         in_reach
     }
 
-    /// Notes when it expires, whatever the order of its block; false if that is out of reach. One
-    /// that `is_late` keeps nobody waiting.
+    /// Notes when the record expires, whatever the order of its block; false if that is out of
+    /// reach. No other record waits for one that `is_late`.
     pub(super) fn expire_out_of_order(
         &mut self,
         at_ms: u64,
