@@ -4,7 +4,7 @@
 //!   on_frame ─▶ input.rs ─▶ tcp_input.rs ─┬─▶ a connection          ─▶ ready list
 //!                  │                      ├─▶ the SYN cache ┐
 //!                  └─▶ ARP, ICMP, NDP     ├─▶ TIME-WAIT     ├────────▶ replies
-//!                                         └─▶ nobody: RST   ┘
+//!                                         └─▶ none: RST     ┘
 //!   calls    ─▶ sockets.rs ───────────────────────────────────────── ▶ ready list
 //!   on_time  ─▶ every timer that is due ──────────────────────────── ▶ ready list, replies
 //!
@@ -73,7 +73,7 @@ pub struct Host {
     live: Live,
     opening: Opening,
     closed: Closed,
-    /// Who waits for pages, and who holds some and stalls.
+    /// The connections that wait for pages, and those that hold some and stall.
     shortage: Shortage,
     ip: Ip,
     out: Out,
@@ -160,7 +160,7 @@ impl Host {
                 self.live.timers.take_out(&mut slot.filed);
                 slot.connection_mut().deadlines.tighten();
             } else if let Some(filed) = self.slots.left_mut(index) {
-                // Nobody has begun in the slot since its connection went.
+                // No connection has begun in the slot since its last one went.
                 self.live.timers.take_out(filed);
             }
         }
@@ -293,7 +293,7 @@ impl Host {
         self.live.demux.find(hash, self.is_of(tuple))
     }
 
-    /// The same where there is hardly any.
+    /// The connection of `tuple`, or the entry of the SYN cache, where a hit would be a surprise.
     #[inline(always)]
     fn find_unexpected(&self, hash: u64, tuple: &Tuple) -> Option<u32> {
         self.live.demux.find_unexpected(hash, self.is_of(tuple))
@@ -369,8 +369,8 @@ impl Host {
         self.shared.pool.set_crowded(is_crowded);
     }
 
-    /// Somebody waits to hold more beside the host, or nobody does: while they do, and others hold
-    /// what they may, connections that stall are reset.
+    /// Notes whether a holder of memory beside the host waits for more. While one does, and these
+    /// holders have what they may, connections that stall are reset.
     pub fn want_memory_elsewhere(&mut self, is_wanted: bool) {
         self.shared.pool.want_elsewhere(is_wanted);
     }
@@ -430,7 +430,7 @@ impl Host {
         }
     }
 
-    /// Orphans in FIN-WAIT-2 of which nothing is kept but a record.
+    /// Orphans in FIN-WAIT-2 that are kept as a record alone.
     pub fn fin_wait_2_len(&self) -> usize {
         self.closed.fin_wait_2.len()
     }

@@ -1,5 +1,5 @@
-//! After every input to a connection: its user is told what has become possible, the connection is
-//! put on the list of those to be flushed, and one that is over makes room.
+//! Follows every input to a connection: its user hears what has become possible, the connection
+//! joins the list of those to be flushed, and a connection that is over makes room.
 
 use super::Host;
 use super::parts::Live;

@@ -1,5 +1,5 @@
-//! Address conflict detection as it meets the host. What remembers is
-//! [`conflict`](super::conflict), and for IPv6 [`autoconfigure`](super::autoconfigure).
+//! Address conflict detection, as the host meets it. The claims themselves are kept by
+//! [`conflict`](super::conflict), and for IPv6 by [`autoconfigure`](super::autoconfigure).
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -38,8 +38,8 @@ impl Host {
     }
 
     /// The link has come up again: probes our IPv4 addresses once more, if they are probed, while
-    /// they stay in use (RFC 5227 §2.1), and then announces ours, if they are announced. Who has
-    /// one of them by now objects, and is told of by [`Host::conflict`].
+    /// they stay in use (RFC 5227 §2.1), and then announces ours, if they are announced. A host
+    /// that has one of them by now objects, and [`Host::conflict`] reports it.
     pub fn on_link_up(&mut self, now: Instant) {
         self.ip.claims.on_link_up(now);
         self.take_claimed();
@@ -71,8 +71,8 @@ impl Host {
         self.take_claimed();
     }
 
-    /// An ARP packet may say that somebody else has an address of ours, or wants it (RFC 5227
-    /// §2.1.1, §2.4). One from our own hardware address is an echo of ours.
+    /// An ARP packet may say that another host has an address of ours, or wants it (RFC 5227
+    /// §2.1.1, §2.4). A packet from our own hardware address is an echo of ours.
     pub(super) fn look_for_conflict(&mut self, now: Instant, packet: &arp::Packet) {
         if packet.sender_mac == self.config.hardware {
             return;
@@ -85,7 +85,7 @@ impl Host {
         }
     }
 
-    /// Somebody with another hardware address than ours says that it has `address`.
+    /// A host with another hardware address than ours says that it has `address`.
     pub(super) fn on_address_claimed(&mut self, now: Instant, address: IpAddr, claimant: Mac) {
         let counters = &mut self.shared.counters;
         counters.address_conflicts += u64::from(self.ip.routes.is_local(address));
@@ -103,7 +103,7 @@ impl Host {
     pub(super) fn take_claimed(&mut self) {
         while let Some(output) = self.ip.claims.output() {
             match output {
-                // The same question, in nobody's name or in our own.
+                // Both ask the same question: without a sender's address, or with ours.
                 Output::Probe(address) => self.ask_all(Ipv4Addr::UNSPECIFIED, address),
                 Output::Announce(IpAddr::V4(address)) => self.ask_all(address, address),
                 Output::Announce(IpAddr::V6(address)) => self.advertise(address),

@@ -1,9 +1,9 @@
-//! Text in a row: of what arrives together much is one connection's text, each segment going on
-//! where the last one ended. Their connection is found once, and what one segment after another
-//! would change to the same is changed once.
+//! Takes in runs of one connection's text. Much of what arrives together is the text of one
+//! connection, and each segment goes on where the last one ended. Their connection is found once,
+//! and a change that all of them would make alike is made once.
 //!
-//! Only what is predicted is taken in here. The first segment that is not is left to whoever takes
-//! frames one by one, so that all of them do what they would have done alone.
+//! Only predicted segments are taken in here. The first segment that is not predicted is left to
+//! the input of single frames, so that every segment has the effect that it would have had alone.
 
 use super::Host;
 use super::after_input::publish;
@@ -44,7 +44,8 @@ impl Host {
         }
     }
 
-    /// The same, behind a link header of so many bytes.
+    /// Takes in the text at the front of `burst`, behind a link header of `link` bytes; returns how
+    /// many segments that were.
     fn take_texts_behind(&mut self, now: Instant, burst: &[RxFrame<'_>], link: usize) -> usize {
         let Some(first) = burst.first() else { return 0 };
         let (link, packet) = first.bytes.split_at_checked(link).unwrap_or_default();

@@ -1,20 +1,22 @@
 //! Orphans in FIN-WAIT-2: their user has left, everything is sent and acknowledged, and only the
-//! peer's FIN is missing. A peer that keeps its end open lets them wait for a minute, a million of
-//! them if it likes.
+//! peer's FIN is missing. A peer that keeps its end open can let a million of them wait for a
+//! minute.
 //!
-//! After as long as lets a connection rest, one is a record like those of TIME-WAIT, of some 31
-//! bytes, and nothing else. What comes for it makes the connection again, which then does what it
-//! always does: the rules are in one place.
+//! Once an orphan has been quiet for as long as lets a connection rest, it becomes a record like
+//! those of TIME-WAIT, of some 31 bytes, and nothing else. A segment for the record makes the
+//! connection again, which then does what it always does: the rules are in one place.
 //!
 //! A record lasts as long as FIN-WAIT-2 would have by then, or up to [`SLACK`] less, since all of
-//! them wait in one line. One that asks something of its IP headers stays whole. There may be as
-//! many as TIME-WAIT records, apart from them; beyond that the oldest goes.
+//! them wait in one line. An orphan that asks something of its IP headers stays whole. There may be
+//! as many of these records as of TIME-WAIT's, counted apart from them; beyond that the oldest
+//! goes.
 //!
-//! The record of one that is woken stays until that ends, and once it has spoken it is all that is
-//! left again, in the same turn if nothing else is owed and nothing came out of order. So nobody
-//! gains time by speaking to one, or keeps others from being heard. Those awake do not count among
-//! the orphans that there may be, or strangers could have others' connections reset; when there are
-//! as many of them as of these, or no room for a connection, what comes for another is not heard.
+//! The record of an orphan that is woken stays until the orphan ends. Once the orphan has spoken,
+//! the record is all that is left again, in the same turn if nothing else is owed and nothing came
+//! out of order. So no peer gains time by speaking to an orphan, or keeps another's segments from
+//! being heard. Those awake do not count among the orphans that there may be, or strangers could
+//! have others' connections reset. When there are as many awake as the limit on orphans, or no room
+//! for a connection, a segment for another record is not heard.
 
 use alloc::vec::Vec;
 
@@ -42,7 +44,7 @@ pub(super) struct FinWait2 {
     records: TimeWait,
     /// How long each of them stays, if any do.
     term: Option<Duration>,
-    /// Those of which there is a connection as well.
+    /// The number of records that have a connection as well.
     awake: usize,
     /// The slots of those woken since the last turn's end.
     woken: Vec<u32>,
@@ -70,7 +72,7 @@ impl FinWait2 {
         self.records.len().saturating_sub(self.awake)
     }
 
-    /// Those of which there is a connection as well.
+    /// The number of records that have a connection as well.
     pub(super) fn awake(&self) -> usize {
         self.awake
     }
@@ -173,8 +175,8 @@ impl Host {
         true
     }
 
-    /// Those woken in this turn have spoken: whoever owes nothing becomes a record again. The
-    /// others do when nothing has moved for a while.
+    /// The orphans woken in this turn have spoken: each one that owes nothing becomes a record
+    /// again. The others do when nothing has moved for a while.
     pub(super) fn put_woken_back(&mut self, now: Instant) {
         let mut woken = core::mem::take(&mut self.closed.fin_wait_2.woken);
         for index in woken.drain(..) {
@@ -185,8 +187,8 @@ impl Host {
         self.closed.fin_wait_2.woken = woken;
     }
 
-    /// A segment has come for an orphan of which a record is kept: it is made again, and takes the
-    /// segment in.
+    /// A segment has come for an orphan that is kept as a record: the orphan is made again, and
+    /// takes the segment in.
     pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let limits = &self.config.limits;
         let is_full = self.connections() >= limits.connections;

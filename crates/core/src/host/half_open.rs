@@ -38,7 +38,7 @@ impl Host {
     /// A SYN repeated is answered as the first was; anything else that is unacceptable with an ACK,
     /// within the limit (RFC 9293 §3.10.7.4, RFC 5961 §3.2).
     ///
-    /// While TIME-WAIT has a record of its ends, that is who answers what is no SYN: the SYN may
+    /// While TIME-WAIT has a record of its ends, the record answers what is no SYN: the SYN may
     /// have been an old one, or a stranger's, and the peer of the old connection waits for the ACK
     /// of its FIN.
     fn answer_half_open(&mut self, now: Instant, incoming: &Incoming<'_>, syn: &SynReceived) {
@@ -116,7 +116,7 @@ impl Host {
         {
             s.send.rtt.on_sample(answered, now, 1);
         }
-        // In place of a listener's user nobody hears of it before `accept`.
+        // The listener's user hears nothing of it before `accept`.
         block.on_first(cx, received, facts);
         block.take_notices();
         let is_over = block.is_over();

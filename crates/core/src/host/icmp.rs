@@ -141,7 +141,8 @@ impl Host {
 
     // ---- errors about our segments
 
-    /// An error comes to whom the quoted packet came from: one that does not is nobody's business.
+    /// Takes in an error about the quoted packet. The error must come to the address that sent the
+    /// packet; else it is ignored.
     fn on_complaint(
         &mut self,
         now: Instant,

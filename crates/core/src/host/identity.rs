@@ -32,14 +32,14 @@ const SOURCES_TRIED: u32 = 16;
 pub(super) struct TupleChoice {
     pub(super) tuple: Tuple,
     pub(super) hash: u64,
-    /// Of whom there is a record whose time is not over: TIME-WAIT is to be cut short.
+    /// A record of the tuple whose time is not over: TIME-WAIT is to be cut short.
     pub(super) predecessor: Option<Predecessor>,
     /// There is a record whose time is over, which ends.
     pub(super) is_over: bool,
 }
 
 impl TupleChoice {
-    /// Of `tuple`, of which nothing is found out yet.
+    /// A choice of `tuple`, before anything is found out about it.
     pub(super) fn of(tuple: Tuple) -> TupleChoice {
         TupleChoice { tuple, hash: 0, predecessor: None, is_over: false }
     }
@@ -48,7 +48,7 @@ impl TupleChoice {
 /// What comes of trying a port.
 #[derive(Clone, Copy, Debug)]
 enum PortState {
-    /// Nobody uses it.
+    /// No connection uses it.
     Free,
     /// It is in TIME-WAIT, which may be cut short or not.
     Waiting(bool),
@@ -105,7 +105,8 @@ impl Host {
         self.find_beside(now, choice, record)
     }
 
-    /// The same, beside what TIME-WAIT has of the tuple.
+    /// True if an active open may take the tuple of `choice`, where `record` is what TIME-WAIT has
+    /// of it.
     #[inline(always)]
     fn find_beside(&self, now: Instant, choice: &mut TupleChoice, record: Option<Record>) -> bool {
         let (hash, tuple) = (choice.hash, &choice.tuple);
@@ -320,7 +321,7 @@ impl Host {
             irs,
             peer_mss: facts.mss.max(self.shared.config.mss_min),
             mss: terms.mss(tuple.is_ipv6()),
-            // The same as beside the cookie, whatever the budget does.
+            // What the SYN, ACK with the cookie offered, whatever the budget allows now.
             offer: terms.offer,
             peer_scale: facts.window_scale,
             sack: facts.sack,

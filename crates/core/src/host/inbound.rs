@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Two parsers make one [`Inbound`]. What it belongs to decides what a wrong checksum counts as.
-//! Nearly every segment is of the usual layout and of the connection that its hash leads to: no
-//! [`Inbound`] is made of it.
+//! Nearly every segment has the usual layout and belongs to the connection that its hash leads to:
+//! no [`Inbound`] is made for it.
 
 use super::Host;
 use crate::flow::{Seq, Tuple};
@@ -112,7 +112,7 @@ impl Host {
         frame: &RxFrame<'_>,
         segment: &'a Result<Segment<'a>, Fault>,
     ) -> Inbound<'a> {
-        // What is too short for ports belongs to nobody.
+        // What is too short for ports belongs to no connection.
         let &[a, b, c, d] = packet.payload.first_chunk().unwrap_or(&[0; 4]);
         let local = (packet.destination, u16::from_be_bytes([c, d]));
         let tuple = Tuple::new(local, (packet.source, u16::from_be_bytes([a, b])));

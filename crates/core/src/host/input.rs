@@ -143,9 +143,9 @@ impl Host {
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        // RFC 1122 §3.2.1.3 and §4.2.3.10: nobody's, a group's, or our own address from outside
-        // is no source; but IPv6 asks for neighbours from the unspecified address, and who has an
-        // address of ours discovers neighbours from it.
+        // RFC 1122 §3.2.1.3 and §4.2.3.10: an unspecified address, a group's, or our own address
+        // from outside is no source. But IPv6 asks for neighbours from the unspecified address, and
+        // a host that has an address of ours discovers neighbours from it.
         let sound = from == Origin::Ourselves || self.ip.routes.is_acceptable_source(packet.source);
         let asking = packet.protocol == protocol::ICMPV6
             && (packet.source.is_unspecified()

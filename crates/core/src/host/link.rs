@@ -1,4 +1,5 @@
-//! Between the host and its link: next hops, neighbours, and who waits for them.
+//! Between the host and its link: next hops, neighbours, and the packets and connections that wait
+//! for a neighbour.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -128,7 +129,7 @@ impl Host {
         }
     }
 
-    /// The frame that asks `to` in the name of `sender` who has `target`.
+    /// The frame that asks `to`, in the name of `sender`, for the hardware address of `target`.
     pub(super) fn arp_request(
         &self,
         sender: Ipv4Addr,
@@ -173,7 +174,7 @@ impl Host {
         let for_us = self.ip.is_ours(IpAddr::V4(packet.target));
         self.look_for_conflict(now, packet);
         if self.ip.is_ours(sender) {
-            // Nothing is learnt from who claims an address of ours.
+            // Nothing is learnt from a host that claims an address of ours.
             return;
         }
         if packet.operation == Operation::Request && for_us {
@@ -253,7 +254,7 @@ impl Host {
         }
     }
 
-    // ---- who waits for a neighbour
+    // ---- what waits for a neighbour
 
     /// Lets a reply wait for its neighbour.
     pub(super) fn queue_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, reply: &Reply) {
@@ -288,8 +289,9 @@ impl Host {
         self.wake_stalled(now);
     }
 
-    /// Neighbours have answered, or have not: who waited for them is ready again. Asking may push
-    /// another neighbour out of the cache, so this follows every question, too.
+    /// Neighbours have answered, or have failed to: the connections that waited for them are ready
+    /// again. Asking may push another neighbour out of the cache, so this follows every question,
+    /// too.
     pub(super) fn wake_stalled(&mut self, now: Instant) {
         while let Some((next_hop, resolution)) = self.ip.neighbours.resolved() {
             if resolution == Resolution::Failed {

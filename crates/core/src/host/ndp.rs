@@ -1,7 +1,6 @@
-//! Neighbour discovery, router discovery and multicast listeners, as they meet the host
-//! (RFC 4861, RFC 4862, RFC 3810). The parts that remember are
-//! [`neighbour`](super::neighbour), [`route`](super::route) and
-//! [`autoconfigure`](super::autoconfigure).
+//! Neighbour discovery, router discovery and multicast listeners, as they meet the host (RFC 4861,
+//! RFC 4862, RFC 3810). The state is kept by [`neighbour`](super::neighbour),
+//! [`route`](super::route) and [`autoconfigure`](super::autoconfigure).
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
@@ -137,7 +136,7 @@ impl Host {
         self.wake_stalled(now);
     }
 
-    /// Somebody says that it has `target`: of an address of ours that is news, unless it is an
+    /// A neighbour says that it has `target`: for an address of ours that is news, unless it is an
     /// echo of what we have said.
     fn on_address_advertised(&mut self, now: Instant, target: Ipv6Addr, claimant: Mac) {
         if claimant == self.config.hardware {
@@ -191,7 +190,8 @@ impl Host {
         if !self.ip.is_ours(IpAddr::V6(target)) {
             return;
         }
-        // An unspecified source asks whether the address is taken: everybody is told (§7.2.4).
+        // An unspecified source asks whether the address is taken: the answer goes to all nodes
+        // (§7.2.4).
         let solicited = !asker.is_unspecified();
         let optimistic = self.is_optimistic(target);
         if !solicited && optimistic {

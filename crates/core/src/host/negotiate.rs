@@ -1,5 +1,5 @@
-//! What the host does about the negotiation of who holds TIME-WAIT: it alone knows the addresses
-//! that the option names, and remembers peers that are not to be asked.
+//! What the host does about the negotiation of which end holds TIME-WAIT. Only the host knows the
+//! addresses that the option names, and remembers peers that are not to be asked.
 
 use alloc::sync::Arc;
 
@@ -88,9 +88,9 @@ impl Host {
         }
     }
 
-    /// The same once that is delivered. If the connection is open: the peer has answered one of so
-    /// many SYNs. If the first ones, which asked, were in vain, and the one that did not ask is
-    /// answered, something on the way drops what it does not know.
+    /// Notes the answer once the segment is delivered. If the connection is open, the peer has
+    /// answered one of `syns` SYNs. If the first SYNs, which asked, were in vain, and the one that
+    /// did not ask is answered, something on the way drops what it does not know.
     pub(super) fn note_answered(&mut self, now: Instant, index: u32, syns: u8) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let Some(holder) = slot.awake().and_then(|c| c.synchronized()).map(|s| s.holder) else {

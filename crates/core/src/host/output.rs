@@ -54,7 +54,8 @@ impl Host {
         }
     }
 
-    /// Flushes who is ready now, as far as there is room; who becomes ready meanwhile comes behind.
+    /// Flushes the connections that are ready now, as far as there is room; a connection that
+    /// becomes ready meanwhile comes behind.
     fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
         let (count, mut done) = (self.live.ready.len(), 0);
         while done < count && outbox.room() > 0 {
@@ -100,7 +101,7 @@ impl Host {
         push_reply(route_cache.at(place), reply, (outbox, loopback), &mut shared.counters);
     }
 
-    /// The same where no way is kept.
+    /// Sends the reply at `index` where the cache has no route for it.
     fn emit_reply_elsewhere(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let Some(place) = self.find_way_of_reply(now, index, outbox) else { return };
         let Host { out: Out { replies, loopback, .. }, ip: Ip { route_cache, .. }, shared, .. } =
@@ -160,7 +161,7 @@ impl Host {
         self.flush_by_steps(now, index, outbox);
     }
 
-    /// The same, whatever is to be said.
+    /// Flushes one connection step by step, whatever it has to send.
     fn flush_by_steps(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let changes = self.ip.route_changes();
         let Some(slot) = self.slots.get_mut(index) else { return };

@@ -1,4 +1,4 @@
-//! What a host consists of, beside the connections' slots and what connections share.
+//! The parts that a host consists of, beside the connections' slots and what connections share.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -83,7 +83,7 @@ pub(super) struct Opening {
     /// When a cookie was sent last; the origin if never.
     pub(super) cookie_sent: Instant,
     pub(super) ports: Ports,
-    /// Peers that are not asked who shall hold TIME-WAIT.
+    /// Peers that are not asked which end shall hold TIME-WAIT.
     pub(super) unheard: Unheard,
 }
 

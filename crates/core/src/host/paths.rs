@@ -1,4 +1,4 @@
-//! What lies between us and a destination: its MTU; and packets that come in pieces.
+//! The path between us and a destination: its MTU, and packets that arrive in fragments.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;

@@ -8,12 +8,12 @@
 //! index, from there to a slot, and from there to the connection. Frame by frame, all of them would
 //! be waited for in turn. Step by step for a whole burst, a dozen come in the time of one.
 //!
-//! Where nearly all connections rest, the few at work lie where they have just been used: the walk
+//! Where nearly all connections rest, the few busy ones lie in memory that was just used: the walk
 //! ends at the index then.
 //!
-//! It decides nothing. What was found out of a frame alone is handed over with it; but a frame may
-//! open, close or take the place of what a later one looks up, so where that leads is a guess,
-//! which is checked when its turn comes.
+//! A prefetch decides nothing. The facts that were found from a frame alone are handed over with
+//! it. But a frame may open, close or take the place of what a later frame looks up, so where that
+//! leads is a guess, which is checked when its turn comes.
 
 use super::Host;
 use super::inbound::Hinted;
@@ -29,7 +29,8 @@ use crate::wire::usual::Usual;
 /// Tests have no more than some.
 const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
 
-/// The same for a line of the index alone: of fewer entries, the first cache holds most.
+/// Entries from which on it pays to fetch the index's line alone: of fewer, the first cache holds
+/// most.
 const MANY_LINES: usize = if cfg!(test) { 1 } else { 1 << 11 };
 
 /// What is kept of the frames of a burst from when they are looked at until they are taken in: in
@@ -65,17 +66,19 @@ impl Host {
         self.has_many_connections() || self.has_many_records()
     }
 
-    /// The same of connections.
+    /// True if the table of connections is so large that what frames touch is likely to lie far
+    /// away.
     fn has_many_connections(&self) -> bool {
         self.live.demux.len() >= MANY
     }
 
-    /// True if so many connections are at work that their blocks are likely to lie far away.
+    /// True if so many connections are busy that their blocks are likely to lie far away.
     fn has_many_at_work(&self) -> bool {
         self.live.block_pool.in_use() >= MANY
     }
 
-    /// The same of what is left of those that are closed, or closing.
+    /// True if the tables of closed and closing connections are so large that their records are
+    /// likely to lie far away.
     fn has_many_records(&self) -> bool {
         // Numbers ORed together reach a power of two if one of them does, and only then.
         let records = self.closed.time_wait.len() | self.closed.fin_wait_2.records().len();

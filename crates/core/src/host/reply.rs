@@ -21,7 +21,7 @@ const REPLIES_MAX: usize = 4096;
 /// An answer that belongs to no connection.
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// From whom to whom; of a frame that is complete, nobody. Only of a segment there are ports.
+    /// The ends, ours and the other's. A complete frame has none, and only a segment has ports.
     pub(super) ends: Tuple,
     pub(super) marks: IpFields,
     pub(super) body: Body,
@@ -56,12 +56,12 @@ impl Reply {
         Reply { ends: *tuple, marks: IpFields::default(), body }
     }
 
-    /// The same in a packet of these marks.
+    /// A segment without payload between the ends of `tuple`, in a packet of these marks.
     pub(super) fn marked(tuple: &Tuple, header: Header, marks: IpFields) -> Reply {
         Reply { ends: *tuple, marks, body: Body::Segment(Box::new(header)) }
     }
 
-    /// The same of one with timestamps as the only option.
+    /// A segment without payload between the ends of `tuple`, with timestamps as the only option.
     pub(super) fn stamped(tuple: &Tuple, header: Stamped) -> Reply {
         Reply { ends: *tuple, marks: IpFields::default(), body: Body::Stamped(header) }
     }
@@ -89,7 +89,7 @@ impl Reply {
         Reply { ends: Tuple::NOBODY, marks: IpFields::default(), body: Body::Frame(bytes) }
     }
 
-    /// From whom to whom.
+    /// The ends, ours and the other's.
     pub(super) fn ends(&self) -> &Tuple {
         &self.ends
     }

@@ -1,6 +1,6 @@
-//! What happens when buffer memory runs short: who waits for pages, who gets the next ones, and
-//! which connections are reset so that there are some. The one place for this: `policy` has the
-//! orders in which they wait, `line` the waiting, `shares` what each may hold.
+//! What happens when buffer memory runs short: which connections wait for pages, which one gets the
+//! next page, and which are reset to free some. This is the one place for it: `policy` has the
+//! orders in which connections wait, `line` the waiting, `shares` what each may hold.
 //!
 //! ```text
 //!   write ─ refused by the pool ─▶ line ─ pages came back ─▶ in turn, told that it can write
@@ -59,11 +59,11 @@ const JUDGED_A_TURN: usize = 256;
 /// Slots that are looked at in one turn for connections that hold text and are in no list.
 const PATROLLED_A_TURN: u32 = 256;
 
-/// Slots that are looked at so where memory is scarce and not yet short: who stalls has to be known
-/// when it is.
+/// Slots that are looked at in this way where memory is scarce and not yet short: the connections
+/// that stall must be known before it is short.
 const PATROLLED_AHEAD: u32 = 8;
 
-/// The line for pages, and those who hold pages and stall.
+/// The line for pages, and the connections that hold pages and stall.
 #[derive(Debug)]
 pub(super) struct Shortage {
     waiting: Waiting,
@@ -73,7 +73,7 @@ pub(super) struct Shortage {
     stalled: Stalled,
     /// What was asked back last, in bytes.
     asked_bytes: usize,
-    /// Since when nobody was reset, because some may still answer.
+    /// Since when no connection was reset, because some may still answer.
     holds_off_since: Option<Instant>,
     /// The next slot to look at for connections that stall and that no timer tells of.
     patrol: u32,
@@ -107,7 +107,7 @@ impl Cause {
         }
     }
 
-    /// What the connection's user is told.
+    /// What the connection's user hears.
     fn text(self) -> &'static str {
         match self {
             Cause::ClosedWindow | Cause::Orphan => "memory: the peer takes no data",
@@ -127,7 +127,7 @@ enum Verdict {
 }
 
 impl Shortage {
-    /// Where nobody waits yet, by the policy of that configuration.
+    /// An empty line, by the policy of that configuration.
     pub(super) fn new(config: &PoolConfig) -> Self {
         Shortage {
             waiting: Waiting::new(config),
@@ -141,7 +141,7 @@ impl Shortage {
         }
     }
 
-    /// True if nobody waits in line.
+    /// True if no connection waits in line.
     pub(super) fn nobody_waits(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -151,7 +151,7 @@ impl Shortage {
         self.waiting.can_serve(pool)
     }
 
-    /// Since when somebody has waited for memory, if somebody does: the one that waits longest.
+    /// When the longest wait for memory began, in line or elsewhere; `None` if there is no wait.
     fn waits_since(&self) -> Option<Instant> {
         self.waiting.since().into_iter().chain(self.elsewhere_since).min()
     }
@@ -229,7 +229,7 @@ impl Host {
         self.scan_shares(now);
     }
 
-    // ---- those who stall
+    // ---- connections that stall
 
     /// A timer of the connection in slot `index` has fired: it may be one that stalls.
     pub(super) fn note_stall(&mut self, now: Instant, index: u32) {
@@ -290,9 +290,9 @@ impl Host {
         }
     }
 
-    /// The same of connections whose windows are closed though they have stalled for a short time
-    /// only: to be asked harms none. And while newcomers find no room, or somebody has waited for
-    /// memory as long, they are reset as soon: else as many peers as come within
+    /// Reclaims pages from connections whose windows are closed, though they have stalled for a
+    /// short time only: a request harms none. While newcomers find no room, or a wait for memory
+    /// has lasted as long, they are reset as soon. Else as many peers as come within
     /// [`StallConfig::after`](crate::config::StallConfig::after) would keep all others out.
     fn reclaim_closed(&mut self, now: Instant) {
         if now < self.shortage.round.not_before {
@@ -325,7 +325,7 @@ impl Host {
     }
 
     /// When a connection with that mark, which is to make room, may be reset: not before newcomers
-    /// find no room, or somebody has waited for a while.
+    /// find no room, or a wait for memory has lasted for a while.
     fn reset_at(&self, mark: Mark) -> Option<Instant> {
         let patience = self.closed_patience();
         let pressed = match self.shared.pool.is_short_for_newcomers() {
@@ -354,7 +354,8 @@ impl Host {
         self.shared.config.stall.after / CROWDED_PATIENCE
     }
 
-    /// Nobody waits for memory. Where it is scarce, sees who stalls before it is short.
+    /// No connection waits for memory. Where it is scarce, finds out which connections stall before
+    /// it is short.
     pub(super) fn no_shortage(&mut self, now: Instant) {
         self.shortage.elsewhere_since = None;
         if self.shared.pool.is_scarce() {
@@ -427,9 +428,10 @@ impl Host {
         self.if_scarce(self.shared.config.timeout.orphan)
     }
 
-    /// The same of the connection in slot `index`. What is in flight and not acknowledged at all
-    /// is lost on the way, maybe: it has as long as any. (R2 of RFC 9293 SHLD-11 is 100 s at
-    /// least; 30 s are four retransmissions on a path that loses much.)
+    /// How long the connection in slot `index` may hold text that the peer does not take. What is
+    /// in flight and not acknowledged at all may be lost on the way: such a connection has as long
+    /// as any. (R2 of RFC 9293 SHLD-11 is 100 s at least; 30 s are four retransmissions on a path
+    /// that loses much.)
     fn patience_with(&self, index: u32, mark: Option<Mark>) -> Duration {
         let s = self.at_work(index);
         let has_moved = |s: &Synchronized| mark.is_some_and(|mark| mark.una != s.send.una);
@@ -458,7 +460,8 @@ impl Host {
         let patience = self.patience_with(index, mark);
         // One that no timer has seen to has moved until now, or seemed to.
         let verdict = match mark {
-            // A segment is enough where nobody needs the memory: the path may lose most of them.
+            // A segment is enough where no connection needs the memory: the path may lose most of
+            // them.
             Some(mark) if self.has_acked_segment(index, mark) => Verdict::Moves,
             Some(mark) => self.verdict(now, index, mark, self.memory_is_crowded()),
             None => Verdict::Moves,

@@ -30,7 +30,8 @@ impl Host {
         self.listen_with(local, backlog, self.default_options())
     }
 
-    /// As [`Host::listen`]; the connections that it accepts start with `options`.
+    /// Listens on `local` as [`Host::listen`] does; the connections that it accepts start with
+    /// `options`.
     pub fn listen_with(
         &mut self,
         local: SocketAddr,
@@ -128,7 +129,7 @@ impl Host {
         self.open(now, local, remote, None)
     }
 
-    /// As [`Host::connect`], with `options` in force from the SYN on.
+    /// Opens a connection as [`Host::connect`] does, with `options` in force from the SYN on.
     pub fn connect_with(
         &mut self,
         now: Instant,
@@ -272,7 +273,7 @@ impl Host {
         Ok(taken)
     }
 
-    /// As [`Host::read`], but the bytes stay.
+    /// Copies received bytes into `out` as [`Host::read`] does, but leaves them in the buffer.
     pub fn peek(&self, id: ConnectionId, out: &mut [u8]) -> Result<usize, ReadError> {
         self.slot(id)?.view().peek(out)
     }

@@ -1,4 +1,5 @@
-//! A TCP segment for us: to a connection, to the SYN cache, to TIME-WAIT, to a listener, or nobody.
+//! Takes in a TCP segment for us: it goes to a connection, to the SYN cache, to TIME-WAIT or to a
+//! listener. A segment that belongs to none of them is refused.
 
 use super::Host;
 use super::after_input::publish;
@@ -159,10 +160,10 @@ impl Host {
         }
     }
 
-    /// While a connection is opened in the place of one in TIME-WAIT, what is no SYN and does not
-    /// acknowledge ours is for the record. A peer that still waits for its last ACK repeats its
-    /// FIN, or challenges our SYN (RFC 5961 §4.2): either is told that all was received, which an
-    /// RST would not tell. False if it is not of this kind.
+    /// While a connection is opened in the place of one in TIME-WAIT, a segment that is no SYN and
+    /// does not acknowledge ours is for the record. A peer that still waits for its last ACK
+    /// repeats its FIN, or challenges our SYN (RFC 5961 §4.2): in both cases the answer says that
+    /// all was received, which an RST would not say. False if the segment is not of this kind.
     fn answer_for_predecessor(
         &mut self,
         now: Instant,
@@ -292,7 +293,8 @@ impl Host {
         self.reply_syn_ack(now, tuple, &syn, marks);
     }
 
-    /// RFC 9293 §3.10.7.1: a segment for nobody is answered with RST, unless it is one.
+    /// RFC 9293 §3.10.7.1: a segment that belongs to no connection is answered with RST, unless it
+    /// is an RST itself.
     pub(super) fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
         let segment = &incoming.head;
         if segment.flags.contains(Flags::RST) {

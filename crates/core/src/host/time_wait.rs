@@ -195,7 +195,8 @@ impl Host {
         }
         let mut verdict = record.judge(&segment);
         if matches!(verdict, Verdict::Reopen(_)) && !self.is_heard(tuple) {
-            // Nobody waits for a connection, so there is none to begin; the record is not to blame.
+            // No listener waits for a connection, so there is none to begin; the record is not to
+            // blame.
             verdict = Verdict::Challenge;
         }
         self.do_as_judged(now, record, incoming, verdict);

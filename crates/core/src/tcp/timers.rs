@@ -389,10 +389,10 @@ impl Timers {
         }
     }
 
-    /// A connection that has a timer due at `now`, or may have. The caller must [take it
-    /// out](Self::take_out) and pass it to `touched` again. The timer comes with it if the scheme's
-    /// ticks decide that it is due, whatever its deadline says. `blocks` receives such a tick, and
-    /// each block must have its [`Filed::count_down`].
+    /// A connection that has a timer due at `now`, or may have. The caller [takes it
+    /// out](Self::take_out) and passes it to `touched` again. The timer comes with it if the
+    /// scheme's ticks decide that it is due, whatever its deadline says. `blocks` receives such a
+    /// tick, and each block must have its [`Filed::count_down`].
     pub fn due(&mut self, now: Instant, blocks: &mut impl Blocks) -> Option<(u32, Option<Timer>)> {
         match self {
             Timers::Inline(inline) => inline.due(now).map(|index| (index, None)),

@@ -1,4 +1,4 @@
-//! The line for pages: who waits in it, and whose turn it is.
+//! The line for pages: the writers that wait in it, and the order in which they get pages.
 
 use super::policy::{Fifo, Line, Order, Standing, Waiter};
 use crate::buffer::{Claim, PagePool};
@@ -9,8 +9,8 @@ use crate::tcp::Connection;
 use crate::tcp::connection::{Blocked, Context};
 use crate::time::{Duration, Instant};
 
-/// Pages that must be there for each writer that is told it can go on, in a large pool: to be told
-/// for every page would cost more than the page is worth.
+/// Pages that must be there for each writer that hears it can go on, in a large pool: a notice for
+/// every page would cost more than the page is worth.
 const TURN_PAGES: usize = 16;
 
 /// Pages that were promised are kept for so long: by then their writers have come, or do not.
@@ -24,13 +24,13 @@ pub(super) fn turn_pages(pool: &PagePool) -> usize {
     (pool.limit() / 64).clamp(1, TURN_PAGES)
 }
 
-/// Those who wait for pages.
+/// The writers that wait for pages.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Those who hold pages already.
+    /// The writers that hold pages already.
     line: Line,
-    /// Those who hold none: a page is kept for them that the others cannot have. Nobody, where they
-    /// wait in line with the others.
+    /// The writers that hold none: a page is kept for them that the others cannot have. Empty where
+    /// they wait in line with the others.
     newcomers: Fifo,
     has_one_line: bool,
     /// A turn is of one page; else it is of some, and takes as many as there are.
@@ -52,12 +52,13 @@ impl Waiting {
         }
     }
 
-    /// True if nobody does.
+    /// True if no writer waits.
     pub(super) fn is_empty(&self) -> bool {
         self.line.is_empty() && self.newcomers.len() == 0
     }
 
-    /// Those who wait: who hold none, where they come first, and the others. Some may be gone.
+    /// How many writers wait: those that hold none, where these come first, and the others. Some
+    /// may be gone.
     pub(super) fn lens(&self) -> [usize; 2] {
         [self.newcomers.len(), self.line.len()]
     }
@@ -99,7 +100,7 @@ impl Waiting {
         next.map(|waiter| (waiter.id, self.turn(pool)))
     }
 
-    /// Pages are promised to one that is told at `now`.
+    /// Promises pages to a writer that hears of them at `now`.
     fn promise(&mut self, now: Instant, pages: usize) {
         self.promised += pages;
         self.promised_at = now;
@@ -112,7 +113,7 @@ impl Waiting {
     }
 }
 
-/// The pages of a host, and who waits for them.
+/// The pages of a host, and the writers that wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolInfo {
     /// Bytes in a page.
@@ -131,7 +132,7 @@ pub struct PoolInfo {
 }
 
 impl Host {
-    /// The pages, and who waits for them.
+    /// The pages, and the writers that wait for them.
     pub fn pool_info(&self) -> PoolInfo {
         let pool = &self.shared.pool;
         let [newcomers, waiting] = self.shortage.waiting.lens();
@@ -245,7 +246,7 @@ impl Host {
         self.shared.pool.keep_line(!self.shortage.waiting.line.is_empty());
     }
 
-    /// Those in line who have given pages back since, or need more of them, stand otherwise now.
+    /// The writers in line that have given pages back since, or need more of them, get a new place.
     fn restand(&mut self) {
         while let Some(index) = self.shared.pool.next_moved() {
             let Some(slot) = self.slots.get_mut(index) else { continue };

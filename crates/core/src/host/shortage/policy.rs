@@ -1,4 +1,4 @@
-//! Who is next in the line for pages: one trait, and an implementation for each order.
+//! Which writer is next in the line for pages: one trait, and an implementation for each order.
 
 mod buckets;
 
@@ -39,7 +39,7 @@ pub(super) trait Order {
     /// How many there are, those that are gone among them.
     fn len(&self) -> usize;
 
-    /// Since when somebody has waited: those that are next, of each kind.
+    /// When the longest wait began, among the waiters that are next, one of each kind.
     fn waits_since(&self) -> Option<Instant>;
 }
 
@@ -95,7 +95,7 @@ impl Line {
         matches!(self, Line::Priority(_))
     }
 
-    /// True if nobody waits.
+    /// True if no writer waits.
     pub(super) fn is_empty(&self) -> bool {
         self.order().len() == 0
     }

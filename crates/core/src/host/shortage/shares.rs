@@ -1,8 +1,8 @@
 //! What each send buffer may hold, by policies that give each connection a share: the same for all
 //! (`naive`), or what max-min fairness gives (`psc`, Semke, Mahdavi & Mathis 1998).
 //!
-//! Max-min fairness is one level: who needs less has what it needs, and all others have the same.
-//! So a scan finds a number, and nothing is kept of any connection.
+//! Max-min fairness is one level: a connection that needs less has what it needs, and all others
+//! have the same. So a scan finds a number, and nothing is kept of any connection.
 
 use alloc::vec::Vec;
 
@@ -37,7 +37,7 @@ pub(in crate::host) fn pool(config: &Config) -> PagePool {
 pub(in crate::host) fn options(config: &TcpConfig, pool: &PagePool) -> SocketOptions {
     let mut options = SocketOptions::new(config);
     if let (PoolPolicy::Naive, SendSize::Round) = (config.pool.policy, options.send_size) {
-        // The same size for all, whatever they need.
+        // Every connection has one size, whatever it needs.
         let share = pool.share_pages().unwrap_or(1) * pool.page_bytes();
         options.send_size = SendSize::Fixed(share.min(u32::MAX as usize) as u32);
     }
@@ -88,7 +88,7 @@ impl Host {
         let needs = self.slots.iter().filter_map(|(_, slot)| {
             let connection = slot.awake()?;
             let send = &connection.synchronized()?.send;
-            // Who sends nothing needs nothing.
+            // A connection that sends nothing needs nothing.
             let waits = connection.blocked.is_in_line() || connection.blocked == Blocked::ForRoom;
             let is_sending = !send.buffer.is_empty() || waits;
             let hiwat = send.info(&connection.options, cx).hiwat;
@@ -99,7 +99,8 @@ impl Host {
         self.tell_those_with_room();
     }
 
-    /// Those who waited for room have some, perhaps, now that their share is larger.
+    /// Notifies the connections that waited for room and may have some now that their share is
+    /// larger.
     fn tell_those_with_room(&mut self) {
         for index in 0..self.slots.end() {
             let Some((slot, generation)) = self.slots.named_mut(index) else { continue };

@@ -1,6 +1,6 @@
-//! Connections on which nothing moves, in two lists beside the slots: those that others have had no
-//! need of yet, in the order in which they were seen to stall, and those that are to make room.
-//! One is added and taken out by a few stores, wherever it stands.
+//! Connections on which nothing moves, in two lists beside the slots. One list has those whose
+//! memory is not needed yet, in the order in which they were seen to stall. The other has those
+//! that are to make room. A connection is added and taken out by a few stores, wherever it stands.
 
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ pub(super) struct Mark {
 /// How far a connection that stalls has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nobody has had need of what it holds.
+    /// No other connection has needed what it holds.
     Listed,
     /// Others have: it was asked to take back what was never sent.
     Asked,
@@ -92,7 +92,7 @@ impl Stalled {
         self.first_of(Stage::Listed.list())
     }
 
-    /// The same of those that are to make room.
+    /// Of those that are to make room, the slot that was added first, and its mark.
     pub(super) fn first_to_go(&self) -> Option<(u32, Mark)> {
         self.first_of(Stage::Last.list())
     }

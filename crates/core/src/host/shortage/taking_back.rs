@@ -1,5 +1,5 @@
-//! What was written and never sent is taken back where memory is short, and only then are
-//! connections reset.
+//! Takes back what was written and never sent, where memory is short. Only then are connections
+//! reset.
 
 use super::stalled::{Mark, Stage};
 use super::{Cause, JUDGED_A_TURN, Shortage, Verdict, is_short, pages_wanted};
@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::tcp::connection::{Blocked, Synchronized};
 use crate::time::{Duration, Instant};
 
-/// How long a connection that was asked may take to answer: a turn or two, whoever runs them.
+/// How long a connection that was asked may take to answer: a turn or two of any driver.
 const ANSWER: Duration = Duration::from_millis(10);
 
 impl Synchronized {
@@ -33,7 +33,7 @@ impl Host {
     /// Takes back what was written last and never sent, `most` bytes at most, from a connection
     /// that was asked for that ([`Readiness::WANTED_BACK`]). Returns how many bytes it no longer
     /// has: they lay at the end, and whatever is written next follows what was before them. Its
-    /// writer is told when the peer has taken so much that there is room again.
+    /// writer hears when the peer has taken so much that there is room again.
     pub fn take_back(&mut self, id: ConnectionId, most: usize) -> usize {
         let Some(mark) = self.wanted_back(id) else { return 0 };
         self.shortage.stalled.push(id.index, Mark { stage: Stage::Last, ..mark });

@@ -24,7 +24,7 @@ impl Host {
     }
 
     /// The user reads no more. What has come, and what comes before our FIN is sent, stays; data
-    /// after it has nobody to go to, and resets the connection (RFC 1122 §4.2.2.13).
+    /// after it has no reader, and resets the connection (RFC 1122 §4.2.2.13).
     pub fn shutdown_read(&mut self, id: ConnectionId) -> Result<(), Error> {
         let (connection, _) = self.connection_and_shared(id)?;
         connection.read_shut = true;
@@ -37,10 +37,10 @@ impl Host {
         self.leave(now, id, false);
     }
 
-    /// As [`Host::close`]; where the peer has closed first, and waits in TIME-WAIT for it, we take
-    /// that over: once our FIN is acknowledged we wait in its stead, and an RST with ACK lets the
-    /// peer forget. A peer that ignores it, or does not get it, waits as well. Where we close first
-    /// it is the same as `close` (Faber, Touch & Yue 1999 §4.1).
+    /// Closes the connection as [`Host::close`] does. Where the peer has closed first, and so waits
+    /// in TIME-WAIT, we take that over: once our FIN is acknowledged we wait in its stead, and an
+    /// RST with ACK lets the peer forget. A peer that ignores it, or does not get it, waits as
+    /// well. Where we close first it is the same as `close` (Faber, Touch & Yue 1999 §4.1).
     pub fn close_swap(&mut self, now: Instant, id: ConnectionId) {
         if let Ok((slot, _)) = self.slot_and_shared(id) {
             let options = *slot.view().options;
@@ -93,7 +93,7 @@ impl Host {
                 connection.deadlines.set(Timer::FinWait2, now + limit);
             }
         }
-        // Nobody hears of it any more.
+        // The user hears nothing of it any more.
         connection.take_notices();
         if connection.is_over() {
             self.reap(now, id.index);

@@ -36,7 +36,7 @@ impl Host {
         Ok(taken)
     }
 
-    /// As [`Host::write`], but the send buffer shares the bytes.
+    /// Writes as [`Host::write`] does, but the send buffer shares the bytes.
     pub fn write_bytes(
         &mut self,
         now: Instant,
@@ -65,8 +65,8 @@ impl Host {
         Ok(taken)
     }
 
-    /// As [`Host::write`], with the last byte taken marked urgent (RFC 9293 MUST-30; RFC 6093
-    /// advises against using it).
+    /// Writes as [`Host::write`] does, and marks the last byte taken as urgent (RFC 9293 MUST-30;
+    /// RFC 6093 advises against using it).
     pub fn write_urgent(
         &mut self,
         now: Instant,
@@ -83,8 +83,9 @@ impl Host {
 
     // ---- the send buffer
 
-    /// Bytes that a write would take now, were there pages for them. If that is none, the
-    /// connection is told when it is some. More than any where a write would fail.
+    /// Bytes that a write would take now, if there are pages for them. If that is 0, the
+    /// connection's user hears when there is room. Where a write would fail, more than any buffer
+    /// has.
     pub fn send_room(&mut self, id: ConnectionId) -> usize {
         let room = self.send_demand(id).room;
         if room == 0 {
@@ -93,7 +94,7 @@ impl Host {
         room
     }
 
-    /// The connection is told when acknowledgements have made room.
+    /// Has the connection's user notified once acknowledgements have made room.
     pub fn wait_for_room(&mut self, id: ConnectionId) {
         if let Ok((connection, _)) = self.connection_and_shared(id)
             && !connection.blocked.is_in_line()

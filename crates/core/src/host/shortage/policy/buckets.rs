@@ -1,4 +1,5 @@
-//! Priority by what one needs of what it holds (Cohen & Cohen 2002 §4): min(p, i / k), in eighths.
+//! Orders the line by the part of its need that each writer holds (Cohen & Cohen 2002 §4): min(p, i
+//! / k), in eighths.
 //!
 //! ```text
 //!   levels in use, a bit each   0 0 1 0 … 1 0
@@ -7,9 +8,9 @@
 //!                        first ─▶ slot ⇄ slot ◀─ last     a list each, in order of arrival
 //! ```
 //!
-//! The links lie beside the slots, so that one is added, moved or taken out by a few stores. One
-//! whose connection is gone stays until it is next, or its slot waits again: no more than there are
-//! slots.
+//! The links lie beside the slots, so that a writer is added, moved or taken out by a few stores. A
+//! writer whose connection is gone stays until it is next, or its slot waits again: there are never
+//! more of them than slots.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -45,7 +46,7 @@ struct Ends {
     last: u32,
 }
 
-/// Those who wait, by level.
+/// The writers that wait, by level.
 #[derive(Debug)]
 pub(in super::super) struct Buckets {
     cap: u8,
