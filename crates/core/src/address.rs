@@ -1,4 +1,4 @@
-//! Addresses and prefixes.
+//! Addresses with a prefix length: interface addresses, and ranges of addresses.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -2,9 +2,10 @@
 //!
 //! A page is an owned, movable buffer on the heap, so that another thread or io_uring may fill it
 //! in safe Rust. The pool keeps freed pages for reuse and counts what is out against a limit, which
-//! is a shard's one budget for buffers: memory of others is charged to it as well.
+//! is a shard's one budget for buffers: memory beside the buffers is charged to it as well.
 //!
-//! Senders cannot use all of it, or those that hold much would keep others from being served:
+//! Senders cannot use all of it, or those that hold much would keep all other connections from
+//! being served:
 //!
 //! ```text
 //!   0                          3/4        7/8     15/16    limit
@@ -16,10 +17,11 @@
 //!                               └ scarce: no text out of order is kept
 //! ```
 //!
-//! What is short, as most requests and answers are, goes into a page of a quarter of the size: of a
-//! great many connections each holds some. Of what is long much goes into a page of four times the
-//! size: the fewer ends of pages lie within segments, the fewer are copied in two pieces. Or all
-//! that is sent lies in pages of one segment of 512 bytes, as in Cohen & Cohen 2002 §4.
+//! A short text, as most requests and answers are, goes into a page of a quarter of the size: each
+//! of a great many connections holds some. Much of a long text goes into a page of four times the
+//! size: the fewer ends of pages lie within segments, the fewer segments are copied in two pieces.
+//! As an alternative, all that is sent lies in pages of one segment of 512 bytes, as in Cohen &
+//! Cohen 2002 §4.
 
 mod claim;
 mod freed;
@@ -79,9 +81,10 @@ pub struct PagePool {
     limit: usize,
     /// What may be in use once a page is given, by [`Claim`], if connections took nothing.
     shares: [usize; 3],
-    /// The same with what is set aside for connections.
+    /// What may be in use once a page is given, by [`Claim`], with what is set aside for
+    /// connections.
     limits: [usize; 3],
-    /// The limit of [`Claim::More`] while nobody waits in line for pages.
+    /// The limit of [`Claim::More`] while no sender waits in line for pages.
     more: usize,
     /// While some do, a sender that holds none gets no more either.
     has_one_line: bool,
@@ -96,13 +99,13 @@ pub struct PagePool {
     was_refused: bool,
     /// The host looks after it each turn, refusal or not.
     is_scanned: bool,
-    /// Somebody waits to hold more elsewhere.
+    /// A holder of memory elsewhere waits for more.
     elsewhere_is_wanted: bool,
-    /// New connections come, and nobody who needs nothing goes for them.
+    /// New connections come, and no connection that needs nothing makes room for them.
     is_crowded: bool,
     /// What one send buffer may hold, in units, by policies that give each a share.
     share: usize,
-    /// Slots of those who wait in line and whose standing may have changed.
+    /// Slots of the connections that wait in line and whose standing may have changed.
     moved: Vec<u32>,
 }
 
@@ -121,7 +124,8 @@ impl PagePool {
         PagePool::of_size(limit, PAGE)
     }
 
-    /// The same where all that is sent lies in pages of one segment, and a page is that.
+    /// A pool of at most `limit` pages of one segment each, where all that is sent lies in such
+    /// pages.
     pub fn of_segments(limit: usize) -> Self {
         PagePool { short_bytes: 0, ..PagePool::of_size(limit, 1) }
     }
@@ -328,9 +332,9 @@ impl PagePool {
         self.set_by_connections((self.by_connections - each) * UNIT_BYTES);
     }
 
-    /// Units that connections can still take for as long as they live. Three quarters of the
-    /// limit are theirs, so that an eighth is left for what they send, however many they are; and
-    /// whoever is let in must find a first page.
+    /// Units that connections can still take for as long as they live. Three quarters of the limit
+    /// are theirs, so that an eighth is left for what they send, however many they are; and a
+    /// connection that is let in must find a first page.
     fn left_for_connections(&self) -> usize {
         let share = self.limit / 4 * 3;
         let unused = self.shares[Claim::First as usize].saturating_sub(self.in_use);
@@ -343,13 +347,13 @@ impl PagePool {
         self.was_refused |= is_crowded;
     }
 
-    /// Somebody waits to hold more elsewhere, or nobody does.
+    /// Notes whether a holder of memory elsewhere waits for more.
     pub fn want_elsewhere(&mut self, is_wanted: bool) {
         self.elsewhere_is_wanted = is_wanted;
         self.was_refused |= is_wanted;
     }
 
-    /// True if somebody waits to hold more elsewhere, where others hold what they may.
+    /// True if a holder of memory elsewhere waits for more, where these holders have what they may.
     pub fn is_short_elsewhere(&self) -> bool {
         self.elsewhere_is_wanted && !self.has_room_elsewhere()
     }
@@ -403,13 +407,13 @@ impl PagePool {
         self.in_use >= self.scarce_from
     }
 
-    /// Those who hold no page wait in one line with the others.
+    /// Lets senders that hold no page wait in one line with the others.
     pub fn set_one_line(&mut self) {
         self.has_one_line = true;
     }
 
-    /// Some wait in line for pages, or nobody does: a sender that holds pages and has not waited
-    /// gets no more while some do.
+    /// Notes whether senders wait in line for pages: while some do, a sender that holds pages and
+    /// has not waited gets no more.
     pub fn keep_line(&mut self, waits: bool) {
         self.limits[Claim::More as usize] = if waits { 0 } else { self.more };
         if self.has_one_line {
@@ -447,7 +451,7 @@ impl PagePool {
         self.share
     }
 
-    /// The same in pages; `None`: as many as it likes.
+    /// What one send buffer may hold, in pages; `None`: no limit.
     pub fn share_pages(&self) -> Option<usize> {
         (self.share != usize::MAX).then(|| self.share / self.per_page)
     }
@@ -472,14 +476,14 @@ impl PagePool {
         self.more.saturating_sub(self.in_use) / self.per_page
     }
 
-    /// Pages that those who hold some may have together.
+    /// Pages that the senders that hold some may have together.
     pub fn limit_in_line(&self) -> usize {
         self.more / self.per_page
     }
 
-    /// True if others may hold more: what they hold is no more than half of the limit, and nobody
-    /// waits in line. Else it could be all that there is, and every page that comes back be taken
-    /// for what waits to be written into pages.
+    /// True if holders elsewhere may have more: what they hold is no more than half of the limit,
+    /// and no sender waits in line. Else they could hold all that there is, and every page that
+    /// comes back be taken for what waits to be written into pages.
     pub fn has_room_elsewhere(&self) -> bool {
         !self.has_line() && self.elsewhere <= self.limit / 2 && self.level() < Level::Full
     }

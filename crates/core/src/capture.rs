@@ -1,4 +1,4 @@
-//! Frames as others read them: pcapng blocks, and a line of text each.
+//! Frames as people and tools read them: pcapng blocks, and a line of text for each.
 
 pub mod pcapng;
 pub mod pretty;

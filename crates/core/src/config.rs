@@ -42,15 +42,15 @@ pub struct Config {
     pub gateways: Vec<IpAddr>,
     /// Take addresses, prefix and default route from router advertisements (RFC 4862).
     pub autoconfigure: bool,
-    /// How long it may take to ask, on a medium with neighbours, whether anybody has our
+    /// How long it may take to ask, on a medium with neighbours, whether another host has our
     /// `addresses` before they are used; [`Host::claimed`](crate::Host::claimed) tells when all are
-    /// ours. RFC 5227 §1.1 gives IPv4 [7 s](crate::ip::conflict::PROBE_LONGEST), RFC 4862 §5.4
-    /// IPv6 1 s. In a shorter time the probes keep the RFC's proportions: its constants are for any
-    /// link of IEEE 802, and neighbours mostly answer within a millisecond. Zero: nobody is asked
-    /// about IPv4, and IPv6 addresses are used while it is asked about them (RFC 4429).
+    /// ours. RFC 5227 §1.1 gives IPv4 [7 s](crate::ip::conflict::PROBE_LONGEST), RFC 4862 §5.4 IPv6
+    /// 1 s. In a shorter time the probes keep the RFC's proportions: its constants are for any link
+    /// of IEEE 802, and neighbours mostly answer within a millisecond. Zero: no host is asked about
+    /// IPv4 addresses, and IPv6 addresses are used while hosts are asked about them (RFC 4429).
     pub address_probe: Duration,
     /// Announce our `addresses` when they begin to be used, so that neighbours do not keep what
-    /// they knew of whoever had them before (RFC 5227 §2.3, RFC 4861 §7.2.6).
+    /// they knew of the host that had them before (RFC 5227 §2.3, RFC 4861 §7.2.6).
     pub address_announce: bool,
     /// TTL or hop limit of our packets (RFC 9293 MUST-49); with `autoconfigure` a router may give
     /// another for IPv6.

@@ -146,7 +146,7 @@ counters! {
     time_wait_expired,
     /// TIME-WAIT records evicted, or never kept, because the table was full.
     time_wait_evicted,
-    /// Connections of which TIME-WAIT kept nothing, by configuration.
+    /// Connections whose TIME-WAIT kept nothing, by configuration.
     time_wait_skipped,
     /// TIME-WAIT records that ended because a new connection took their place: before their time,
     /// or before it was seen that this was over.
@@ -155,8 +155,8 @@ counters! {
     time_wait_taken_over,
     /// Connections whose TIME-WAIT we took over from a peer that closed first: RSTs sent for it.
     time_wait_swapped,
-    /// The same that came to nothing, because no record could be kept or no RST sent: at least one
-    /// end waits as without it.
+    /// Takeovers of TIME-WAIT that came to nothing, because no record could be kept or no RST sent:
+    /// at least one end waits as without the takeover.
     time_wait_swaps_failed,
     /// Connections that entered TIME-WAIT because both ends have agreed that we hold it.
     time_wait_agreed,
@@ -183,14 +183,14 @@ counters! {
     time_wait_restarted,
     /// Segments that told a TIME-WAIT record nothing, and were not answered.
     time_wait_ignored,
-    /// Other segments that were unacceptable to a TIME-WAIT record: SYNs with ACK, and those that
-    /// it would have let through but nobody listens for, among them.
+    /// Other segments that were unacceptable to a TIME-WAIT record: among them SYNs with ACK, and
+    /// SYNs that it would have let through but that no listener hears.
     time_wait_challenged,
     /// Local ports passed over by active opens because they are in TIME-WAIT to that destination.
     ports_in_time_wait,
     /// Active opens that found no port.
     ports_exhausted,
-    /// ARP packets and neighbour advertisements by which somebody else claimed an address of ours.
+    /// ARP packets and neighbour advertisements by which another host claimed an address of ours.
     address_conflicts,
     /// Times that an address of ours was defended against such a claim (RFC 5227 §2.4).
     address_defences,

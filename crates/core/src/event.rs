@@ -1,4 +1,4 @@
-//! Names of sockets, and what the host has to say about them.
+//! Names of sockets, and the events that the host reports about them.
 
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};

@@ -69,14 +69,14 @@ pub struct RxFrame<'a> {
 }
 
 impl<'a> RxFrame<'a> {
-    /// A frame of which nothing more is known than its bytes.
+    /// A received frame with its bytes and no other fact.
     pub fn plain(bytes: &'a [u8]) -> Self {
         let (checksum, segment_size) = (RxChecksum::Unknown, 0);
         RxFrame { bytes, checksum, segment_size, arrived: Instant::FAR_FUTURE }
     }
 }
 
-/// Frames of which a host hears at a time, at most: more than a processor can wait for memory for,
+/// Frames that a host takes in at a time, at most: more than a processor can wait for memory for,
 /// and so few that its first cache has room for what they lead to.
 pub const BURST: usize = 32;
 

@@ -1,5 +1,5 @@
-//! Points in time. The engine owns no clock: every call is told what time it is, and the
-//! configuration how finely ([`Resolutions`]).
+//! Points in time. The engine owns no clock: every call carries the time, and the configuration
+//! says how fine it is ([`Resolutions`]).
 
 use core::fmt;
 use core::ops::{Add, Sub};

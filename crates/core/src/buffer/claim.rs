@@ -27,9 +27,9 @@ pub enum Level {
 pub enum ConnectionRoom {
     /// Yes.
     Enough,
-    /// Yes, but somebody who needs none should go.
+    /// Yes, but a holder that needs none should go.
     Little,
-    /// No, unless somebody goes.
+    /// No, unless a holder goes.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! Pages, and who may share them.
+//! Pages, and the frames that may share them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -34,23 +34,23 @@ impl<const BYTES: usize> Page<BYTES> {
     }
 }
 
-/// Whoever has it knows which of its bytes mean something.
+/// The code that has a page knows which of its bytes mean something.
 impl<const BYTES: usize> fmt::Debug for Page<BYTES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Page").finish_non_exhaustive()
     }
 }
 
-/// A page, or a large one, that frames on their way to the device may share; while one does, the
-/// page can be read and not written. It counts who shares it only once somebody has: what nobody
-/// shares costs no atomic operation.
+/// A page, or a large one, that frames on their way to the device may share. While one does, the
+/// page can be read and not written. The page counts its sharers only once there was one: a page
+/// that is never shared costs no atomic operation.
 #[derive(Debug)]
 pub enum SharedPage {
-    /// Nobody shares it, nor did.
+    /// A page that is not shared, and never was.
     Own(Page),
-    /// The same of a large one.
+    /// A large page that is not shared, and never was.
     OwnLarge(LargePage),
-    /// The same of one for a segment.
+    /// A page for a segment that is not shared, and never was.
     OwnSegment(SegmentPage),
     /// Frames may.
     Counted(CountedPage),

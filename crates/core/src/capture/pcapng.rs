@@ -2,7 +2,7 @@
 //!
 //! A file is a section header, an interface description for each device, and a packet block for
 //! each frame, all little-endian, with time in nanoseconds. The functions append to a `Vec<u8>`;
-//! whoever owns the file writes it out. [`Reader`] reads such files back, for tests and tools.
+//! the owner of the file writes it out. [`Reader`] reads such files back, for tests and tools.
 //!
 //! ```text
 //!   ┌──────┬───────────┬─────────────────────────┬───────────┐
@@ -98,7 +98,8 @@ pub fn packet(
     cut_packet(interface, time, direction, frame, u32::MAX, out);
 }
 
-/// As [`packet`], with the first `most` bytes of the frame only, and its whole length.
+/// Appends a packet block as [`packet`] does, but with the first `most` bytes of the frame only,
+/// and its whole length.
 pub fn cut_packet(
     interface: u32,
     time: Instant,

@@ -1,4 +1,4 @@
-//! What no configuration may say.
+//! Checks a configuration: refuses values that no host could work with.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Groups of knobs: a struct, its defaults, and what is said of each knob, written once.
+//! Groups of knobs: a struct, its defaults, and the text about each knob, written once.
 
 use alloc::string::String;
 

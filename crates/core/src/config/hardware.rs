@@ -1,4 +1,4 @@
-//! Hardware addresses of our own making.
+//! Hardware addresses of our own making, derived from the secret.
 
 use core::hash::Hasher;
 
@@ -15,7 +15,7 @@ pub fn hardware_address(random: [u8; 6]) -> [u8; 6] {
     address
 }
 
-/// The address of whoever has that secret. It tells nothing of it.
+/// The address of a host with that secret. It reveals nothing of the secret.
 pub(super) fn of_secret(secret: &[u8; 32]) -> [u8; 6] {
     let half = |at: usize| core::array::from_fn(|index| secret[at + index]);
     let mut hasher = SipHasher24::new_with_key(&half(0));

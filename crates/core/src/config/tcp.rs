@@ -290,17 +290,18 @@ impl BufferConfig {
     }
 }
 
-/// Who gets the next page of those that are short (Cohen & Cohen 2002 §4, §5).
+/// Which connection gets the next page where pages are short (Cohen & Cohen 2002 §4, §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PoolPolicy {
-    /// Who has waited longest, and as much as two windows carry.
+    /// The connection that has waited longest gets as much as two windows carry.
     #[default]
     Line,
-    /// Each may hold as much as any, whether it needs that or not; who finds none waits in line.
+    /// Each connection may hold as much as any other, whether it needs that or not; one that finds
+    /// no page waits in line.
     Naive,
-    /// Who has waited longest, and one page.
+    /// The connection that has waited longest gets one page.
     RoundRobin,
-    /// Who holds the least part of what its window needs, and one page.
+    /// The connection that holds the least part of what its window needs gets one page.
     Priority,
     /// Each may hold as much as max-min fairness gives it, which a scan of all connections finds
     /// from time to time. How long a source takes does not count.
@@ -347,9 +348,9 @@ pub enum TimeWaitState {
     /// A record of tens of bytes, in a table of its own.
     #[default]
     Compact,
-    /// The whole control block, as 4.4BSD, in the structure of whichever scheme there is: in the
-    /// lists of [`Scheme::Scan`] and [`Scheme::OrderedList`], or with a deadline under the other
-    /// schemes. To compare with.
+    /// The whole control block, as 4.4BSD, in the structure of the timer scheme: in the lists of
+    /// [`Scheme::Scan`] and [`Scheme::OrderedList`], or with a deadline under the other schemes. To
+    /// compare with.
     Full,
     /// *Unsafe.* Nothing: old duplicates may be taken for a later connection's data, and the peer
     /// that lost our last ACK is reset. What mTCP and Seastar do; to compare with.
@@ -403,8 +404,8 @@ pub enum Scheme {
     Wheel,
     /// 4.4BSD: two ticks that scan every connection and decrement counters.
     Scan,
-    /// The same ticks over a list with TIME-WAIT at its end (Aron & Druschel 1999), if whole blocks
-    /// linger there.
+    /// The ticks of [`Scheme::Scan`] over a list with TIME-WAIT at its end (Aron & Druschel 1999),
+    /// if whole blocks linger there.
     OrderedList,
 }
 
@@ -416,7 +417,7 @@ pub enum Estimator {
     Rfc6298,
     /// 4.4BSD: ticks of 500 ms, in its integers.
     Bsd,
-    /// The same with Brakmo and Peterson's fixes.
+    /// 4.4BSD's estimator with Brakmo and Peterson's fixes.
     BsdBrakmoPeterson,
     /// The paper's: 4.4BSD's algorithm on the fine clock; the floor bounds the whole.
     Fine,

@@ -1,10 +1,10 @@
 //! Hashes keyed with this process's secret.
 //!
-//! Addresses and ports are the attacker's to choose, so everything hashed from them is keyed: with
-//! SipHash (Aumasson & Bernstein 2012) ISNs, timestamp offsets, cookies, port order, whatever a
-//! stranger sees something of; the tables in which each segment is looked up by what is quicker
-//! ([`TupleHasher`](crate::tcp::demux::TupleHasher)). Each purpose derives its own key from the one
-//! secret, so that what one of them shows says nothing about another.
+//! Addresses and ports are the attacker's to choose, so everything hashed from them is keyed.
+//! SipHash (Aumasson & Bernstein 2012) serves ISNs, timestamp offsets, cookies, port order and all
+//! else that a stranger can observe. The tables in which each segment is looked up use a quicker
+//! hash ([`TupleHasher`](crate::tcp::demux::TupleHasher)). Each purpose derives its own key from
+//! the one secret, so that what one of them shows says nothing about another.
 
 use core::hash::{BuildHasher, Hasher};
 use siphasher::sip::{SipHasher13, SipHasher24};
@@ -33,7 +33,7 @@ impl KeyedHash {
         self.strong_hasher().hash(bytes)
     }
 
-    /// SipHash-1-3 of `bytes`: for tables, which nobody sees.
+    /// SipHash-1-3 of `bytes`: for tables, which no stranger sees.
     pub fn quick(&self, bytes: &[u8]) -> u64 {
         self.build_hasher().hash(bytes)
     }

@@ -1,7 +1,7 @@
 //! The two ends of a connection.
 //!
 //! Every segment is looked up by its ends, so they are kept as words that are compared, hashed and
-//! copied whole, and read as addresses only where somebody asks for one.
+//! copied whole, and read as addresses only where a caller asks for one.
 
 use core::fmt;
 use core::hash::Hasher;
@@ -22,7 +22,7 @@ pub struct Tuple {
 const IPV6: u64 = 1 << 32;
 
 impl PartialEq for Tuple {
-    /// Beside the ports lies of which version it is, and of IPv4 all words but the first are zero.
+    /// Next to the ports lies the IP version, and of IPv4 all words but the first are zero.
     fn eq(&self, other: &Tuple) -> bool {
         (self.ports, self.words[0]) == (other.ports, other.words[0])
             && (!self.is_ipv6() || self.words == other.words)
@@ -64,7 +64,7 @@ impl Tuple {
         }
     }
 
-    /// The same with another port of ours.
+    /// This tuple with another port of ours.
     #[must_use]
     pub(crate) fn with_local_port(self, port: u16) -> Self {
         let others = self.ports & !(0xffff << 16);

@@ -428,10 +428,10 @@ impl Host {
         self.if_scarce(self.shared.config.timeout.orphan)
     }
 
-    /// How long the connection in slot `index` may hold text that the peer does not take. What is
-    /// in flight and not acknowledged at all may be lost on the way: such a connection has as long
-    /// as any. (R2 of RFC 9293 SHLD-11 is 100 s at least; 30 s are four retransmissions on a path
-    /// that loses much.)
+    /// How long the connection without a user in slot `index` may hold text that the peer does not
+    /// take. What is in flight and not acknowledged at all may be lost on the way: such a
+    /// connection has as long as any. (R2 of RFC 9293 SHLD-11 is 100 s at least; 30 s are four
+    /// retransmissions on a path that loses much.)
     fn patience_with(&self, index: u32, mark: Option<Mark>) -> Duration {
         let s = self.at_work(index);
         let has_moved = |s: &Synchronized| mark.is_some_and(|mark| mark.una != s.send.una);

@@ -7,8 +7,8 @@
 //!   configured ones that of RFC 4862 §5.4, which does not use them before; with a nonce against
 //!   our own probes looped back (RFC 7527);
 //! - router solicitations with back-off until a router answers (RFC 7559);
-//! - membership in the solicited-node groups, told by MLD (RFC 3810, and RFC 2710 where a querier
-//!   speaks only that).
+//! - membership in the solicited-node groups, reported by MLD (RFC 3810, and RFC 2710 where a
+//!   querier speaks only that).
 //!
 //! ```text
 //!              1 s without objection             preferred lifetime
@@ -77,8 +77,8 @@ pub(crate) struct Setup<'a> {
     pub configured: &'a [Cidr],
     /// Ask for routers, and make addresses of the prefixes that they advertise.
     pub autoconfigure: bool,
-    /// Configured addresses are not used before nobody has objected for so long, or for `PROBE`
-    /// if that is shorter (RFC 4862 §5.4). Zero: they are used at once (RFC 4429).
+    /// Configured addresses are used once no host has objected for so long, or for `PROBE` if that
+    /// is shorter (RFC 4862 §5.4). Zero: they are used at once (RFC 4429).
     pub probe: Duration,
     /// This process's secret.
     pub secret: &'a [u8; 32],
@@ -193,10 +193,10 @@ impl Autoconfigure {
         self.addresses.iter().any(|own| solicited_node(own.address) == group)
     }
 
-    /// Somebody at `source` solicits `target`. From nobody, it is a probe: two who probe the same
-    /// address both leave it (RFC 4862 §5.4.3), unless the probe is our own, looped back. For an
-    /// address that is proved to be ours, the host's answer is all that is needed. True if this
-    /// has cost us the address.
+    /// A host at `source` solicits `target`. From the unspecified address it is a probe: two hosts
+    /// that probe the same address both leave it (RFC 4862 §5.4.3), unless the probe is our own,
+    /// looped back. For an address that is proved to be ours, the host's answer is all that is
+    /// needed. True if this has cost us the address.
     pub(crate) fn on_neighbour_solicit(
         &mut self,
         now: Instant,
@@ -208,7 +208,7 @@ impl Autoconfigure {
         probe && self.on_claim(now, target)
     }
 
-    /// Somebody advertises `target` as theirs (RFC 4862 §5.4.4). True if this has cost us the
+    /// A host advertises `target` as its own (RFC 4862 §5.4.4). True if this has cost us the
     /// address.
     pub(crate) fn on_neighbour_advertisement(&mut self, now: Instant, target: Ipv6Addr) -> bool {
         self.on_claim(now, target)
@@ -238,7 +238,8 @@ impl Autoconfigure {
         self.on_time(now);
     }
 
-    /// A querier asks who listens to `group`, or if that is unspecified, who listens at all.
+    /// A querier asks which hosts listen to `group`; if that is unspecified, which groups are
+    /// listened to at all.
     pub(crate) fn on_listener_query(
         &mut self,
         now: Instant,
@@ -275,7 +276,7 @@ impl Autoconfigure {
                 self.outputs.push_back(Output::Address(own.cidr, standing));
             }
         }
-        // What was told from the unspecified address is told again (RFC 3590 §4).
+        // Reports that went out from the unspecified address are sent again (RFC 3590 §4).
         if proved_link_local || self.report.is_some_and(|at| at <= now) {
             self.report = None;
             let groups: Vec<_> = self.addresses.iter().map(|own| own.address).collect();
@@ -294,8 +295,8 @@ impl Autoconfigure {
         self.addresses.iter().find(|own| own.address == address)
     }
 
-    /// Somebody else claims `target`. One that we have proved to be ours stays ours: a mere claim
-    /// must not take it away.
+    /// Another host claims `target`. An address that we have proved to be ours stays ours: a mere
+    /// claim must not take it away.
     fn on_claim(&mut self, now: Instant, target: Ipv6Addr) -> bool {
         let Some(&own) = self.find(target).filter(|own| own.probing.is_some()) else {
             return false;
@@ -342,8 +343,8 @@ impl Autoconfigure {
         }
     }
 
-    /// Asks whether anybody has an address; takes it for ours meanwhile, optimistically, unless it
-    /// is to be tentative.
+    /// Asks whether another host has an address; takes it for ours meanwhile, optimistically,
+    /// unless it is to be tentative.
     fn begin(
         &mut self,
         now: Instant,
@@ -469,7 +470,7 @@ impl Autoconfigure {
     }
 }
 
-/// When an address ends that was to end at `known` and is now said to end at `told`: nobody on the
+/// When an address ends that was to end at `known` and is now said to end at `told`: no host on the
 /// link may end it at once (RFC 4862 §5.5.3 e).
 fn allowed_end(now: Instant, known: Instant, told: Instant) -> Instant {
     let two_hours = now + TWO_HOURS;

@@ -1,4 +1,4 @@
-//! Who has our addresses: probing, announcing and defending them (RFC 5227).
+//! Defends our addresses: probes, announces and keeps them (RFC 5227).
 //!
 //! ```text
 //!                3 probes, 1–2 s apart,             2 announcements,
@@ -9,10 +9,10 @@
 //!    LOST ◀──────────────────────────────── VERIFYING (IPv6)                  in 10 s at most
 //! ```
 //!
-//! When the link has come up again, somebody may have taken an address meanwhile. So it is probed
-//! again before it is announced: an announcement would draw the other's packets to us. It stays in
-//! use, since connections outlive a cable that was pulled; an objection is a claim on an address in
-//! use.
+//! When the link has come up again, another host may have taken an address meanwhile. So it is
+//! probed again before it is announced: an announcement would draw the other's packets to us. It
+//! stays in use, since connections outlive a cable that was pulled; an objection is a claim on an
+//! address in use.
 //!
 //! An IPv6 address is verified by duplicate address detection (RFC 4862), which
 //! `autoconfigure` does; from there on both versions are treated alike. An
@@ -22,7 +22,7 @@
 //! at their address or not at all (RFC 5227 §2.4 (c)). Addresses are configured, and none is chosen
 //! in the place of one that is lost; so there is no rate of new ones to limit (§2.1.1).
 //!
-//! Time and what others say come in; a list of [`Output`]s and of [`Conflict`]s goes out.
+//! The time and other hosts' claims come in; a list of [`Output`]s and of [`Conflict`]s goes out.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -61,7 +61,7 @@ const CONFLICTS_MAX: usize = 16;
 /// What the host is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Ask everybody for this address, in nobody's name (RFC 5227 §2.1.1).
+    /// Ask all hosts for this address, without a sender's address (RFC 5227 §2.1.1).
     Probe(Ipv4Addr),
     /// Use this address from now on.
     Use(Ipv4Addr),
@@ -69,12 +69,12 @@ pub enum Output {
     Announce(IpAddr),
 }
 
-/// Somebody else claims an address of ours.
+/// Another host claims an address of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The address.
     pub address: IpAddr,
-    /// The hardware address of whoever claims it.
+    /// The hardware address of the host that claims it.
     pub claimant: Mac,
     /// The address was ours before, and we keep it. Else it is not used.
     pub kept: bool,
@@ -87,7 +87,7 @@ pub enum Claimed {
     Pending,
     /// All of them are ours.
     All,
-    /// This one is somebody else's: it is not used.
+    /// The address belongs to another host: it is not used.
     Refused(Conflict),
 }
 
@@ -102,7 +102,7 @@ enum Stage {
     Announcing { told: u8, at: Instant },
     /// Ours.
     Held,
-    /// Somebody else has it.
+    /// Another host has it.
     Lost { claimant: Mac },
 }
 
@@ -220,7 +220,7 @@ impl Claims {
         false
     }
 
-    /// `claimant` asks whether anybody has `address`, because it wants it: if we want it, too,
+    /// `claimant` asks whether another host has `address`, because it wants it: if we want it, too,
     /// neither may have it (RFC 5227 §2.1.1). If we have it, the host's answer is enough.
     pub(crate) fn on_probe(&mut self, address: IpAddr, claimant: Mac) {
         if let Some(Claim { stage: Stage::Probing { in_use: false, .. }, .. }) = self.find(address)

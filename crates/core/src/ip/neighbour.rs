@@ -1,4 +1,4 @@
-//! The neighbour cache: who on the link has which hardware address.
+//! The neighbour cache: the hardware address of each neighbour on the link.
 //!
 //! One state machine serves ARP (RFC 826, RFC 1122 §2.3.2) and NDP (RFC 4861 §7.3); the messages
 //! differ, what is known and when it is doubted does not.
@@ -18,25 +18,25 @@
 //!
 //! # What is believed
 //!
-//! Neither ARP nor NDP proves who speaks, so an answer counts only while a question is open:
-//! nothing else makes an entry REACHABLE. What is told unasked (a reply nobody asked for, a
+//! Neither ARP nor NDP proves which host speaks, so an answer counts only while a question is open:
+//! nothing else makes an entry REACHABLE. What comes unasked (a reply without a question, a
 //! gratuitous ARP, a request from the neighbour) may be forged by one frame, or may be the only
 //! sign that a neighbour has moved to another hardware address. It is not believed and not lost; it
 //! is a reason to ask at once. The known address stays, and is asked. Its owner answers within a
 //! round trip, and a forger has gained nothing. A neighbour that has moved does not answer at the
-//! old address; soon after everybody is asked, and its answer counts.
+//! old address; soon after all hosts are asked, and its answer counts.
 //!
 //! RFC 4861 §7.2.5 believes any advertisement that has the Solicited and Override flags; this is
-//! stricter. Who can hear our questions and answer before the neighbour does can still deceive us:
-//! that takes more than ARP and NDP to prevent.
+//! stricter. A host that can hear our questions and answer before the neighbour does can still
+//! deceive us: that takes more than ARP and NDP to prevent.
 //!
 //! TCP tells nothing of its progress (RFC 4861 §7.3.1 would have it): it would look up a neighbour
 //! for each ACK, and save one question to a neighbour in 35 seconds.
 //!
 //! Everything is bounded: entries, frames that wait, notices, and two questions a second to each
 //! neighbour. What arrives unasked makes an entry only if it was meant for us. REACHABLE becomes
-//! STALE, and FAILED may be asked again, when somebody looks, without a timer. Entries leave only
-//! to make room for others.
+//! STALE, and FAILED may be asked again, when a packet needs the entry, without a timer. Entries
+//! leave only to make room for others.
 
 mod state;
 
@@ -89,7 +89,7 @@ pub(crate) enum Resolution {
     Resolved,
     /// It has not.
     Failed,
-    /// Its entry has made room for another: nobody asks any more.
+    /// Its entry has made room for another: there is no question any more.
     Forgotten,
 }
 
@@ -98,9 +98,9 @@ pub(crate) enum Resolution {
 pub(crate) enum Output {
     /// An ARP request or a neighbour solicitation.
     Solicit {
-        /// Who is asked for.
+        /// The neighbour in question.
         target: IpAddr,
-        /// The address to verify; `None`: ask everybody.
+        /// The address to verify; `None`: ask all hosts.
         to: Option<Mac>,
     },
     /// What has waited, its destination filled in.
@@ -120,7 +120,7 @@ pub(crate) struct Waiting {
 /// reply to us, `overrides` always).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Advertisement {
-    /// Whose address is told.
+    /// The neighbour whose address it carries.
     pub target: IpAddr,
     /// The address, if it is.
     pub mac: Option<Mac>,
@@ -150,7 +150,7 @@ pub(crate) struct Dropped {
     pub frames: u64,
     /// Entries that made room for others.
     pub entries: u64,
-    /// Outputs and notices that nobody took in time.
+    /// Outputs and notices that were not taken in time.
     pub outputs: u64,
 }
 
@@ -356,9 +356,8 @@ impl Neighbours {
         self.solicit(now, target, None);
     }
 
-    /// Nobody asked, and yet `target` is said to have another address than is known: asks who is
-    /// at the known one, now or when a second has passed since the last question (RFC 1122
-    /// §2.3.2.1).
+    /// A host says unasked that `target` has another address than is known. Asks the host at the
+    /// known address, now or when a second has passed since the last question (RFC 1122 §2.3.2.1).
     fn contradict(&mut self, now: Instant, target: IpAddr, state: State) {
         match state {
             State::Reachable { mac, .. } | State::Stale { mac } | State::Delay { mac } => {
@@ -404,7 +403,7 @@ impl Neighbours {
             self.set(target, State::Failed { until: now + FAILED }, None);
             self.push_notice(target, Resolution::Failed);
         } else {
-            // Everybody is asked as soon as somebody looks: it may have a new address.
+            // All hosts are asked at the next look-up: the neighbour may have a new address.
             self.set(target, State::Failed { until: now }, None);
         }
     }
@@ -538,7 +537,7 @@ impl Neighbours {
     }
 }
 
-/// A neighbour has an address of its own on both layers; a group is nobody.
+/// A neighbour has an address of its own on both layers; a group is no neighbour.
 fn is_neighbour(address: IpAddr, mac: Mac) -> bool {
     let group = address.is_multicast() || address.is_unspecified() || address.is_loopback();
     !group && address != Ipv4Addr::BROADCAST && !is_group(mac) && mac != [0; 6]

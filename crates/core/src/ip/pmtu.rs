@@ -1,7 +1,7 @@
-//! Path MTUs that ICMP has told (RFC 1191, RFC 8201), for those destinations whose path is narrower
-//! than the link.
+//! Path MTUs that ICMP has reported (RFC 1191, RFC 8201), for those destinations whose path is
+//! narrower than the link.
 //!
-//! What is told is hearsay: the caller checks it against a connection first (RFC 5927 §7). An entry
+//! A report is hearsay: the caller checks it against a connection first (RFC 5927 §7). An entry
 //! ends ten minutes after it was last lowered, and the link's MTU is tried again (RFC 1191 §6.3).
 //!
 //! IPv4 allows paths down to 68 bytes, where a few forged messages would make us send hundreds of

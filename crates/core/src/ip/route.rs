@@ -35,7 +35,7 @@ pub(crate) enum NextHop {
 /// What kind of address it is, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Nobody's: `0.0.0.0/8` or `::`.
+    /// An unspecified address: `0.0.0.0/8` or `::`.
     Unspecified,
     /// A loopback address: none of these belongs on a link.
     Loopback,
@@ -45,7 +45,7 @@ pub(crate) enum Class {
     Broadcast,
     /// A multicast group.
     Multicast,
-    /// Somebody else's.
+    /// Another host's address.
     Other,
 }
 
@@ -155,7 +155,7 @@ impl Routes {
         }
     }
 
-    /// The same of an IPv4 address: most segments' source is looked at.
+    /// True if an IPv4 address is ours: it is asked of most segments' sources.
     pub(crate) fn is_local_ipv4(&self, address: Ipv4Addr) -> bool {
         self.ipv4.iter().any(|(mask, prefix)| address.to_bits() & mask == *prefix)
     }
@@ -199,7 +199,7 @@ impl Routes {
     }
 
     /// True if a packet from the link may come from there (RFC 1122 §3.2.1.3, RFC 4291 §2.5): from
-    /// a single other host, not from a group, nobody, or ourselves.
+    /// a single other host, not from a group, the unspecified address or ourselves.
     pub(crate) fn is_acceptable_source(&self, source: IpAddr) -> bool {
         self.class(source) == Class::Other
     }
@@ -209,7 +209,7 @@ impl Routes {
         self.next_hop_of(self.class(destination), destination)
     }
 
-    /// The same to a destination of which it is known what kind it is.
+    /// The next hop to a destination whose class is known.
     pub(crate) fn next_hop_of(&self, class: Class, destination: IpAddr) -> Option<NextHop> {
         match (class, destination) {
             (Class::Ours, _) => Some(NextHop::Ourselves),

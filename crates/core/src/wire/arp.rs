@@ -15,7 +15,7 @@ const ETHERNET_AND_IPV4: [u8; 6] = [0, 1, 0x08, 0x00, 6, 4];
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target's protocol address?
+    /// Asks for the host with the target's protocol address.
     Request,
     /// The sender has.
     Reply,

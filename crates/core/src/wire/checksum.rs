@@ -100,13 +100,13 @@ pub(crate) fn of_words(words: &[u32]) -> u16 {
     of_sum(word_sum(words))
 }
 
-/// The checksum of a header of which this is the [`word_sum`].
+/// The checksum of a header whose [`word_sum`] this is.
 #[must_use]
 pub(crate) const fn of_sum(word_sum: u64) -> u16 {
     !fold(word_sum)
 }
 
-/// The same of a header whose sum is that of two 16-bit numbers.
+/// The checksum of a header whose sum is that of two 16-bit numbers.
 #[must_use]
 pub(crate) const fn of_short_sum(sum: u32) -> u16 {
     !((sum & 0xffff) + (sum >> 16)) as u16
@@ -269,7 +269,7 @@ mod tests {
             let old = u16::from_be_bytes([data[at], data[at + 1]]);
             let updated = update(sum(&data).checksum(), old, new);
             data[at..at + 2].copy_from_slice(&new.to_be_bytes());
-            // One's complement has two zeros; whoever verifies takes either.
+            // One's complement has two zeros; a verifier takes either.
             let full = sum(&data).checksum();
             prop_assert_eq!(updated % 0xffff, full % 0xffff);
         }

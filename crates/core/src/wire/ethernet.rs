@@ -27,9 +27,9 @@ pub mod ethertype {
 /// A frame that has arrived. Its payload may be padded: the layer above knows its own length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// To whom.
+    /// The receiver.
     pub destination: Mac,
-    /// From whom.
+    /// The sender.
     pub source: Mac,
     /// What it carries: see [`ethertype`].
     pub ethertype: u16,
@@ -55,9 +55,9 @@ impl<'a> Frame<'a> {
 /// A header to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// To whom.
+    /// The receiver.
     pub destination: Mac,
-    /// From whom.
+    /// The sender.
     pub source: Mac,
     /// What follows: see [`ethertype`].
     pub ethertype: u16,

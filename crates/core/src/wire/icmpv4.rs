@@ -20,7 +20,7 @@ pub mod unreachable_code {
     pub const HOST: u8 = 1;
     /// The host does not know the protocol.
     pub const PROTOCOL: u8 = 2;
-    /// Nobody has the port.
+    /// No process has the port.
     pub const PORT: u8 = 3;
     /// The packet is too large for a link and may not be fragmented.
     pub(crate) const FRAGMENTATION_NEEDED: u8 = 4;
@@ -69,7 +69,7 @@ pub enum Message<'a> {
         /// The packet's beginning.
         quoted: &'a [u8],
     },
-    /// A packet of ours had a header that somebody did not like.
+    /// A packet of ours had a header that a router or host did not like.
     ParameterProblem {
         /// The byte that was not liked.
         pointer: u8,

@@ -24,7 +24,7 @@ pub mod unreachable_code {
     pub(crate) const PROHIBITED: u8 = 1;
     /// The address does not answer.
     pub const ADDRESS: u8 = 3;
-    /// Nobody has the port.
+    /// No process has the port.
     pub const PORT: u8 = 4;
 }
 
@@ -66,7 +66,7 @@ pub enum Message<'a> {
         /// The packet's beginning.
         quoted: &'a [u8],
     },
-    /// A packet of ours had something that somebody did not understand.
+    /// A packet of ours had something that a router or host did not understand.
     ParameterProblem {
         /// 0: a field; 1: a next header; 2: an option.
         code: u8,

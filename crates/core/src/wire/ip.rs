@@ -64,12 +64,12 @@ impl Header {
         })
     }
 
-    /// From whom.
+    /// The sender.
     pub fn source(&self) -> IpAddr {
         self.source
     }
 
-    /// To whom.
+    /// The receiver.
     pub fn destination(&self) -> IpAddr {
         self.destination
     }

@@ -34,7 +34,7 @@ pub enum Version {
 /// A message that has arrived. Others' reports and leave messages say nothing to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Who listens?
+    /// Asks for listeners.
     Query {
         /// The querier's version.
         version: Version,
@@ -104,8 +104,8 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// The record's type: a listener of all sources excludes none, who is none includes none
-    /// (RFC 3810 §5.2.12).
+    /// The record's type: a host that listens to all sources excludes none, a host that no longer
+    /// listens includes none (RFC 3810 §5.2.12).
     fn record_type(self) -> u8 {
         match self {
             Change::Listening => 2,

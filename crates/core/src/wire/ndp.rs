@@ -57,7 +57,7 @@ pub enum Message {
     },
     /// Here is one.
     RouterAdvertisement(RouterAdvertisement),
-    /// Who has `target`?
+    /// Asks for the host that has `target`.
     NeighbourSolicit {
         /// The address asked for: not a group.
         target: Ipv6Addr,
@@ -309,7 +309,8 @@ fn parse_target(body: &[u8]) -> Result<(u8, Ipv6Addr, Options), Malformed> {
 fn parse_neighbour_solicit(body: &[u8], envelope: Envelope) -> Result<Message, Malformed> {
     let (_, target, options) = parse_target(body)?;
     let link_layer = options.source_link_layer;
-    // A probe for duplicates goes to the solicited-node group, and from nobody.
+    // A probe for duplicates goes to the solicited-node group, and comes from the unspecified
+    // address.
     let to_group = envelope.destination == solicited_node(target);
     if envelope.source.is_unspecified() && (!to_group || link_layer.is_some()) {
         return Err(Malformed::NdpRule);

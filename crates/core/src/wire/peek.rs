@@ -1,5 +1,5 @@
-//! What an IP packet seems to be, at first sight: good for a guess whose memory to read ahead, and
-//! for nothing else. Nothing is checked.
+//! Reads what an IP packet seems to be, at first sight: good for a guess at the memory to read
+//! ahead, and for nothing else. Nothing is checked.
 
 use super::tcp::{Flags, PROTOCOL};
 use crate::flow::Tuple;

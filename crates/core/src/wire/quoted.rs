@@ -1,6 +1,6 @@
-//! The packet that an ICMP error quotes: the beginning of one that we sent, as it looked to whoever
-//! complains (RFC 792, RFC 4443 §3). All of it is hearsay until it is checked against a connection
-//! (RFC 5927 §4).
+//! The packet that an ICMP error quotes: the beginning of one that we sent, as it looked to the
+//! host that complains (RFC 792, RFC 4443 §3). All of it is hearsay until it is checked against a
+//! connection (RFC 5927 §4).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use crate::flow::Seq;
 pub struct Quoted<'a> {
     /// Our address, if it is true.
     pub source: IpAddr,
-    /// To whom the packet went.
+    /// The receiver of the packet.
     pub destination: IpAddr,
     /// What it carried. We send no extension headers before TCP, so none are walked.
     pub protocol: u8,

@@ -1,4 +1,4 @@
-//! TCP segments (RFC 9293 §3.1).
+//! TCP segments (RFC 9293 §3.1): a checked view of what arrives, and the headers of what leaves.
 //!
 //! ```text
 //!    0      2      4          8          12   13    14     16         18
@@ -242,8 +242,8 @@ impl Header {
         MIN_HEADER_BYTES + self.options.len()
     }
 
-    /// The header without options, as big-endian words, of which it says to be `len` long; the
-    /// checksum is zero.
+    /// The header without options, as big-endian words, with `len` as its length; the checksum is
+    /// zero.
     pub(crate) fn fixed_words(&self, len: u32) -> [u32; 5] {
         [
             u32::from(self.source_port) << 16 | u32::from(self.destination_port),

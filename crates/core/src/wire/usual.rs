@@ -15,8 +15,8 @@
 //!                                                              14 nop, window scale 3, its value
 //! ```
 //!
-//! Whatever else a segment may be, [`ip`](super::ip) and [`tcp`](super::tcp) know; what is wrong
-//! with one they say. Both ways give the same for every frame.
+//! Any other segment is read by [`ip`](super::ip) and [`tcp`](super::tcp), which also say what is
+//! wrong with one. Both ways give the same result for every frame.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -60,9 +60,9 @@ pub(crate) struct Usual<'a> {
 /// The packet around a segment that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope {
-    /// From whom.
+    /// The sender.
     pub source: Ipv4Addr,
-    /// To whom.
+    /// The receiver.
     pub destination: Ipv4Addr,
     /// DSCP and ECN.
     pub traffic_class: u8,
@@ -98,7 +98,7 @@ impl<'a> Usual<'a> {
         is_sound.then_some(Usual { head, rest })
     }
 
-    /// The same of a whole packet that was parsed before.
+    /// The usual segment in a whole packet that was parsed before.
     pub(crate) fn of_parsed(packet: &'a [u8]) -> Option<Usual<'a>> {
         let (head, rest) = packet.split_first_chunk()?;
         Some(Usual { head, rest })
@@ -142,7 +142,7 @@ impl<'a> Usual<'a> {
         Tuple::from_words(ours, theirs, ports.rotate_left(16), false)
     }
 
-    /// What it seems to be, as somebody sees it who looks no further.
+    /// The facts that a reader sees at first sight.
     pub(crate) fn peeked(&self) -> Peeked {
         let turns = Flags((self.word(8) >> 16) as u8).intersects(Flags::SYN | Flags::FIN);
         Peeked { tuple: self.tuple(), turns }
@@ -153,8 +153,8 @@ impl<'a> Usual<'a> {
         self.is_right_with(if self.rest.is_empty() { Sum::ZERO } else { sum(self.rest) })
     }
 
-    /// The same, if this is the sum of what follows the first 13 words: of the text, unless it is a
-    /// SYN.
+    /// True if the checksum is right, given the sum of what follows the first 13 words: of the
+    /// text, unless it is a SYN.
     pub(crate) fn is_right_with(&self, rest: Sum) -> bool {
         // With 16 bits of length, less the IP header's, the protocol number has room.
         let len = (self.word(0) as u16).wrapping_sub(IP_BYTES as u16);
@@ -277,7 +277,7 @@ impl Stamped {
         Some(Stamped { ports, seq, ack, flags, window, stamps })
     }
 
-    /// The same for whoever writes all kinds.
+    /// The header in the general form, for writers of all kinds of segments.
     pub(crate) fn header(&self) -> Header {
         let Stamped { ports, seq, ack, flags, window, stamps } = *self;
         Header {
@@ -327,7 +327,7 @@ pub(crate) struct Syn {
 }
 
 impl Syn {
-    /// The same for whoever writes all kinds.
+    /// The header in the general form, for writers of all kinds of segments.
     pub(crate) fn header(&self) -> Header {
         let Syn { ports, seq, ack, flags, window, mss, scale, sack, stamps, layout } = *self;
         Header {
@@ -350,7 +350,7 @@ impl Syn {
     }
 }
 
-/// As [`emit`], of a SYN that carries nothing.
+/// Writes a SYN that carries nothing, as [`emit`] does.
 #[inline(always)]
 pub(crate) fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
     let (true, Layout::ScaleLast, Some(scale), Some(stamps)) =
@@ -366,8 +366,8 @@ pub(crate) fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bo
     emit_words::<2, SYN_BYTES>(around, fixed, options, (Text::NONE, &[]), out)
 }
 
-/// As [`emit`], of a header of this kind. `body`: as much of the text as lies in one piece, from
-/// its beginning, is appended as well.
+/// Writes a header of this kind, as [`emit`] does. `body`: as much of the text as lies in one
+/// piece, from its beginning, is appended as well.
 #[inline(always)]
 pub(crate) fn emit_stamped(
     around: &Template,
@@ -380,7 +380,8 @@ pub(crate) fn emit_stamped(
     emit_words::<1, HEAD_BYTES>(around, fixed, options, (text, body), out)
 }
 
-/// The same with all of the text, `len` bytes, which `append` appends, and says their sum.
+/// Writes a header of this kind and all of the text, `len` bytes, which `append` appends; it
+/// returns their sum.
 pub(crate) fn emit_around(
     around: &Template,
     header: &Stamped,

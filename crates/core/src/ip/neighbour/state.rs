@@ -1,4 +1,4 @@
-//! What is known of one neighbour. The arcs between these states are drawn in
+//! The state of one neighbour, and how long it lasts. The arcs between these states are drawn in
 //! [`neighbour`](super).
 
 use crate::time::Instant;
@@ -20,7 +20,7 @@ pub(super) enum State {
     Probe { mac: Mac, asked: u8, whom: Whom },
 }
 
-/// Who is asked about an address in doubt.
+/// The hosts that are asked about an address in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whom {
     /// The address itself.

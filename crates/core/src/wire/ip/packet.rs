@@ -1,4 +1,4 @@
-//! What IP packets of both versions have in common.
+//! The facts that IP packets of both versions have in common: addresses, protocol and marks.
 
 use core::net::IpAddr;
 
@@ -7,9 +7,9 @@ use crate::wire::Malformed;
 /// A packet that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// From whom. Of the same version as the destination.
+    /// The sender. Of the same version as the destination.
     pub source: IpAddr,
-    /// To whom.
+    /// The receiver.
     pub destination: IpAddr,
     /// What the payload is: of IPv6, after the extension headers. In a fragment other than the
     /// first it is what the first says it is.
