@@ -130,7 +130,7 @@ impl SocketOptions {
         self.require_agreement && self.negotiate != Wish::Off
     }
 
-    /// True if its IP headers are everybody's.
+    /// True if its IP headers are those that every packet has.
     pub(crate) fn asks_nothing_of_ip(&self) -> bool {
         self.ip_fields() == IpFields::default() && self.path_mtu_discovery
     }

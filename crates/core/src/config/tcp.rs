@@ -116,8 +116,9 @@ group! {
         user: Duration = Duration::from_secs(300), "", "RFC 9293 MUST-20, SHLD-11; RFC 5482";
         /// An orphan that waits for the peer's FIN in FIN-WAIT-2.
         fin_wait_2: Duration = Duration::from_secs(60), "", "Linux (tcp_fin_timeout)";
-        /// An orphan whose text the peer takes more slowly than stall.rate; as long as any may be
-        /// silent while nobody answers; a quarter of it where memory is scarce.
+        /// An orphan whose text the peer takes more slowly than stall.rate; as long as any
+        /// connection may be silent while its peer does not answer; a quarter of it where memory is
+        /// scarce.
         orphan: Duration = Duration::from_secs(30), "", "ours";
     }
 }
@@ -188,16 +189,18 @@ group! {
 group! {
     /// How the memory of send buffers is shared where it is short.
     PoolConfig {
-        /// Who gets the next page: line and round-robin (first come), naive (each has its share),
-        /// priority (who has least of its need), psc (each has its fair share, found by scans).
+        /// Which connection gets the next page: line and round-robin (first come), naive (each has
+        /// its share), priority (the one with least of its need), psc (each has its fair share,
+        /// found by scans).
         policy: PoolPolicy = PoolPolicy::Line, "", "ours; Cohen & Cohen 2002 §4, §5";
-        /// By the policy priority: who holds pages counts for no more than this, 1 to 14.
+        /// By the policy priority: a connection that holds pages counts for no more than this, 1 to
+        /// 14.
         priority_cap: u8 = 8, "", "ours; Cohen & Cohen 2002 §4 (p)";
         /// By the policy psc: time between scans of all connections.
         scan: Duration = Duration::from_millis(50), "", "ours; Semke, Mahdavi & Mathis 1998";
         /// By the policy naive: the connections that share the pages.
         most_connections: u32 = 1024, "connections", "Cohen & Cohen 2002 §4";
-        /// Who holds no page comes before those who hold some, whatever the policy.
+        /// Connections that hold no page come before those that hold some, whatever the policy.
         newcomers_first: bool = true, "", "ours";
     }
 }

@@ -63,7 +63,7 @@ pub(super) struct Live {
     pub(super) due: Vec<u32>,
     /// Connections to be flushed, in their order.
     pub(super) ready: Fifo<u32>,
-    /// Those whose user has left.
+    /// Connections whose user has left.
     pub(super) orphans: usize,
     /// No segment is taken for one of the usual layout: what it does must be the same.
     #[cfg(test)]

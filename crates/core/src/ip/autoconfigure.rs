@@ -13,7 +13,7 @@
 //! ```text
 //!              1 s without objection             preferred lifetime
 //!   OPTIMISTIC ────────────────────▶ PREFERRED ────────────────────▶ DEPRECATED
-//!       │ somebody has it                 │ valid lifetime                │
+//!       │ another host has it             │ valid lifetime                │
 //!       └──────────▶ WITHDRAWN ◀──────────┴───────────────────────────────┘
 //! ```
 //!

@@ -4,7 +4,7 @@
 //!                3 probes, 1–2 s apart,             2 announcements,
 //!               then 2 s without objection            2 s apart
 //!   PROBING ───────────────────────────▶ ANNOUNCING ───────────────▶ HELD ──┐
-//!      │ somebody has it, or probes it, too     ▲                    ▲      │ somebody claims it:
+//!      │ another host has or probes it, too     ▲                    ▲      │ a host claims it:
 //!      ▼                                        │ verified           └──────┘ one announcement
 //!    LOST ◀──────────────────────────────── VERIFYING (IPv6)                  in 10 s at most
 //! ```
@@ -65,7 +65,7 @@ pub enum Output {
     Probe(Ipv4Addr),
     /// Use this address from now on.
     Use(Ipv4Addr),
-    /// Tell everybody that this address is ours.
+    /// Tell all hosts that this address is ours.
     Announce(IpAddr),
 }
 

@@ -52,11 +52,11 @@ use state::{State, Whom};
 
 /// Between two solicitations (RFC 4861 §10 RETRANS_TIMER; RFC 1122 §2.3.2.1: at most one a second).
 pub(crate) const RETRANSMIT: Duration = Duration::from_secs(1);
-/// Solicitations to everybody before giving up (MAX_MULTICAST_SOLICIT).
+/// Solicitations to all hosts before giving up (MAX_MULTICAST_SOLICIT).
 pub(crate) const MAX_MULTICAST_SOLICITS: u8 = 3;
 /// Solicitations to the address known before giving it up (MAX_UNICAST_SOLICIT).
 pub(crate) const MAX_UNICAST_SOLICITS: u8 = 3;
-/// How long the owner of an address that is contradicted may take to answer before everybody is
+/// How long the owner of an address that is contradicted may take to answer before all hosts are
 /// asked: much longer than a neighbour needs, and not noticed where one has moved.
 pub(crate) const OWNER_ANSWERS: Duration = Duration::from_millis(200);
 /// How long an answer is trusted (REACHABLE_TIME).
@@ -349,7 +349,7 @@ impl Neighbours {
         self.dropped
     }
 
-    /// Begins to ask everybody for `target`.
+    /// Begins to ask all hosts for `target`.
     fn ask(&mut self, now: Instant, target: IpAddr) {
         let state = State::Incomplete { asked: 1 };
         self.insert(target, state, Some(now + RETRANSMIT));

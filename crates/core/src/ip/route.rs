@@ -28,7 +28,7 @@ pub(crate) enum NextHop {
     Ourselves,
     /// This neighbour: the destination, or a gateway.
     Neighbour(IpAddr),
-    /// Everybody in the group with this hardware address.
+    /// All hosts in the group with this hardware address.
     Group(Mac),
 }
 

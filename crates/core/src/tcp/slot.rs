@@ -11,7 +11,7 @@
 //!          76  announced                                         1
 //!          77  where its way is kept, why it goes another       2
 //!          79  whose its block is                                1
-//!          80  where the block of one at work is                 8
+//!          80  where the block of a busy one is                  8
 //!          88  one at rest                                     184
 //! ```
 //!
@@ -61,7 +61,7 @@ pub(crate) struct Slot {
     pub(crate) accepting: Option<ListenerId>,
     /// Notices whose event waits to be fetched.
     pub(crate) announced: Readiness,
-    /// Where its way is kept, if it is, and if the IP headers that everybody has will do.
+    /// Where its route is kept, if it is, and if the usual IP headers will do.
     pub(crate) place: RouteIndex,
     /// Why its segments are not taken in at once, if they are not.
     pub(crate) flags: SlotFlags,

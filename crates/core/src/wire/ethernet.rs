@@ -11,7 +11,7 @@ pub type Mac = [u8; 6];
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 14;
 
-/// Everybody on the link.
+/// All hosts on the link.
 pub const BROADCAST: Mac = [0xff; 6];
 
 /// What a frame carries, as IANA numbers it.

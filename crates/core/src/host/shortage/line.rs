@@ -35,7 +35,7 @@ pub(super) struct Waiting {
     has_one_line: bool,
     /// A turn is of one page; else it is of some, and takes as many as there are.
     by_page: bool,
-    /// Pages promised to those whose turn has come, and when the last of them was told.
+    /// Pages promised to the writers whose turn has come, and when the last of them heard of it.
     promised: usize,
     promised_at: Instant,
 }

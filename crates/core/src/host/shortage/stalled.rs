@@ -1,6 +1,7 @@
-//! Connections on which nothing moves, in two lists beside the slots. One list has those whose
-//! memory is not needed yet, in the order in which they were seen to stall. The other has those
-//! that are to make room. A connection is added and taken out by a few stores, wherever it stands.
+//! Connections on which nothing moves, in two lists beside the slots. One list has the connections
+//! whose memory is not needed yet, in the order in which they were seen to stall. The other has the
+//! connections that are to make room. A connection is added and taken out by a few stores, wherever
+//! it stands.
 
 use alloc::vec::Vec;
 

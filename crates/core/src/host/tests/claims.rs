@@ -1,5 +1,5 @@
-//! Who has our addresses, and who our neighbours say they are: hosts on one cable, and frames that
-//! somebody has made up.
+//! Which host has our addresses, and which addresses our neighbours say they have: hosts on one
+//! cable, and forged frames.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -161,7 +161,7 @@ fn an_address_that_another_host_has_is_refused_and_never_used() {
 
 #[test]
 fn of_two_that_want_the_same_address_at_the_same_time_one_at_most_gets_it() {
-    // ARP probes begin at random, and who hears one first gives way; those of IPv6 cross.
+    // ARP probes begin at random, and a host that hears one first gives way; those of IPv6 cross.
     for (address, most) in [("10.0.0.9/24", 1), ("fd00::9/64", 0)] {
         let both = [1, 2].map(|number| probing(&[address], number, PROBE_LONGEST));
         let mut cable = Cable::new(Vec::from(both));

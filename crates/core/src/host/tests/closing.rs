@@ -1,4 +1,4 @@
-//! Closing: who is told what, and what is left behind.
+//! Closing: what each end hears, and what is left behind.
 
 use super::pair::{Pair, Side, config};
 use super::peer::{A, Peer, R, S, Say, plain};

@@ -1,4 +1,4 @@
-//! Connections on which nothing moves.
+//! Connections on which nothing moves: what they keep, when they rest and what wakes them.
 
 use std::format;
 use std::string::String;
@@ -107,7 +107,7 @@ fn keepalive_probes_leave_from_rest_and_the_connection_rests_again() {
     pair.run_for(Duration::from_secs(350));
     assert_eq!(pair.client.counters().keepalive_probes, 3);
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (4, 4));
-    // The blocks in which it woke are nobody's.
+    // The blocks in which it woke are free.
     assert_eq!(
         (pair.client.live.block_pool.in_use(), pair.server.live.block_pool.in_use()),
         (0, 0)

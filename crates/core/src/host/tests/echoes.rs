@@ -1,5 +1,5 @@
-//! Two ends of which each thinks the other's numbers wrong: each one's ACK draws an ACK from the
-//! other, until the limit on challenge ACKs lets no more pass.
+//! Two ends that each think the other's numbers wrong: each one's ACK draws an ACK from the other,
+//! until the limit on challenge ACKs lets no more pass.
 
 use std::vec::Vec;
 

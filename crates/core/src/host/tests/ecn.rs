@@ -1,4 +1,4 @@
-//! Explicit congestion notification (RFC 3168): who asks, marks, answers and slows down.
+//! Explicit congestion notification (RFC 3168): which end asks, marks, answers and slows down.
 
 use super::peer::{A, Peer, R, S, Say, plain};
 use crate::config::{Config, Ecn};

@@ -1,5 +1,5 @@
-//! TIME-WAIT records whose time is over and that nobody has dropped yet, as there are when more are
-//! due than a turn drops: they count for nothing, and none is left beside a new connection.
+//! TIME-WAIT records whose time is over and that no turn has dropped yet, as there are when more
+//! are due than a turn drops. They count for nothing, and none is left beside a new connection.
 
 use super::old::*;
 use super::peer::*;
@@ -18,7 +18,7 @@ fn outlasted(old: Old) -> Peer {
     outlasted_of(old, usize::MAX)
 }
 
-/// The same, with as many half-open handshakes at most.
+/// The peer of `outlasted`, with as many half-open handshakes at most.
 fn outlasted_of(old: Old, half_open: usize) -> Peer {
     let mut config = old.config();
     config.limits.syn_cache = half_open.min(config.limits.syn_cache);

@@ -192,13 +192,13 @@ fn who_speaks_to_records_does_no_harm_to_those_who_close() {
     assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2_len()), (0, 2));
     let other = (peer.port, peer.isn, peer.host_isn);
     let first = (port, isn, host_isn);
-    // No more are awake in a turn than may be; who is not heard comes again.
+    // No more are awake in a turn than may be; a peer that is not heard comes again.
     peer.say(Say::new(A, 900_000_000, 1));
     (peer.port, peer.isn, peer.host_isn) = first;
     peer.say(stamped(Say::new(F | A, 11, 22)));
     peer.hear();
     assert_eq!((peer.host.fin_wait_2_len(), over_limits(&peer)), (2, (0, 0, 1)));
-    // And whoever speaks to the one all the time does not keep the other from being heard.
+    // And a peer that speaks to the one all the time does not keep the other from being heard.
     for _ in 0..40 {
         (peer.port, peer.isn, peer.host_isn) = other;
         peer.say(Say::new(A, 900_000_000, 1));

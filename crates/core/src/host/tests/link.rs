@@ -50,7 +50,7 @@ impl Cable {
         Cable::new(Vec::from([a, host(&["10.0.0.2/24", "fd00::2/64"], 2)]))
     }
 
-    /// Lets frames pass until nobody has anything to say.
+    /// Lets frames pass until no host has anything to send.
     pub(super) fn settle(&mut self) {
         for _ in 0..10_000 {
             let now = self.now;
@@ -167,7 +167,7 @@ fn who_is_pushed_out_of_the_neighbour_cache_while_asked_for_is_asked_for_again()
     let ids = ["10.0.0.2:80", "10.0.0.3:80"].map(|remote| cable.connect(remote));
     cable.pass(Duration::from_secs(5));
     assert_eq!(ids.map(|id| cable.hosts[0].state(id)), [State::Established; 2]);
-    // A reset that cannot leave is given up, and holds nobody.
+    // A reset that cannot leave is given up, and holds up no connection.
     let now = cable.now;
     for id in ids {
         cable.hosts[0].abort(now, id);

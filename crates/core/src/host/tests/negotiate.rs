@@ -1,5 +1,5 @@
-//! Two hosts agree on who holds TIME-WAIT, or fail to, whatever happens on the way (Faber, Touch &
-//! Yue 1999 §3).
+//! Two hosts agree on which end holds TIME-WAIT, or fail to, whatever happens on the way (Faber,
+//! Touch & Yue 1999 §3).
 
 mod opening;
 mod scripted;
@@ -92,7 +92,7 @@ fn open(pair: &mut Pair) -> (ListenerId, ConnectionId, Option<ConnectionId>) {
     (listener, client, server)
 }
 
-/// The experimental options in the packets so far, by who sent them.
+/// The experimental options in the packets that this side has sent so far.
 fn named(pair: &Pair, side: Side) -> usize {
     let names = |bytes: &[u8]| {
         let packet = crate::wire::ip::Packet::parse(bytes).unwrap();
@@ -341,7 +341,7 @@ fn what_rests_or_waits_for_the_peers_fin_as_a_record_keeps_the_agreement() {
     assert_eq!((pair.server.fin_wait_2_len(), pair.server.connections()), (1, 0));
     pair.close((Side::Client, client), SOON);
     assert_eq!((held(&pair), pair.server.fin_wait_2_len()), ((1, 0), 0));
-    // An end that relies on nobody, and holds, stays whole.
+    // An end that does not rely on the peer, and holds, stays whole.
     let mut pair = pair_of(wishing(Wish::Server, Wish::Server));
     let (_, client, server) = pair.connected();
     pair.close((Side::Server, server), SECOND * 10);

@@ -1,4 +1,4 @@
-//! A connection that has ended, of which the host has a record: of either IP version, with
+//! A connection that has ended and that the host has a record of: of either IP version, with
 //! timestamps or without, as a few bytes or as the whole block.
 
 use super::pair::config;
@@ -71,7 +71,7 @@ impl Old {
         self.waiting_of(self.config(), 0)
     }
 
-    /// The same behind so many other records of a few bytes.
+    /// A peer whose connection waits behind so many other records of a few bytes.
     pub(crate) fn waiting_of(&self, config: Config, others: u32) -> Peer {
         let mut peer = Peer::established_with(config, |syn| self.say(syn));
         enter_others(&mut peer, others);

@@ -35,9 +35,9 @@ pub(crate) struct Pair {
     pub(crate) mangle: Option<Mangle>,
     /// Frames an outbox takes in a turn.
     pub(crate) capacity: usize,
-    /// Packets under way: when they arrive, to whom.
+    /// Packets under way: the time of arrival, the receiving side and the bytes.
     wire: VecDeque<(Instant, Side, Vec<u8>)>,
-    /// Every packet that entered the wire: when, from whom.
+    /// Every packet that entered the wire: the time, the sending side and the bytes.
     pub(crate) log: Vec<(Instant, Side, Vec<u8>)>,
     pub(crate) events: Vec<(Side, Event)>,
 }
@@ -165,7 +165,7 @@ impl Pair {
         self.run_for(time);
     }
 
-    /// One line a packet: who, flags, payload length.
+    /// One line a packet: the sending side, flags, payload length.
     pub(crate) fn lines(&self, from: usize) -> Vec<std::string::String> {
         let mut lines = Vec::new();
         for (_, side, bytes) in &self.log[from..] {

@@ -1,4 +1,4 @@
-//! A host under test and a peer of which the test writes every segment.
+//! A host under test and a peer whose every segment the test writes.
 //!
 //! Numbers are relative: the peer's sequence numbers count from its ISN (data starts at 1), and
 //! its acknowledgements from the host's ISN. A scenario runs the same wherever the numbers wrap.

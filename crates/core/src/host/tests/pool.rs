@@ -56,7 +56,7 @@ impl Downloads {
         Downloads { pair, all, bytes }
     }
 
-    /// Those who may write do, and those who may read.
+    /// Ends that may write do, and ends that may read do.
     fn turn(&mut self) {
         self.pair.turn();
         let Downloads { pair, all, bytes } = self;
@@ -157,8 +157,8 @@ fn by_psc_a_scan_gives_each_what_is_fair_and_more_when_others_go() {
     assert!(downloads.pair.server.counters().share_scans >= 10);
 }
 
-/// Who is told first, of two who wait: one that holds `held[0]` bytes, and one that holds `held[1]`
-/// and has come later.
+/// Which of two waiting connections hears first: one that holds `held[0]` bytes, and one that holds
+/// `held[1]` and has come later.
 fn told_first(policy: PoolPolicy, held: [usize; 2]) -> Option<usize> {
     let mut server = server(policy, PageSize::Segment, 40);
     server.tcp.pool.newcomers_first = false;
@@ -179,7 +179,7 @@ fn told_first(policy: PoolPolicy, held: [usize; 2]) -> Option<usize> {
     }
     pair.run_for(MS);
     pair.events.clear();
-    // The third is gone: pages come back, and both are told, one after the other.
+    // The third is gone: pages come back, and both hear of them, one after the other.
     pair.server.abort(pair.now, names[2]);
     pair.turn();
     pair.events.iter().find_map(|(side, event)| match event {

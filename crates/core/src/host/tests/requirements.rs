@@ -1,4 +1,5 @@
-//! What the RFCs require and no other test shows; `specs/` says which of these is for what.
+//! Tests of what the RFCs require and no other test shows; `specs/` says which test is for which
+//! requirement.
 
 mod errors;
 mod new_reno;

@@ -25,8 +25,8 @@ fn stamped(state: TimeWaitState) -> Config {
     config
 }
 
-/// A host in TIME-WAIT after a connection with timestamps, of which a segment is still under way
-/// that holds the second half of "OLD1OLD2". The peer's next number is 10.
+/// A host in TIME-WAIT after a connection with timestamps. A segment of it is still under way, with
+/// the second half of "OLD1OLD2". The peer's next number is 10.
 fn waiting(state: TimeWaitState) -> Peer {
     let mut peer = Peer::established_with(stamped(state), |syn| syn.mss(1000).stamp(1000, 0));
     peer.exchange(Say::new(A, 1, 1).stamp(OLD_STAMP, 0).data(b"OLD1"));
@@ -61,8 +61,8 @@ fn reopen(peer: &mut Peer) -> (ConnectionId, Seq) {
     (id, old_isn)
 }
 
-/// Asserts that all is as if nobody had opened anything: the peer's FIN is acknowledged as the old
-/// connection did, an old SYN begins nothing, and 2·MSL run.
+/// Asserts that all is as if no connection had been opened: the peer's FIN is acknowledged as the
+/// old connection did, an old SYN begins nothing, and 2·MSL run.
 fn assert_as_before(peer: &mut Peer, old_isn: Seq, state: TimeWaitState) {
     assert_eq!(peer.host.time_wait_len(), 1);
     assert_eq!(peer.host.counters().time_wait_reused, 0);
@@ -146,7 +146,7 @@ fn a_peer_that_can_be_told_from_before_opens_and_the_old_duplicate_is_kept_out()
     }
 }
 
-/// The same for an open from outside (RFC 6191 §2), with timestamps.
+/// An open from outside (RFC 6191 §2), with timestamps.
 #[test]
 fn an_old_duplicate_is_told_by_its_timestamp_where_the_peer_opens() {
     for state in KEPT {

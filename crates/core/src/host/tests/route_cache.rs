@@ -1,5 +1,6 @@
-//! A way that is kept is the one that a search would find, and nobody is doubted, asked or thrown
-//! out at another time for it: two hosts live through the same, and one of them forgets its ways.
+//! A route that is kept is the one that a search would find, and no neighbour is doubted, asked or
+//! thrown out at another time for it. Two hosts live through the same events, and one of them
+//! forgets its routes.
 
 use crate::config::Config;
 use crate::flow::Tuple;

@@ -1,4 +1,4 @@
-//! Buffer memory that runs short: who waits, who is served, who is reset.
+//! Buffer memory that runs short: which connections wait, are served, or are reset.
 
 use alloc::vec::Vec;
 
@@ -124,7 +124,7 @@ fn bytes_that_are_more_than_there_are_pages_are_taken_by_parts() {
     assert_eq!((sent, received), (data.len(), data.len()));
 }
 
-/// Connections of which each has filled what it may; the last of them found too few pages.
+/// Connections that have each filled what they may; the last of them found too few pages.
 fn hoarders(pair: &mut Pair, listener: ListenerId) -> Vec<Ends> {
     let mut all = Vec::new();
     while pair.server.counters().writes_short_of_pages == 0 {
@@ -139,7 +139,7 @@ fn hoarders(pair: &mut Pair, listener: ListenerId) -> Vec<Ends> {
 fn writers_are_served_in_the_order_in_which_they_came() {
     let mut server = config(SERVER);
     server.limits.pages = 35;
-    // Nobody is reset in this test.
+    // No connection is reset in this test.
     server.tcp.stall.after = Duration::from_secs(600);
     let mut client = config(CLIENT);
     client.tcp.buffers.receive = 2 * 1460;
@@ -185,7 +185,7 @@ fn who_has_waited_in_line_and_holds_nothing_any_more_is_told_at_once() {
     let (mut pair, listener) = short_of_pages(256);
     let waiting = pair.connect(listener);
     assert_eq!(pair.server.write(pair.now, waiting.1, &[7; PAGE_BYTES]), Ok(PAGE_BYTES));
-    // Others hold all that is left, and nobody's connection stalls for it.
+    // The memory elsewhere holds all that is left, and no connection stalls for it.
     pair.server.set_memory_elsewhere(230 * PAGE_BYTES);
     assert_eq!(
         pair.server.write(pair.now, waiting.1, &[7; PAGE_BYTES]),
@@ -215,7 +215,7 @@ fn those_that_have_stalled_longest_make_room_and_no_others() {
     assert_eq!(resets(&pair), [1, 0, 0]);
     assert_eq!(pair.client.state(all[0].0), State::Closed, "it was told by RST");
     assert!(told(&mut pair).contains(&all[last].1));
-    // There are pages again: nobody else goes, however long they stall.
+    // There are pages again: no other connection goes, however long it stalls.
     pair.run_for(SECOND * 100);
     assert_eq!(is_reset(&pair), reset);
 }
@@ -369,7 +369,8 @@ fn what_a_peer_does_not_take_is_not_held_where_memory_is_scarce() {
     assert!(held(&pair, ends[1].1) <= 4 * 1460, "the rest waits for a window");
     assert_eq!(fill(&mut pair, ends[1].1), 0);
     pair.events.clear();
-    // It is told when the peer has taken some, and one whose peer reads gets all through.
+    // Its writer hears when the peer has taken some, and a writer whose peer reads gets all
+    // through.
     drain(&mut pair, ends[1].0);
     pair.run_for(MS * 100);
     assert_eq!(told(&mut pair), [ends[1].1]);
@@ -466,7 +467,8 @@ fn who_waits_for_a_first_page_is_told_before_those_who_hold_some() {
     assert!(!all.is_empty());
 }
 
-/// Whoever takes nothing goes as soon as others have waited a sixteenth of what it has else.
+/// A connection that takes nothing goes as soon as others have waited a sixteenth of the time that
+/// it has else.
 #[test]
 fn while_others_wait_for_memory_a_window_may_be_closed_for_a_short_time_only() {
     let (mut pair, listener) = short_of_pages(256);
@@ -496,7 +498,7 @@ fn crowd() -> (Pair, ListenerId, Vec<Ends>) {
 #[test]
 fn where_there_is_no_room_for_more_connections_one_that_has_just_stalled_goes() {
     let (mut pair, _, all) = crowd();
-    // Where there is room nobody goes, however long they stall.
+    // Where there is room no connection goes, however long it stalls.
     pair.server.set_memory_by_connections(all.len() * PAGE_BYTES);
     assert_eq!(pair.server.room_for_connection(CONNECTION_BYTES), ConnectionRoom::Enough);
     pair.run_for(SECOND);

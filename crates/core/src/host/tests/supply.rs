@@ -1,4 +1,4 @@
-//! Send buffers by each rule, and what is said of where their bytes come from.
+//! Send buffers by each rule, and what the application hears and says about their source.
 
 use alloc::boxed::Box;
 

@@ -79,7 +79,8 @@ impl Downloads {
                     assert!(taken <= most && !pair.server.is_wanted_back(one.server));
                     one.at -= taken;
                     one.taken_back += taken;
-                    // As who reads a file again: not before the peer has taken something.
+                    // As a reader of a file does: it reads again only once the peer has taken
+                    // something.
                     continue;
                 }
                 write(pair, one, *bytes);

@@ -435,7 +435,7 @@ fn a_syn_that_no_listener_hears_is_challenged_and_not_refused() {
         peer.host.close_listener(now, listener);
         assert_eq!(peer.exchange(Say::new(S, 2, 0)), [". 2:2(0) ack 2"], "{state:?}");
         assert_eq!(refused_and_challenged(&peer), (0, 1), "{state:?}");
-        // Its twin, which the record would let nobody have.
+        // Its twin: a SYN that the record would let through to no listener.
         peer.exchange(Say::new(S, 1, 0));
         assert_eq!(refused_and_challenged(&peer), (1, 1), "{state:?}");
         assert_eq!((peer.host.half_open(), peer.host.time_wait_len()), (0, 1), "{state:?}");

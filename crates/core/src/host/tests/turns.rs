@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::time::{Duration, Instant};
 use std::vec::Vec;
 
-/// Whoever drives a host may hand it to another thread, with what it is about to send.
+/// The driver of a host may hand it to another thread, with what it is about to send.
 #[test]
 fn a_host_and_its_frames_may_move_to_another_thread() {
     fn is_send<T: Send>(_: &T) {}
@@ -21,7 +21,7 @@ fn a_host_and_its_frames_may_move_to_another_thread() {
 const OPENING: usize = 2500;
 
 /// A host with that many connections in SYN-SENT, all of which wait so long before they ask again,
-/// and what time it is.
+/// and the time.
 fn opening(scheme: Scheme, initial_rto: Duration) -> (Host, Instant) {
     let mut config = config(CLIENT);
     (config.tcp.timers, config.tcp.rto.initial) = (scheme, initial_rto);

@@ -167,7 +167,7 @@ fn ends_of_one_host_are_used_again_whichever_is_in_time_wait() {
 }
 
 /// The first to close is an orphan that the other end, which stays open, wakes by its probes. No
-/// stranger does, who claims to be the host itself.
+/// stranger does that claims to be the host itself.
 #[test]
 fn an_orphan_is_woken_by_the_other_end_on_its_host_and_not_from_outside_in_its_name() {
     for address in HOSTS {
@@ -182,7 +182,7 @@ fn an_orphan_is_woken_by_the_other_end_on_its_host_and_not_from_outside_in_its_n
         assert_eq!((peer.host.fin_wait_2_len(), peer.host.closed.fin_wait_2.awake()), (1, 0));
         let record = peer.host.closed.fin_wait_2.records().iter().next().unwrap();
         assert_eq!((record.tuple.local_port(), record.tuple.remote_port()), (5000, 80));
-        // From here on whoever speaks to it claims to be its peer, and knows its numbers.
+        // From here on every peer that speaks to it claims to be its peer, and knows its numbers.
         (peer.ip, peer.port, peer.host_port) = (peer.ends().0.ip(), 80, 5000);
         (peer.isn, peer.host_isn) = (record.rcv_nxt, record.snd_nxt);
         let stamp = record.stamp.unwrap();

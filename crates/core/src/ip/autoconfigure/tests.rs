@@ -158,7 +158,7 @@ fn a_configured_address_that_is_to_be_probed_is_not_used_before() {
         assert!(!said(&mut unharmed).contains(&Preferred(ours)));
         unharmed.on_time(end);
         assert!(said(&mut unharmed).contains(&Preferred(ours)));
-        // Both ways in which it can turn out to be somebody else's.
+        // Both ways in which it can turn out to be another host's.
         let mut had = begin();
         assert!(had.on_neighbour_advertisement(end - ns, ours));
         let mut wanted = begin();
@@ -193,7 +193,7 @@ fn a_made_address_that_is_taken_is_replaced_until_the_tries_are_over() {
 fn only_a_strangers_claim_in_time_takes_an_address_away() {
     let mut auto = started(false, &[]);
     let address = first_address(&said(&mut auto));
-    // Our own probe, somebody who only wants to talk, and a claim of another address.
+    // Our own probe, a host that only wants to talk, and a claim of another address.
     let own = Some(auto.nonce(address));
     assert!(!auto.on_neighbour_solicit(at(0), NOBODY, address, own));
     assert!(!auto.on_neighbour_solicit(at(0), ndp::ALL_NODES, address, None));

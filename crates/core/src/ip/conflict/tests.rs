@@ -29,7 +29,7 @@ fn said(claims: &mut Claims) -> Vec<Output> {
     core::iter::from_fn(|| claims.output()).collect()
 }
 
-/// Everything that is said from `now` on while nobody objects, and when.
+/// Everything that is said from `now` on while no host objects, and when.
 fn run(claims: &mut Claims, mut now: Instant) -> Vec<(Instant, Output)> {
     let mut all = Vec::new();
     loop {

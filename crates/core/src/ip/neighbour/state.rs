@@ -25,9 +25,9 @@ pub(super) enum State {
 pub(super) enum Whom {
     /// The address itself.
     Known,
-    /// The address itself, and soon everybody: another address was told.
+    /// The address itself, and soon all hosts: another address was reported.
     Contradicted,
-    /// Everybody: any answer decides.
+    /// All hosts: any answer decides.
     Everybody,
 }
 

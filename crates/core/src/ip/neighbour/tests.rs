@@ -40,14 +40,14 @@ fn reachable() -> Neighbours {
     cache
 }
 
-/// The same, and in doubt and in use since second 30.
+/// A cache in which neighbour 1 has been in doubt and in use since second 30.
 fn delayed() -> Neighbours {
     let mut cache = reachable();
     assert_eq!(cache.lookup(at(30), hop(1)), Lookup::Known(MAC));
     cache
 }
 
-/// The same, and being asked since second 35.
+/// A cache in which neighbour 1 has been asked since second 35.
 fn probed() -> Neighbours {
     let mut cache = delayed();
     cache.on_time(at(35));
@@ -223,7 +223,7 @@ fn another_address_while_one_is_asked_has_everybody_asked_next() {
         assert_eq!(cache.lookup(at(36), hop(1)), Lookup::Known(MAC));
         cache.on_time(at(37));
         assert_eq!(cache.output(), solicit(hop(1), None));
-        // An address that was not asked for before and is told unasked changes nothing now.
+        // An address that was not asked for before and comes unasked changes nothing now.
         cache.on_heard(at(37), hop(1), OTHER);
         assert_eq!(cache.lookup(at(37), hop(1)), Lookup::Known(MAC));
     }
@@ -233,7 +233,7 @@ fn another_address_while_one_is_asked_has_everybody_asked_next() {
 fn nobody_is_asked_for_more_than_once_a_second() {
     let mut cache = cache();
     let mut asked_at = Vec::new();
-    // A neighbour that answers at once, and somebody who says all the time that it is elsewhere.
+    // A neighbour that answers at once, and a host that says all the time that it is elsewhere.
     cache.lookup(at(0), hop(1));
     for ms in (0..10_000).step_by(10) {
         let now = Instant::from_millis(ms);

@@ -8,7 +8,7 @@
 //!          32  hash, ports                        12
 //!          48  deadlines                          64
 //!         112  shape; of Synchronized:
-//!         112    what is due, ECN, who waits      14
+//!         112    what is due, ECN, blocked        14
 //!         128    timestamps, last heard           24
 //!         152    RCV.NXT, MSS                      6
 //!         160    ACKs owed, receive window        80

@@ -76,7 +76,7 @@ impl Step<'_> {
         true
     }
 
-    /// `run` has left, in segments of `cut` bytes if it was us who cut them.
+    /// Notes that `run` has left, in segments of `cut` bytes if we cut them ourselves.
     fn on_text_sent(&mut self, run: Run, cut: Option<u32>) {
         let (seq, end) = (run.seq, run.end());
         let Step { cx, common, s } = self;

@@ -123,7 +123,7 @@ fn rate_by(acks: &[(u64, u32)]) -> Option<u64> {
     rate_heard(acks, |at_ms| at_ms)
 }
 
-/// The same, if the device got them then, and they are taken in by a turn at so many ms.
+/// The rate, if the device got the ACKs then, and a turn takes them in at so many ms.
 fn rate_heard(acks: &[(u64, u32)], turn: fn(u64) -> u64) -> Option<u64> {
     let mut pool = PagePool::new(1000);
     let mut send = burst(8, &mut pool);

@@ -23,8 +23,8 @@
 //! twice (RFC 2883): over IPv6 that is not reported. If the experiments together are too long for
 //! the parser, the first ones count.
 //!
-//! **Who holds.** Losses, repetitions and middleboxes that strip the option must never leave both
-//! ends believing that the other holds. So:
+//! **Which end holds.** Losses, repetitions and middleboxes that strip the option must never leave
+//! both ends believing that the other holds. So:
 //! - an end that has named *itself* in a SYN, ACK or an ACK holds, whatever it hears: the peer may
 //!   have taken that for a proof ([`Holder::Ourselves`]);
 //! - an end leaves TIME-WAIT to the peer only once the peer has named itself in such a segment

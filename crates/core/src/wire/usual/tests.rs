@@ -8,7 +8,7 @@ use crate::wire::{ip, peek, tcp};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// The same packet as the other modules write it.
+/// The packet as the other modules write it.
 fn plain(envelope: &Envelope, header: &Header, payload: &[u8]) -> Vec<u8> {
     let (source, destination) = (envelope.source.into(), envelope.destination.into());
     let len = header.header_len() + payload.len();

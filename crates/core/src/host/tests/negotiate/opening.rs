@@ -215,7 +215,7 @@ fn a_socket_chooses_for_itself() {
     let server = pair.server.accept(pair.now, listener).unwrap();
     assert_eq!(pair.client.info(client).unwrap().holder, Holder::Ourselves);
     assert_eq!(pair.server.info(server).unwrap().holder, Holder::Peer);
-    // The same by a socket that does not ask.
+    // A SYN by a socket that does not ask.
     let (other, _) = pair.connect(listener);
     assert_eq!(pair.client.info(other).unwrap().holder, Holder::Closer);
 }

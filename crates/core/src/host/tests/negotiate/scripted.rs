@@ -1,4 +1,4 @@
-//! The host against a peer of which every segment is written by hand: crossed opens above all.
+//! The host against a peer whose every segment is written by hand: crossed opens above all.
 
 use super::super::peer::*;
 use super::*;
@@ -68,7 +68,7 @@ fn a_sack_block_gives_way_to_the_option_where_there_is_no_room_for_both() {
         config.tcp.time_wait.negotiate = Wish::Client;
         let (mut peer, _) = Peer::opening(config);
         let (ours, _) = addresses(&peer);
-        // Text on the SYN, ACK that comes again is a duplicate, which is told (RFC 2883 §4).
+        // Text on the SYN, ACK that comes again is a duplicate, which is reported (RFC 2883 §4).
         let syn_ack = || Say::new(S | A, 0, 1).usual(500).naming(ours).data(b"hello");
         peer.say(syn_ack());
         peer.hear();
@@ -111,7 +111,7 @@ fn a_syn_again_without_the_option_is_answered_as_the_first_was() {
     assert_eq!(names(&peer.hear_one()), Some(theirs));
     let again = peer.wait(SECOND + SOON);
     assert_eq!(names(&again[0]), Some(theirs));
-    // And the other way around: who did not ask first has not asked.
+    // And the other way around: an end that did not ask first has not asked.
     let mut peer = Peer::listening(negotiating(Wish::Client));
     peer.say(Say::new(S, 0, 0).mss(1000));
     assert_eq!(names(&peer.hear_one()), None);
@@ -214,7 +214,8 @@ fn a_holder_takes_no_other_reset_for_an_ack() {
     assert_eq!((peer.state(), peer.host.time_wait_len()), (State::TimeWait, 1));
     peer.say(Say::new(R | A, 2, 2));
     assert_eq!(peer.host.time_wait_len(), 1, "the peer keeps nothing: it is deaf");
-    // With text that was not acknowledged, it may be lost, and that is told (RFC 9293 MUST-12).
+    // With text that was not acknowledged, it may be lost, and the user hears of that (RFC 9293
+    // MUST-12).
     let mut peer = in_last_ack(100);
     peer.say(Say::new(R, 2, 0));
     assert_eq!(peer.state(), State::Closed);

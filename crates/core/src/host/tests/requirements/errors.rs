@@ -53,7 +53,7 @@ fn no_icmp_error_ends_an_established_connection_and_its_user_can_ask_for_it() {
             _ => Error::HostUnreachable,
         };
         assert_eq!(peer.host.soft_error(id), Some(expected), "code {code}");
-        // It is told to who asks, and to nobody else.
+        // Only a call that asks for the soft error gets it.
         assert_eq!(peer.read(9), Err(Error::WouldBlock));
         assert_eq!((peer.write(1), peer.host.take_error(id)), (1, None));
         // What is acknowledged got through: nothing is in the way any more.

@@ -1,4 +1,4 @@
-//! OPEN, and who may be opened to: RFC 9293 §3.9.1.1, §3.9.2.3.
+//! OPEN, and the addresses that may be opened to: RFC 9293 §3.9.1.1, §3.9.2.3.
 
 use crate::error::{ConnectError, Error};
 use crate::host::Host;
@@ -79,7 +79,7 @@ fn one_may_listen_on_the_port_of_an_opening_connection() {
     assert_eq!(peer.state(), State::SynSent);
     let opening = peer.id();
     let listener = peer.host.listen(at("10.0.0.2:80"), 4).unwrap();
-    // Somebody else's SYN finds the listener, and the opening connection waits on.
+    // Another host's SYN finds the listener, and the opening connection waits on.
     let mut other = Pair::new();
     core::mem::swap(&mut other.server, &mut peer.host);
     other.now = peer.now;

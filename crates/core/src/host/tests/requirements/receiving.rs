@@ -70,7 +70,7 @@ fn each_advance_of_the_urgent_pointer_is_told_and_nothing_else_is() {
     assert_eq!((urgent_notices(&mut peer), peer.host.urgent_mark(id)), (1, Some(50)));
     peer.say(say(101, 20));
     assert_eq!((urgent_notices(&mut peer), peer.host.urgent_mark(id)), (1, Some(120)));
-    // The same again, and one from before: neither is an advance.
+    // The pointer of before again, and an earlier one: neither is an advance.
     peer.say(say(101, 20));
     peer.say(say(1, 50));
     assert_eq!((urgent_notices(&mut peer), peer.host.urgent_mark(id)), (0, Some(120)));

@@ -224,7 +224,7 @@ fn what_is_sent_next_follows_the_rules_in_order() {
     assert_eq!(sent[..2], [1, 2001]);
     // (2) Then what is new: two segments are left.
     assert_eq!(sent[2..], [10_001, 11_001]);
-    // (4) Then, once, the last of all: 9,001 to 12,001 are in flight and nobody knows.
+    // (4) Then, once, the last of all: 9,001 to 12,001 are in flight and their fate is unknown.
     assert_eq!(sacks(&mut peer, 1, &[(1001, 2001), (3001, 9001)]), []);
     assert_eq!(sacks(&mut peer, 2001, &[(3001, 9001)]), [11_001]);
     assert_eq!(sacks(&mut peer, 9001, &[]), [], "and not once more in this recovery");

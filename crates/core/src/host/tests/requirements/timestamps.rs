@@ -54,7 +54,7 @@ fn both_shifts_are_used_or_neither() {
         let heard = peer.wait(Duration::from_secs(1)).remove(0);
         (peer.host.info(peer.id()).unwrap().peer_window_bytes, heard.window)
     };
-    // 65,535 bytes promised, of which one is used: in units of 32 bytes, rounded up.
+    // 65,535 bytes promised, and one of them used: in units of 32 bytes, rounded up.
     assert_eq!(shifts(|syn| scale(syn, 3)), (100 << 3, 2048));
     assert_eq!(shifts(|syn| syn.mss(1000)), (100, 65_534));
 }

@@ -149,7 +149,8 @@ fn only_the_peer_that_names_itself_proves() {
     assert_eq!(holder, Holder::Unproven);
     assert!(holder.hear(Some(End::Peer)) && !holder.hear(Some(End::Peer)));
     assert_eq!(holder, Holder::Peer);
-    // Who has named itself holds, whatever it hears; who has asked for nothing goes on so.
+    // An end that has named itself holds, whatever it hears; an end that has asked for nothing goes
+    // on so.
     for named in [None, Some(End::Ourselves)] {
         let mut holder = Holder::having_named(named);
         assert!(!holder.hear(Some(End::Peer)));

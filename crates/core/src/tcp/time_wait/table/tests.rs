@@ -42,7 +42,7 @@ fn tuple6(number: u32) -> Tuple {
     Tuple::new((local.into(), 80), (remote.into(), 1024 + (number & 0x3fff) as u16))
 }
 
-/// The tuple of `number`, among numbers of which `sixes` in four are of IPv6.
+/// The tuple of `number`, among numbers that are of IPv6 in `sixes` of four cases.
 fn tuple_among(sixes: u32, number: u32) -> Tuple {
     if number % 4 < sixes { tuple6(number) } else { tuple(number) }
 }
@@ -439,7 +439,7 @@ fn step(tuples: u32) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Records the handles of which are counted after every step.
+/// Records whose handles are counted after every step.
 const FEW: usize = 8;
 
 /// `sixes` in four of the tuples are of IPv6; numbers of rows begin at `start`, and so many dead

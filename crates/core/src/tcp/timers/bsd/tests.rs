@@ -6,7 +6,7 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
 }
 
-/// Connections, of which there is nothing but their timers.
+/// Connections that consist of their timers alone.
 struct Timed {
     bsd: Bsd,
     connections: [(Filed, Deadlines); 3],
@@ -50,7 +50,7 @@ impl Timed {
         self.run_from(0, until)
     }
 
-    /// The same from `begin` on, which is a multiple of 100 ms.
+    /// What is due from `begin` on, which is a multiple of 100 ms, to `until`.
     fn run_from(&mut self, begin: u64, until: u64) -> Vec<(u64, u32, Fired)> {
         let mut fired = Vec::new();
         for ms in (begin..=until).step_by(100) {
@@ -262,7 +262,7 @@ proptest! {
     }
 }
 
-/// The connections that one tick of `bsd` is told to, from the lowest.
+/// The connections that one tick of `bsd` visits, from the lowest.
 fn visited(bsd: &mut Bsd, is_fast: bool) -> Vec<u32> {
     let mut visited = Vec::new();
     let mut count = |index, _| {

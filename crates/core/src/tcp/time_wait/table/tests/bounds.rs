@@ -106,8 +106,8 @@ fn what_turns_over_takes_no_more_bytes_than_what_came_first() {
     assert!(at_last <= halves + 512, "{at_last} half lines, {halves} before");
 }
 
-/// Whoever knows the key can choose tuples that all lie in one line. Under any other they are
-/// spread as if nobody had chosen them.
+/// An attacker that knows the key can choose tuples that all lie in one line. Under any other key
+/// they are spread as if chosen at random.
 #[test]
 fn tuples_chosen_against_a_known_key_do_not_meet_in_one_line_under_another() {
     const CHOSEN: usize = 2000;
@@ -173,8 +173,8 @@ fn records_that_mostly_end_early_do_not_keep_the_memory_of_all() {
     assert!((0..2000).all(|number| fixture.find(300 * number).is_some()));
 }
 
-/// Most end early, so that those who stay are moved; when the table is full, the oldest of them
-/// goes all the same.
+/// Most end early, so that the rest are moved; when the table is full, the oldest of them goes all
+/// the same.
 #[test]
 fn a_full_table_drops_its_oldest_when_it_was_moved() {
     const LIMIT: u32 = 1000;
@@ -353,8 +353,8 @@ fn few_records_of_long_terms_are_all_there() {
     }
 }
 
-/// As many as that end at once, of both versions, keep nobody waiting for all of them: a turn drops
-/// its share and a block, and says that more are due.
+/// As many as that end at once, of both versions, keep no connection waiting for all of them: a
+/// turn drops its share and a block, and says that more are due.
 #[test]
 fn a_burst_that_expires_at_once_is_dropped_in_shares_and_its_memory_with_it() {
     let mut fixture = Fixture::new(2 * COUNT as usize);

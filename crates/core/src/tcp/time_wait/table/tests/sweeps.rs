@@ -105,8 +105,7 @@ fn however_often_one_is_moved_it_lasts_no_longer() {
     }
 }
 
-/// Where whole blocks were given back, and the steps in which a restart is told reach no further
-/// than they must.
+/// Whole blocks are given back, and the time steps of a restart reach no further than they must.
 #[test]
 fn blocks_that_are_taken_back_are_in_order_and_tell_all_times() {
     const EACH: u32 = 1024;
@@ -183,7 +182,7 @@ fn a_term_without_end_is_one_of_many_years() {
     assert!(fixture.find(1).is_some());
 }
 
-/// Nor who is compared by when a dead one entered.
+/// Records are not compared by when a dead one entered, either.
 #[test]
 fn who_goes_from_a_full_table_is_the_oldest_also_behind_the_dead() {
     let mut fixture = Fixture::new(3);
