@@ -68,7 +68,7 @@ const KEPT_BYTES: usize = 4 << 20;
 #[derive(Debug)]
 pub struct PagePool {
     free: Freed<PAGE_BYTES>,
-    /// By what they were for.
+    /// Freed small pages, by the use that they had.
     free_small: [Freed<SMALL_BYTES>; 2],
     free_large: Freed<LARGE_BYTES>,
     free_segments: Freed<SEGMENT_BYTES>,
@@ -93,7 +93,7 @@ pub struct PagePool {
     /// What lasts as long as a connection; it is not in use, but set aside.
     by_connections: usize,
     set_aside: usize,
-    /// From so many in use on they are scarce: asked at each write.
+    /// From so many units in use on, pages are scarce: asked at each write.
     scarce_from: usize,
     /// A claim was refused, and nothing done about it yet.
     was_refused: bool,

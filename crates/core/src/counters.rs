@@ -91,11 +91,11 @@ counters! {
     connections_timed_out,
     /// Writes that took less than the send buffer had room for, because pages were short.
     writes_short_of_pages,
-    /// Writers that have waited for pages and were told to go on, each for a turn of its own.
+    /// Writers that have waited for pages and got a notice to go on, each for a turn of its own.
     page_turns,
     /// Scans of all connections for their fair shares of the pages.
     share_scans,
-    /// Times that a writer was told that it can write again, because of acknowledgements.
+    /// Notices to a writer that it can write again, because of acknowledgements.
     writers_woken,
     /// Times that the windows allowed a segment, nothing was fresh, and the source had more
     /// ([`Supply::more`](crate::tcp::Supply::more)); counted once it comes.
@@ -168,7 +168,8 @@ counters! {
     negotiation_refused,
     /// Connections that we opened without the agreement that we asked for.
     negotiation_fallen_back,
-    /// Of those: opened by a SYN that did not ask, since those that asked were not answered.
+    /// Of those: connections that were opened by a SYN that did not ask, since SYNs that asked were
+    /// not answered.
     negotiation_unheard,
     /// Active opens that did not ask because of that.
     negotiation_not_asked,
@@ -181,7 +182,7 @@ counters! {
     time_wait_resets_ignored,
     /// FINs that restarted a TIME-WAIT.
     time_wait_restarted,
-    /// Segments that told a TIME-WAIT record nothing, and were not answered.
+    /// Segments from which a TIME-WAIT record learnt nothing, and which were not answered.
     time_wait_ignored,
     /// Other segments that were unacceptable to a TIME-WAIT record: among them SYNs with ACK, and
     /// SYNs that it would have let through but that no listener hears.

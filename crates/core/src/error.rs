@@ -24,8 +24,9 @@ pub enum Error {
     HostUnreachable,
     /// There is no route to that network.
     NetworkUnreachable,
-    /// Another listener or connection has that address and port, or TIME-WAIT: of a connection
-    /// that was to take its place, if the peer cannot be told from before (RFC 6191 §2).
+    /// Another listener or connection has that address and port, or TIME-WAIT holds it: a new
+    /// connection was to take its place, and the peer's new segments could not be told from its old
+    /// ones (RFC 6191 §2).
     AddressInUse,
     /// The address is not one of ours.
     AddressNotAvailable,

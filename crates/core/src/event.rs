@@ -50,7 +50,7 @@ impl Readiness {
     pub const EMPTY: Readiness = Readiness(0);
     /// Data, the end of the stream, or an error can be read.
     pub const READABLE: Readiness = Readiness(1);
-    /// Room to write, or an error to be told by the next write. An active open that has completed
+    /// Room to write, or an error that the next write returns. An active open that has completed
     /// becomes writable.
     pub const WRITABLE: Readiness = Readiness(2);
     /// The connection has failed or is over; every wait on it must wake.

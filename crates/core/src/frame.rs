@@ -22,7 +22,7 @@ pub enum Medium {
     Ip,
 }
 
-/// What a device can do, told once.
+/// What a device can do, declared once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// What its frames start with.
@@ -62,9 +62,10 @@ pub struct RxFrame<'a> {
     /// The payload size of the TCP segments that were joined into this one; 0 if it is a single
     /// one. ACK decisions count segments of this size.
     pub segment_size: u16,
-    /// When the device got it, where it knows that for each frame; else [`Instant::FAR_FUTURE`].
-    /// Only the time between two frames counts, so that it may be off by as much for all of them.
-    /// Packet pair needs it ([`crate::tcp::send::pair`]): a turn has one time for all its frames.
+    /// When the device got the frame, if it knows that for each frame; else
+    /// [`Instant::FAR_FUTURE`]. Only the time between two frames counts, so that it may be off by
+    /// as much for all of them. Packet pair needs it ([`crate::tcp::send::pair`]): a turn has one
+    /// time for all its frames.
     pub arrived: Instant,
 }
 
@@ -339,7 +340,7 @@ impl Outbox {
         self.drain(self.len, |_| ());
     }
 
-    /// Where in the ring the frame is before which `ahead` others wait.
+    /// The place in the ring of the frame that has `ahead` others before it.
     fn place(&self, ahead: usize) -> usize {
         let place = self.first + ahead;
         if place < self.ring.len() { place } else { place - self.ring.len() }
@@ -365,8 +366,8 @@ impl Outbox {
     }
 }
 
-/// Of `count` frames, how many lie before the ring's end, where there is room for `behind`, and how
-/// many around it.
+/// How many of `count` frames lie before the ring's end, where there is room for `behind`, and how
+/// many wrap around it.
 fn parts(count: usize, behind: usize) -> (usize, usize) {
     let first = count.min(behind);
     (first, count - first)

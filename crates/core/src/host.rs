@@ -299,7 +299,7 @@ impl Host {
         self.live.demux.find_unexpected(hash, self.is_of(tuple))
     }
 
-    /// Says of a number whether it is that of the connection of `tuple`, or of the entry.
+    /// Returns whether a number is that of the connection of `tuple`, or of the entry.
     fn is_of(&self, tuple: &Tuple) -> impl Fn(u32) -> bool {
         let (slots, syn_cache) = (&self.slots, &self.opening.syn_cache);
         move |number| match slots.get(number) {

@@ -171,11 +171,11 @@ pub struct ConnectionInfo {
     pub backoff: u8,
     /// Sent and not acknowledged, bytes.
     pub in_flight_bytes: u32,
-    /// Of those, what the peer holds out of order (RFC 2018), bytes.
+    /// Of the bytes in flight, those that the peer holds out of order (RFC 2018).
     pub sacked_bytes: u32,
-    /// Of those, what is held lost and was not sent again yet, bytes.
+    /// Of the bytes in flight, those that are held lost and were not sent again yet.
     pub lost_bytes: u32,
-    /// Of those, what was sent again in this recovery, bytes.
+    /// Of the bytes in flight, those that were sent again in this recovery.
     pub resent_bytes: u32,
     /// Segments that are acknowledged at once before ACKs are delayed.
     pub quick_acks: u8,

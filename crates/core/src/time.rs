@@ -54,7 +54,7 @@ impl Instant {
     }
 }
 
-/// How finely a platform tells the time and how often it looks for what is due: the resolutions of
+/// How finely a platform measures time and how often it looks for what is due: the resolutions of
 /// the two services of the timer framework (Aron & Druschel 1999, §3), measuring and scheduling,
 /// where BSD has one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Resolutions {
 }
 
 impl Resolutions {
-    /// Of a platform that makes time: exact to the ns, and never late.
+    /// The resolutions of a platform that makes time: exact to the ns, and never late.
     pub const EXACT: Resolutions =
         Resolutions { measure_hz: 1_000_000_000, schedule_hz: 1_000_000_000 };
 }

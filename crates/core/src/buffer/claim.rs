@@ -16,7 +16,7 @@ pub enum Claim {
 pub enum Level {
     /// Less than three quarters.
     Plenty,
-    /// So much that nothing should be kept that is not needed now.
+    /// So much that all should go that is not needed now.
     Scarce,
     /// A connection that holds pages gets no more.
     Full,

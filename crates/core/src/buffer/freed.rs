@@ -47,7 +47,7 @@ impl<const BYTES: usize> Freed<BYTES> {
         self.len += 1;
     }
 
-    /// As many are kept as in any case.
+    /// True if as many pages are kept as are always kept.
     fn is_full(&self) -> bool {
         self.len >= KEPT_BYTES / BYTES
     }

@@ -18,7 +18,7 @@ pub struct Tuple {
     ports: u64,
 }
 
-/// Beside the ports of IPv6.
+/// The mark of IPv6, beside the ports.
 const IPV6: u64 = 1 << 32;
 
 impl PartialEq for Tuple {

@@ -133,7 +133,7 @@ impl Host {
     }
 }
 
-/// True if there is nothing to be told of it, and it goes on.
+/// True if there is nothing to report about the connection, and it goes on.
 fn has_nothing_to_publish(connection: &Connection) -> bool {
     connection.notices.is_empty() && !connection.is_over()
 }

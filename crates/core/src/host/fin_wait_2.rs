@@ -62,7 +62,7 @@ impl FinWait2 {
         FinWait2 { records, term, awake: 0, woken: Vec::new() }
     }
 
-    /// Where they are found.
+    /// The table of the records.
     pub(super) fn records(&self) -> &TimeWait {
         &self.records
     }

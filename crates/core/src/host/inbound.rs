@@ -67,9 +67,9 @@ pub(super) struct Incoming<'a> {
 pub(super) enum Past {
     /// Nothing.
     Unknown,
-    /// That its time is over; the record is still there.
+    /// Its time is over; the record is still there.
     Over,
-    /// That it may be cut short: the new ISN lies at or beyond this.
+    /// It may be cut short: the new ISN lies at or beyond this.
     Living(Seq),
 }
 

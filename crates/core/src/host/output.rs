@@ -25,7 +25,7 @@ const TURN_BYTES: usize = 128 << 10;
 
 /// Whether a packet can leave.
 pub(super) enum Route {
-    /// By the way that is kept at this place.
+    /// Along the route that is kept at this place.
     Open(RouteIndex),
     /// When the neighbour has answered.
     Waiting(IpAddr),
@@ -246,7 +246,7 @@ fn drop_first<T>(queue: &mut VecDeque<T>, count: usize) {
     }
 }
 
-/// So many packets of `mtu` bytes, or as many as there are in [`TURN_BYTES`].
+/// The packets of `mtu` bytes that a turn may send: `packets`, or as many as [`TURN_BYTES`] holds.
 fn turn_budget(packets: usize, mtu: u16) -> usize {
     let mtu = usize::from(mtu);
     // Nearly always fewer: nothing is divided.

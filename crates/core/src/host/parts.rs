@@ -46,15 +46,15 @@ const LOOPBACK_FRAMES: usize = 1024;
 /// Bytes of fragments that wait for the rest of their packets, all together.
 const REASSEMBLY_BYTES: usize = 256 << 10;
 
-/// Where live connections are found, and when they are looked after. Apart from their slots, so
-/// that both can be borrowed at once.
+/// Finds live connections and keeps their timers and lists. Apart from their slots, so that both
+/// can be borrowed at once.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) hasher: TupleHasher,
     pub(super) demux: Demux,
     /// Blocks of connections that are gone, for those to come.
     pub(super) block_pool: BlockPool,
-    /// Where frames that are read ahead are noted, once any were.
+    /// The notes about frames that are read ahead, once there were any.
     pub(super) notes: Option<Box<Notes>>,
     pub(super) timers: Timers,
     /// The scheduling clock.

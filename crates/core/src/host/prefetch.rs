@@ -43,7 +43,7 @@ pub(super) struct Notes {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Noted {
-    /// Where its connection may be.
+    /// The slot that its connection may be in.
     hint: u32,
     /// Bytes of the packet; 0 if it is not of the usual kind.
     len: u32,

@@ -47,8 +47,8 @@ use stalled::{Mark, Stage, Stalled};
 /// for a request can go: 16,000 bytes a second by default.
 const CROWDED: u32 = 16;
 
-/// Where newcomers find no room, or others have waited for memory as long, one whose peer's window
-/// is closed is stalled after so small a part of
+/// Where newcomers find no room, or others have waited for memory as long, a connection whose
+/// peer's window is closed is stalled after so small a part of
 /// [`StallConfig::after`](crate::config::StallConfig::after): 188 ms by default. As many peers as
 /// come in that time have to find room, for newcomers to find some.
 const CROWDED_PATIENCE: u32 = 16;
@@ -146,7 +146,7 @@ impl Shortage {
         self.waiting.is_empty()
     }
 
-    /// True if one that waits in line can be told to go on.
+    /// True if a writer that waits in line can go on.
     pub(super) fn can_serve(&self, pool: &PagePool) -> bool {
         self.waiting.can_serve(pool)
     }

@@ -36,7 +36,7 @@ struct LastAck {
 }
 
 impl LastAck {
-    /// That of what is left of a connection.
+    /// The last ACK of a connection, by what is left of it.
     fn of(final_state: &FinalState) -> LastAck {
         let &FinalState { snd_nxt: seq, rcv_nxt: ack, window, stamp, .. } = final_state;
         LastAck { seq, ack, window, stamp, offset: final_state.stamp_offset.unwrap_or(0) }

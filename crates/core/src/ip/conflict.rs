@@ -55,7 +55,7 @@ pub(crate) const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 /// The longest time that probing an address takes by these constants.
 pub const PROBE_LONGEST: Duration = Duration::from_secs(7);
 
-/// Conflicts that wait to be told; those beyond are only counted.
+/// Conflicts that wait to be reported; more than these are only counted.
 const CONFLICTS_MAX: usize = 16;
 
 /// What the host is to do.

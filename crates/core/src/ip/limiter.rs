@@ -18,7 +18,7 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 pub(crate) struct TokenBucket {
     /// Between two tokens, in ns, rounded up: the rate is never exceeded. `None`: no tokens at all.
     interval_ns: Option<u64>,
-    /// From empty to full, in ns.
+    /// The time from empty to full, in ns.
     burst_ns: u64,
     /// When it is full again, if nothing more is taken.
     full_at_ns: u64,

@@ -268,8 +268,8 @@ impl Neighbours {
         }
     }
 
-    /// A neighbour has told its address, asked or not (RFC 4861 §7.2.5; gratuitous ARP). Changes
-    /// what is there and makes nothing new.
+    /// A neighbour has announced its address, asked or not (RFC 4861 §7.2.5; gratuitous ARP).
+    /// Changes an entry that is there and makes no new one.
     pub(crate) fn on_advertisement(&mut self, now: Instant, advertisement: Advertisement) {
         let Advertisement { target, mac, solicited, overrides } = advertisement;
         let Some(state) = self.entries.get(&target).map(|entry| entry.state) else { return };
@@ -431,7 +431,7 @@ impl Neighbours {
         }
     }
 
-    /// `target` has `mac`: proved by an answer to us, or only told.
+    /// `target` has `mac`: proved by an answer to us, or only announced.
     fn learn(&mut self, now: Instant, target: IpAddr, mac: Mac, proved: bool) {
         let state = if proved {
             State::Reachable { mac, until: now + REACHABLE }

@@ -65,8 +65,8 @@ pub(crate) enum Reason {
     Ecn,
 }
 
-/// A packet whose fragments did not all arrive in time, although the first did: its sender is to be
-/// told (time exceeded, code 1).
+/// A packet whose fragments did not all arrive in time, although the first did: its sender gets an
+/// error (time exceeded, code 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expired {
     /// The packet's sender.
@@ -127,7 +127,7 @@ struct Assembly {
     pieces: Vec<Piece>,
     /// The sum of their lengths, and of the quotation's.
     bytes: usize,
-    /// Where the packet ends, once the last fragment has said so.
+    /// The end of the packet, once the last fragment has said so.
     end: Option<u32>,
     first: Option<First>,
     quoted: Vec<u8>,
@@ -214,7 +214,7 @@ impl Reassembly {
         !self.expired.is_empty()
     }
 
-    /// The next packet that ran out of time and whose sender is to be told.
+    /// The next packet that ran out of time and whose sender gets an error.
     pub(crate) fn expired(&mut self) -> Option<Expired> {
         self.expired.pop_front()
     }

@@ -65,7 +65,7 @@ struct OwnAddress {
     standing: Standing,
 }
 
-/// Where packets with a prefix go.
+/// The route of packets with a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Route {
     prefix: Cidr,
@@ -86,7 +86,7 @@ impl Route {
 pub(crate) struct Routes {
     addresses: Vec<OwnAddress>,
     ranges: Vec<Cidr>,
-    /// Those of IPv4 among both, as masks and what is left under them.
+    /// The IPv4 addresses and ranges, as masks and what is left under them.
     ipv4: Vec<(u32, u32)>,
     /// The broadcast addresses of their links: IPv4's limited one and the directed ones.
     broadcasts: Vec<Ipv4Addr>,
@@ -94,7 +94,7 @@ pub(crate) struct Routes {
     /// The earliest end of a route.
     deadline: Option<Instant>,
     device_mtu: u16,
-    /// As advertised.
+    /// The MTU and the hop limit that routers have advertised.
     ipv6_mtu: u16,
     ipv6_hop_limit: u8,
     /// How often any of this may have changed.

@@ -53,12 +53,12 @@ pub(crate) struct Facts {
     pub marked: bool,
     /// The end that it names as the holder of TIME-WAIT.
     pub named: Option<End>,
-    /// Of a segment that names one: our address is the larger one.
+    /// Our address is the larger one; set where the segment names an end.
     pub are_larger: bool,
 }
 
 impl Facts {
-    /// Of a segment that `piece` bytes each of others were joined into.
+    /// The facts of a segment that was joined from others of `piece` bytes each.
     pub(crate) fn of_piece(piece: u16) -> Facts {
         Facts { piece, ..Facts::default() }
     }

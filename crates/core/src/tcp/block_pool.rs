@@ -13,10 +13,10 @@ use lightwait_processor::prefetch_first;
 
 use crate::tcp::Connection;
 
-/// So many are kept in any case: some 135 KB.
+/// Blocks that are kept in any case: some 135 KB.
 const AT_LEAST: usize = 256;
 
-/// Of so many blocks in use one is kept.
+/// One block is kept for so many in use.
 const ONE_IN: usize = 4;
 
 /// Blocks that no connection is in.
@@ -43,7 +43,7 @@ impl BlockPool {
         }
     }
 
-    /// Of many the next one has long left the nearest cache: fetches it.
+    /// Fetches the next block: with many of them, it has long left the nearest cache.
     fn prefetch(&self) {
         if let Some(next) = self.kept.last() {
             prefetch_first::<Connection>(next, size_of::<Connection>());

@@ -93,7 +93,7 @@ pub struct Stamps {
     pub offset: u32,
     /// TS.Recent.
     pub recent: u32,
-    /// From when on TS.Recent says nothing, in nanoseconds.
+    /// The time in nanoseconds from which on TS.Recent says nothing.
     void_at: NonZeroU64,
 }
 
@@ -376,7 +376,7 @@ impl Connection {
         ready
     }
 
-    /// True if something may be written even where memory is scarce, or an error is to be told.
+    /// True if something may be written even where memory is scarce, or an error is to be reported.
     pub(crate) fn has_room_where_scarce(&self, cx: &Context) -> bool {
         self.synchronized().is_none_or(|s| s.send.room_where_scarce(&self.options, cx) > 0)
     }

@@ -93,7 +93,7 @@ const JOIN: usize = 2;
 const SEGMENT: usize = 256;
 /// No line, and no slot.
 pub const NONE: u32 = u32::MAX;
-/// Where an entry has bits of the hash.
+/// The bits of an entry that hold bits of the hash.
 const MORE: u32 = (1 << 31) - SLOTS_MAX as u32;
 
 /// Entries with tag 0 are free.

@@ -228,7 +228,7 @@ impl UsualPath {
 pub(crate) struct Payload<'a> {
     /// Where the bytes are.
     pub buffer: &'a mut SendBuffer,
-    /// Of the first byte, from SND.UNA.
+    /// The offset of the first byte, from SND.UNA.
     pub offset: usize,
     /// How many.
     pub len: usize,

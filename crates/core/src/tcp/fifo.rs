@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 /// First in, first out.
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
-    /// Those that wait, behind the first `gone`, which wait no more. Empty if none does.
+    /// The elements that wait, behind the first `gone`, which wait no more. Empty if none waits.
     all: Vec<T>,
     gone: usize,
 }

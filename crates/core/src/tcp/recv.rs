@@ -47,15 +47,15 @@ pub(crate) struct RecvHalf {
     pub disorder: Option<Box<Disorder>>,
 }
 
-/// What has arrived out of order, or twice, or is urgent, and what is to be told of it.
+/// What has arrived out of order, or twice, or is urgent, and what is owed for it.
 #[derive(Debug, Default)]
 pub(crate) struct Disorder {
     /// What has arrived beyond RCV.NXT.
     assembler: Assembler,
     /// A duplicate to report in the next ACK (RFC 2883).
     duplicate: Option<SackBlock>,
-    /// Where the segments begin for which a duplicate ACK is owed, oldest first: each has its own
-    /// block first in its ACK (RFC 2018 §4).
+    /// The first numbers of the segments for which a duplicate ACK is owed, oldest first: each has
+    /// its own block first in its ACK (RFC 2018 §4).
     triggers: VecDeque<Seq>,
     /// RCV.UP: one past the peer's last urgent byte, while it is not read.
     urgent: Option<Seq>,
@@ -263,7 +263,7 @@ impl RecvHalf {
         self.with_disorder(|disorder| disorder.triggers = VecDeque::new());
     }
 
-    /// Where the segment begins for which the next duplicate ACK is owed.
+    /// The first number of the segment for which the next duplicate ACK is owed.
     pub(crate) fn trigger(&self) -> Option<Seq> {
         self.disorder.as_ref()?.triggers.front().copied()
     }

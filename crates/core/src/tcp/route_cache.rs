@@ -17,15 +17,15 @@ use crate::time::Instant;
 /// Routes kept. Two that share a place push each other out, which costs a search each time.
 pub(crate) const ROUTES: usize = 64;
 
-/// Where a route is kept.
+/// The place of a route in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteIndex(pub(crate) u8);
 
 impl RouteIndex {
-    /// Where no route is kept.
+    /// The place that means no route.
     pub(crate) const NOWHERE: RouteIndex = RouteIndex(ROUTES as u8);
 
-    /// Of the route between `ends`.
+    /// The place of the route between `ends`.
     pub(crate) fn of(ends: &Tuple) -> RouteIndex {
         let folded = ends.addresses_folded();
         // Whichever of the addresses differ: of IPv4, either half holds one of them.
@@ -86,7 +86,7 @@ impl Default for RouteCache {
 }
 
 impl RouteCache {
-    /// Where the route between `ends` is kept, if it is good at `now`, when there have been so many
+    /// The place of the route between `ends`, if it is good at `now`, when there have been so many
     /// `changes`.
     pub(crate) fn find(&self, ends: &Tuple, changes: u64, now: Instant) -> Option<RouteIndex> {
         let place = RouteIndex::of(ends);

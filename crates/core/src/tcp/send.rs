@@ -337,7 +337,7 @@ impl SendHalf {
         Acked { progress: true, freed, fin }
     }
 
-    /// True if the receiver has told that it holds the byte at `seq`.
+    /// True if the receiver has reported that it holds the byte at `seq`.
     fn has_sacked(&self, seq: Seq) -> bool {
         self.recovery.as_ref().is_some_and(|recovery| recovery.board.contains(seq))
     }

@@ -9,14 +9,14 @@ use crate::config::TcpConfig;
 #[derive(Clone, Debug)]
 pub struct Settings {
     tcp: TcpConfig,
-    /// Of the retransmission timeouts.
+    /// The bounds of the retransmission timeouts.
     pub(crate) rto_bounds: Bounds,
     /// [`TcpConfig::shift`].
     pub(crate) shift: u8,
 }
 
 impl Settings {
-    /// From what is configured.
+    /// The settings that follow from the configuration.
     pub fn new(tcp: TcpConfig) -> Self {
         Settings { rto_bounds: Bounds::new(&tcp), shift: tcp.shift(), tcp }
     }

@@ -92,7 +92,7 @@ impl<T, L> Default for Slab<T, L> {
 /// A slot, and which of the values that have been in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Of the slot.
+    /// The number of the slot.
     pub index: u32,
     /// How often the slot had been left before.
     pub generation: u32,

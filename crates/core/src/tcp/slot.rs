@@ -153,8 +153,8 @@ pub(crate) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
     |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple)
 }
 
-/// Where the way of a connection between `ends` is kept; nowhere if it asks something of its IP
-/// headers.
+/// The place of the route of a connection between `ends`; none if the connection asks something of
+/// its IP headers.
 fn place_of(ends: &Tuple, options: &SocketOptions) -> RouteIndex {
     if options.asks_nothing_of_ip() { RouteIndex::of(ends) } else { RouteIndex::NOWHERE }
 }

@@ -100,7 +100,7 @@ impl StateCell {
         StateCell(Closed)
     }
 
-    /// Where it is.
+    /// The present state.
     pub(crate) fn get(self) -> State {
         self.0
     }

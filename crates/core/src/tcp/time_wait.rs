@@ -57,7 +57,7 @@ pub const ISN_STEP: u32 = 65_536;
 /// What is kept of a closed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose it was.
+    /// The ends of the connection that has closed.
     pub tuple: Tuple,
     /// SND.NXT, beyond our FIN.
     pub snd_nxt: Seq,
@@ -93,8 +93,8 @@ impl Predecessor {
         self.snd_nxt + ISN_STEP
     }
 
-    /// RFC 6191 §2, of a SYN or SYN, ACK of the peer: true if what may still be under way of the
-    /// old connection can be told from the new one's segments.
+    /// RFC 6191 §2, for a SYN or SYN, ACK of the peer: true if old segments that may still be under
+    /// way can be told from the new connection's.
     pub(crate) fn is_followed_by(&self, syn: &Segment<'_>) -> bool {
         let beyond_fin = syn.seq.at_or_after(self.rcv_nxt);
         match (self.stamp, syn.options.timestamps) {
@@ -123,7 +123,7 @@ pub enum Verdict {
     Reopen(Seq),
     /// A SYN that begins nothing: answered.
     Refuse,
-    /// Of an old timestamp: answered.
+    /// It has an old timestamp: answered.
     Stale,
     /// The peer's FIN again: answered, and 2·MSL start over.
     Restart,

@@ -62,7 +62,7 @@ impl Timer {
         Timer::Rest,
     ];
 
-    /// Those that 4.4BSD had, and its ticks count.
+    /// The timers that 4.4BSD had, and its ticks count.
     const COUNTED: [Timer; 6] = [
         Timer::Retransmit,
         Timer::DelayedAck,
@@ -276,10 +276,10 @@ impl Default for Filed {
     }
 }
 
-/// From when and for how long a control block lingers in TIME-WAIT.
+/// The time at which a control block begins to linger in TIME-WAIT, and for how long it does.
 #[derive(Clone, Copy, Debug)]
 pub struct Linger {
-    /// From now on.
+    /// The time at which it begins.
     pub now: Instant,
     /// 2·MSL.
     pub duration: Duration,

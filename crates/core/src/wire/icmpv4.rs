@@ -38,7 +38,7 @@ mod kind {
 /// An echo request or reply, of either version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo<'a> {
-    /// Whose ping it is.
+    /// The identifier of the ping's sender.
     pub id: u16,
     /// Which ping it is.
     pub seq: u16,

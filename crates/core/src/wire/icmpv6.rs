@@ -54,7 +54,7 @@ pub enum Message<'a> {
     },
     /// A packet of ours was larger than a link's MTU.
     PacketTooBig {
-        /// That MTU, in bytes.
+        /// The MTU of that link, in bytes.
         mtu: u32,
         /// The packet's beginning.
         quoted: &'a [u8],

@@ -119,7 +119,7 @@ struct Walk<'a> {
     at: usize,
     /// What it is.
     next: u8,
-    /// Where that was said.
+    /// The place of the field that said so.
     next_field: usize,
     options_left: usize,
 }

@@ -140,7 +140,7 @@ impl Prefixes {
     }
 }
 
-/// From where to where a message came: what its validity depends on besides its bytes.
+/// The addresses of a message's packet: its validity depends on these as well as on its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Envelope {
     pub(super) source: Ipv6Addr,

@@ -136,7 +136,7 @@ impl Timestamps {
         Timestamps { value: (both >> 32) as u32, echo: both as u32 }
     }
 
-    /// As the only option of a header.
+    /// The words of a header that has them as its only option.
     pub(crate) fn words(self) -> [u32; 3] {
         [OptionWords::STAMPS, self.value, self.echo]
     }

@@ -18,7 +18,7 @@ pub struct Quoted<'a> {
     pub protocol: u8,
     /// The length that the whole packet had, in bytes: for RFC 1191's plateaus.
     pub packet_len: u32,
-    /// As much of its payload as is quoted: at least 8 bytes.
+    /// The quoted part of its payload: at least 8 bytes.
     pub payload: &'a [u8],
 }
 

@@ -7,9 +7,9 @@ use super::usual::Usual;
 /// A segment that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Received<'a> {
-    /// Of the usual layout.
+    /// A segment of the usual layout.
     Usual(Usual<'a>),
-    /// Of any, in a packet of this traffic class.
+    /// A segment of any layout, in a packet of this traffic class.
     Any(&'a Segment<'a>, u8),
 }
 

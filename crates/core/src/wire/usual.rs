@@ -491,9 +491,9 @@ pub(crate) struct Template {
     protocol: u64,
     /// Destination; then the ports.
     destination: u64,
-    /// Of the IP header.
+    /// The sum of the IP header.
     ip_sum: u16,
-    /// Of the pseudo-header, without the destination, which is summed with the ports.
+    /// The sum of the pseudo-header, without the destination, which is summed with the ports.
     pseudo_sum: u64,
 }
 

@@ -63,7 +63,7 @@ impl Waiting {
         [self.newcomers.len(), self.line.len()]
     }
 
-    /// True if one can be told to go on.
+    /// True if a writer can go on.
     pub(super) fn can_serve(&self, pool: &PagePool) -> bool {
         self.can_serve_newcomer(pool) || self.can_serve_line(pool)
     }
@@ -91,7 +91,7 @@ impl Waiting {
         if self.by_page { 1 } else { turn_pages(pool) }
     }
 
-    /// The next that can be told to go on, and how many pages that promises.
+    /// The next writer that can go on, and how many pages that promises.
     fn next_to_serve(&mut self, pool: &PagePool) -> Option<(ConnectionId, usize)> {
         if self.can_serve_newcomer(pool) {
             return self.newcomers.pop().map(|waiter| (waiter.id, 1));

@@ -88,12 +88,12 @@ impl Stalled {
         self.listed == 0
     }
 
-    /// Of those that others have had no need of yet, the slot that was added first, and its mark.
+    /// The slot that was added first, and its mark, of those that others have had no need of yet.
     pub(super) fn first(&self) -> Option<(u32, Mark)> {
         self.first_of(Stage::Listed.list())
     }
 
-    /// Of those that are to make room, the slot that was added first, and its mark.
+    /// The slot that was added first, and its mark, of those that are to make room.
     pub(super) fn first_to_go(&self) -> Option<(u32, Mark)> {
         self.first_of(Stage::Last.list())
     }

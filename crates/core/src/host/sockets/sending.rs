@@ -116,8 +116,9 @@ impl Host {
         demand.unwrap_or(Demand { room: usize::MAX, read: usize::MAX })
     }
 
-    /// The application says so of its source. To be told before what a read brought is written:
-    /// then it is seen whether that came in time. Nothing where the connection is not open.
+    /// Notes what the application says about its source. The application says it before it writes
+    /// what a read brought: then the host sees whether the data came in time. Does nothing where
+    /// the connection is not open.
     pub fn set_supply(&mut self, now: Instant, id: ConnectionId, supply: Supply) {
         let Ok((connection, shared)) = self.connection_and_shared(id) else { return };
         let cx = shared.at(now);

@@ -1,10 +1,10 @@
 //! How long each timer really lasts, under each scheme: the bounds of the timer framework (Aron &
 //! Druschel 1999, §3) held by the engine itself, in virtual time.
 //!
-//! A timer that is set for D ticks of the measurement clock has been asked to last more than T = D
-//! - 1 of them, and X of them make a tick of the scheduling clock. The host learns what the first
-//! clock shows, and on that clock D ticks and less than D + X pass. The time that really passes
-//! differs from that by less than one tick, so it lies between T and T + X + 1.
+//! A timer set for D ticks of the measurement clock must last more than T = D - 1 of them. X of
+//! them make a tick of the scheduling clock. The host learns what the first clock shows, and on
+//! that clock D ticks and less than D + X pass. The time that really passes differs from that by
+//! less than one tick, so it lies between T and T + X + 1.
 
 use core::net::SocketAddr;
 

@@ -42,7 +42,7 @@ impl Lingering {
         self.blocks.prefetch(hash);
     }
 
-    /// Those that have no user any more.
+    /// The blocks that have no user any more.
     pub(in crate::host) fn orphans(&self) -> usize {
         self.orphans
     }

@@ -106,7 +106,7 @@ impl Synchronized {
         }
     }
 
-    /// So much text has been taken in.
+    /// Notes that so much text has been taken in.
     #[inline(always)]
     fn note_text(&mut self, cx: &Context, common: &mut Common, len: usize, piece: u16) {
         let recv = &mut self.recv;

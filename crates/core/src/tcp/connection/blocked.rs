@@ -27,7 +27,7 @@ pub(crate) enum Blocked {
 }
 
 impl Blocked {
-    /// Of one that may write: what it is where its buffer is `size`, and its source `has_more`.
+    /// What a connection that may write waits for: its buffer is `size`, and its source `has_more`.
     pub(crate) fn free(size: SendSize, has_more: bool) -> Blocked {
         if size == SendSize::Round && !has_more { Blocked::No } else { Blocked::OnSource }
     }

@@ -167,7 +167,7 @@ impl Common {
         self.trouble.get_or_insert_default().soft_error = Some(error);
     }
 
-    /// The peer is silent; what ICMP has told is the better reason.
+    /// Notes that the peer is silent, unless ICMP has reported an error: that is the better reason.
     pub(crate) fn note_silence(&mut self) {
         self.trouble.get_or_insert_default().soft_error.get_or_insert(Error::TimedOut);
     }

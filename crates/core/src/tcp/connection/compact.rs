@@ -6,8 +6,8 @@
 //! memory of a million busy ones. A connection comes back from rest exactly as it went.
 //!
 //! ```text
-//!   bytes   0  SACK, SHUT_RD, ECN; who holds TIME-WAIT, and
-//!              if that is told yet; scale, MSS both ways  8
+//!   bytes   0  SACK, SHUT_RD, ECN; TIME-WAIT's holder, and if
+//!              the peer knows it; scale, MSS both ways  8
 //!           8  options, its timer, history        24
 //!          32  last sent, last heard              16
 //!          48  timestamps                         16
@@ -93,7 +93,7 @@ impl Traits {
 }
 
 /// What few connections have: segments sent again, enough of them in a burst to tell the rate of
-/// the path, or a source that was told of.
+/// the path, or a source that the application has declared.
 #[derive(Debug)]
 struct History {
     retransmits: u32,

@@ -18,7 +18,7 @@ use crate::wire::options::Timestamps;
 pub struct Ended {
     /// What the user has not read yet.
     pub(crate) unread: RecvBuffer,
-    /// Why it ended; told once.
+    /// Why it ended; reported once.
     pub error: Option<Error>,
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
     /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host

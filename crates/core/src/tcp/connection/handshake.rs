@@ -40,7 +40,7 @@ pub struct SynSent {
     pub offer: u16,
     /// The way is IPv6's.
     pub ipv6: bool,
-    /// Whose TIME-WAIT it cuts short.
+    /// The connection whose TIME-WAIT it cuts short.
     pub(crate) predecessor: Option<Predecessor>,
     /// The end that we ask to hold TIME-WAIT, if we ask.
     pub asks: Option<End>,
@@ -76,7 +76,7 @@ pub struct SynReceived {
     pub names: Option<End>,
 }
 
-/// The peer's window, as a segment has told it.
+/// The peer's window, as a segment has announced it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowUpdate {
     /// In bytes.
@@ -263,8 +263,8 @@ impl SynReceived {
 
     /// The ACK that answers what is unacceptable, from a `header` with the ports and ACK (RFC 9293
     /// §3.10.7.4). It has no SYN, so that its window is scaled, and what is less than a unit is not
-    /// told (RFC 7323 §2.3). Rounded up it would promise more than the SYN, ACK, which comes again
-    /// and would take that back. What was offered is accepted all the same.
+    /// announced (RFC 7323 §2.3). Rounded up it would promise more than the SYN, ACK, which comes
+    /// again and would take that back. What was offered is accepted all the same.
     pub fn answer(&self, header: Header, now: Instant, config: &Settings) -> Header {
         let value = stamp_at(now, self.stamp_offset);
         Header {

@@ -178,7 +178,7 @@ fn complete(header: &mut Header, s: &mut Synchronized, now: Instant) {
     }
 }
 
-/// Says again which end holds TIME-WAIT, as long as the peer may not have heard it. A SACK block
+/// Names the holder of TIME-WAIT once more, as long as the peer may not have heard it. A SACK block
 /// gives way where there is no room for both.
 fn name_holder(header: &mut Header, s: &Synchronized, config: &TcpConfig, egress: &Egress<'_>) {
     if let Some(end) = s.holder.named().filter(|_| s.naming > 0) {

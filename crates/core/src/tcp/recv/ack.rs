@@ -42,9 +42,9 @@ pub struct AckState {
     unacked_bytes: u32,
     /// The largest segment seen: what "full-sized" means from this peer.
     full_bytes: u16,
-    /// Where in an interval this connection's grid begins, as a fraction of 2^32.
+    /// The place in an interval at which this connection's grid begins, as a fraction of 2^32.
     phase: u32,
-    /// Of buckets: how long after its interval each is emptied.
+    /// With buckets: how long after its interval each is emptied.
     emptied_after_ns: u32,
     /// When the present interval of the grid ends; found anew only when it is past.
     interval_end: Instant,

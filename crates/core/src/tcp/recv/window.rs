@@ -86,7 +86,7 @@ pub(crate) struct RecvWindow {
     rtt_ns: u64,
     /// When that ACK left, if the time is being measured; else [`Instant::FAR_FUTURE`].
     promised_at: Instant,
-    /// Where the data begins that is waited for.
+    /// The sequence number at which the awaited data begins.
     promised_to: Seq,
 }
 
@@ -190,7 +190,7 @@ impl RecvWindow {
         self.size.min(self.size_max)
     }
 
-    /// Where the edge could be now, with `unread` bytes in order in the buffer.
+    /// The edge that is possible now, with `unread` bytes in order in the buffer.
     fn possible(&self, rcv_nxt: Seq, unread: u32) -> Seq {
         let free = self.size().saturating_sub(unread) >> self.scale << self.scale;
         self.edge.max(rcv_nxt + free)

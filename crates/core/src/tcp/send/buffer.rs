@@ -198,7 +198,7 @@ impl SendBuffer {
         data.len()
     }
 
-    /// Where much is waiting, or is written, that goes into large pages.
+    /// Writes into pages: large ones where much is waiting, or is written.
     fn write_pages(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
         let mut done = self.fill_tail_page(data);
         while done < data.len() {

@@ -24,7 +24,7 @@ pub(crate) struct PacketPair {
     /// When the burst left to which the latest acknowledgement belongs.
     burst: Instant,
     acked_at: Instant,
-    /// What bursts have told; not there before the first of several segments.
+    /// The rates that bursts have shown; not there before the first burst of several segments.
     rates: Option<Box<Rates>>,
 }
 
@@ -64,9 +64,9 @@ impl PacketPair {
     }
 
     /// `bytes` of one burst were acknowledged between `previous` and `now`, on a measurement clock
-    /// with ticks of `tick_ns`. To be told only of an ACK that was not delayed, and that covers all
-    /// that has passed since the one before: more of the same burst is in flight, or two full
-    /// segments were acknowledged, and nothing is missing.
+    /// with ticks of `tick_ns`. The caller reports only an ACK that was not delayed, and that
+    /// covers all that has passed since the one before: more of the same burst is in flight, or two
+    /// full segments were acknowledged, and nothing is missing.
     pub(crate) fn on_spaced(&mut self, bytes: u32, previous: Instant, now: Instant, tick_ns: u64) {
         let ticks = |at: Instant| at.as_nanos() / tick_ns.max(1);
         // A device's clock may have been set back in between.

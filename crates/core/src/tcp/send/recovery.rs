@@ -76,7 +76,7 @@ impl Recovery {
         (!is_behind).then(|| Box::new(Recovery { point, ..Recovery::new(una) }))
     }
 
-    /// True if nothing is missing, by what the receiver has told.
+    /// True if nothing is missing, by what the receiver has reported.
     pub(crate) fn misses_nothing(&self) -> bool {
         self.mode == Mode::Open && self.board.is_empty() && self.dup_acks == 0
     }

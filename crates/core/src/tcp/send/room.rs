@@ -122,8 +122,8 @@ impl SendHalf {
         self.congestion.window().saturating_mul(2).max(LINUX_MIN).max(largest)
     }
 
-    /// Before something is written, or its writer told that it may be: a size that never shrinks is
-    /// kept.
+    /// Notes the size of a buffer that never shrinks, before data is written or its writer hears
+    /// that it may write.
     pub(crate) fn keep_size(&mut self, options: &SocketOptions) {
         if let SendSize::Linux { .. } = options.send_size {
             self.source.get_or_insert_default().size = self.linux_size();

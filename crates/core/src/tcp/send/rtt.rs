@@ -60,7 +60,7 @@ impl Bounds {
         self.initial_ns.saturating_mul(1 << doublings).min(self.longest_ns)
     }
 
-    /// As configured.
+    /// The estimator that is configured.
     pub fn new(config: &TcpConfig) -> Self {
         let measure_ns = (1_000_000_000 / config.clock.measure_hz.max(1)).max(1) as u32;
         let floor_ns = as_nanos(config.rto.floor);

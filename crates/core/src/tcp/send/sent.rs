@@ -13,9 +13,9 @@ const RECORDS_MAX: usize = 4096;
 /// Segments that left together: everything up to `end` from the record before.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// Where the first of them ends that is not acknowledged.
+    /// The end of the first segment that is not acknowledged.
     first: Seq,
-    /// Where the last ends.
+    /// The end of the last segment.
     end: Seq,
     /// How far apart their ends are.
     segment: u16,
@@ -62,7 +62,8 @@ impl SentQueue {
         }
     }
 
-    /// So many segments of new data from `start` on, of `segment` bytes each, were sent at `at`.
+    /// Notes that so many segments of new data from `start` on, of `segment` bytes each, were sent
+    /// at `at`.
     pub(crate) fn on_run_sent(&mut self, start: Seq, segment: u16, count: u32, at: Instant) {
         let (first, end) = (start + u32::from(segment), start + count * u32::from(segment));
         if count > 0 {

@@ -217,7 +217,7 @@ impl Holder {
 }
 
 impl Code {
-    /// As configured.
+    /// The code that is configured.
     pub fn of(config: &TcpConfig) -> Code {
         Code { kind: config.time_wait.option_kind, exid: config.time_wait.option_exid }
     }

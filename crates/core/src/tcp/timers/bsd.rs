@@ -50,7 +50,8 @@ const SLOW_NS: u64 = 500_000_000;
 /// TCPTV_MIN: slow ticks until a retransmission, at least.
 const RETRANSMIT_MIN: u64 = 2;
 
-/// From here on a link is the end of a list, and tells which: beyond every connection's number.
+/// Links from here on are the end of a list, and say which: they lie beyond every connection's
+/// number.
 const END: u32 = 1 << 31;
 /// The backward link of a connection that is in no list.
 const UNLISTED: u32 = u32::MAX;
@@ -58,8 +59,8 @@ const UNLISTED: u32 = u32::MAX;
 const MAIN: u32 = END;
 /// Links in a chunk; chunks are never moved.
 const CHUNK: usize = 256;
-/// So many blocks ahead of the one that is counted down are fetched: a far one takes as long to
-/// come as some ten take that are there.
+/// Blocks that are fetched ahead of the one that is counted down: a far block takes as long to come
+/// as some ten near ones take to count.
 const AHEAD: usize = 12;
 
 /// A connection's place in its list.
@@ -90,9 +91,9 @@ impl List {
 /// A tick that a scan brings to every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// Of 200 ms.
+    /// The tick of 200 ms.
     Fast,
-    /// Of 500 ms: so many have been.
+    /// The tick of 500 ms, and how many there have been.
     Slow(u64),
 }
 

@@ -94,8 +94,8 @@ impl Inline {
     }
 }
 
-/// Where a connection's entry is filed. By default nowhere: anything is earlier, but for what never
-/// comes.
+/// The place of a connection's entry. By default it has none: any deadline is earlier, but for one
+/// that never comes.
 impl Filed {
     fn at(reached: Instant, place: Position) -> Filed {
         let (ns, bits) = (reached.as_nanos(), place.bits());

@@ -52,7 +52,7 @@ const IN_HEAD: u32 = (1 << PLACE_BITS) - 1;
 /// Blocks in a chunk. Chunks are never moved, so that growth costs no more than one of them.
 const CHUNK: usize = 256;
 
-/// Where an entry is filed.
+/// The place where an entry is filed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position(u32);
 
@@ -60,12 +60,12 @@ impl Position {
     /// Nowhere.
     pub(super) const NOWHERE: Position = Position(u32::MAX);
 
-    /// As a number.
+    /// This position as a number.
     pub(super) const fn bits(self) -> u32 {
         self.0
     }
 
-    /// From [`bits`](Self::bits).
+    /// The position of a number from [`bits`](Self::bits).
     pub(super) const fn from_bits(bits: u32) -> Position {
         Position(bits)
     }
@@ -99,7 +99,7 @@ pub(super) struct Slots {
     now: u64,
     /// The tick at which the next slot is reached that holds an entry; `u64::MAX` if none does.
     next: u64,
-    /// And which one that is.
+    /// The number of that slot.
     next_slot: usize,
     len: usize,
     occupancy: [Occupancy; LEVELS],
@@ -155,7 +155,7 @@ impl Slots {
         (Position((slot as u32) << PLACE_BITS | IN_HEAD), at)
     }
 
-    /// Files `entry` in a slot whose head has one.
+    /// Files `entry` in a slot whose head is taken.
     fn insert_into_block(&mut self, entry: u32, slot: usize) -> Position {
         let mut number = self.heads[slot].first;
         let chunk = self.blocks.get_mut(number as usize / CHUNK);

@@ -52,13 +52,13 @@ pub(in super::super) struct Buckets {
     cap: u8,
     used: u128,
     levels: Box<[Ends; LEVELS]>,
-    /// By slot. It grows to the highest slot that ever waited.
+    /// The places, by slot. It grows to the highest slot that ever waited.
     places: Vec<Place>,
     len: usize,
 }
 
 impl Buckets {
-    /// Of a cap p, which is 14 at most.
+    /// The buckets for a cap p, which is 14 at most.
     pub(super) fn new(cap: u8) -> Self {
         let levels = Box::new([Ends { first: NONE, last: NONE }; LEVELS]);
         Buckets { cap, used: 0, levels, places: Vec::new(), len: 0 }

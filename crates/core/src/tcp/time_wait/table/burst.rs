@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// Look-ups that are read ahead together: about as many misses as a processor has under way.
 const BURST: usize = 32;
 
-/// Where the index leads for a tuple.
+/// What the index leads to for a tuple.
 struct Lead<'a, R> {
     /// What may be its record.
     location: Option<Location<'a, R>>,

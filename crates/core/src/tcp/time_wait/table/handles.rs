@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 
 /// Handles there are at most.
 const HANDLES_MAX: usize = 1 << 16;
-/// From so many on windows are no longer told apart: a record's window is then 0, which only
-/// narrows what it leaves unanswered.
+/// From so many handles on, windows are no longer told apart: a record's window is then 0, which
+/// only narrows what it leaves unanswered.
 const WINDOWS_MAX: usize = 4096;
-/// Whose a handle is that is not in use: no address of ours is a group's.
+/// The address of a handle that is not in use: no address of ours is a group's.
 const NOBODY: Address = [u64::MAX; 2];
 /// Handles that are found without a search; a power of two.
 const RECENT: usize = 64;

@@ -33,7 +33,7 @@ const JOIN: u32 = 6;
 /// Records that enter before it is seen to that there are as many lines as they need; fewer than
 /// those for which a line is split.
 const KEEP_UP: u32 = 8;
-/// Where in a line's last word its turn begins; below it lies the link.
+/// The bits of a line's last word where its turn begins; below them lies the link.
 const TURN_SHIFT: u32 = 28;
 /// The bits of the link.
 const LINK: u32 = (1 << TURN_SHIFT) - 1;
@@ -55,7 +55,7 @@ pub(super) type Span = (u32, u32);
 #[derive(Debug)]
 pub(super) struct Probe<'a, const N: usize = { LINE + 1 }> {
     line: &'a [u32; N],
-    /// Those of them that are still to be looked at, a bit for each.
+    /// The matches that are still to be looked at, a bit for each.
     pub(super) matches: u32,
     /// The half line that follows; 0: none.
     pub(super) link: u32,

@@ -44,7 +44,7 @@ const ROWS_KEPT: u32 = 64;
 #[derive(Debug)]
 struct Block<R> {
     rows: Vec<R>,
-    /// From when on its records expire, but for those that were moved.
+    /// The time from which on its records expire, but for those that were moved.
     base_ms: u64,
     live: u32,
 }
@@ -53,7 +53,7 @@ impl<R> Block<R> {
     const EMPTY: Block<R> = Block { rows: Vec::new(), base_ms: 0, live: 0 };
 }
 
-/// Where a record lies, or has lain: nothing of it has been read.
+/// The place where a record lies, or has lain: nothing of it has been read.
 #[derive(Debug)]
 pub(super) struct Location<'a, R> {
     pub(super) row: &'a R,
@@ -102,9 +102,9 @@ pub(super) enum Front {
 /// How far a sweep is. Between both numbers all records are dead.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
-    /// From here on they have been looked at.
+    /// The number from which on rows have been looked at.
     read: u32,
-    /// From here on is where they have been moved to.
+    /// The number from which on moved records lie.
     write: u32,
 }
 
@@ -233,7 +233,7 @@ impl<R: Row> Queue<R> {
         Some(&mut self.chunks.get_mut(chunk)?[block])
     }
 
-    /// Where the record of that number lies.
+    /// The place of the record of that number.
     pub(super) fn location(&self, number: u32) -> Option<Location<'_, R>> {
         let block = self.block(number)?;
         let row = block.rows.get(number as usize % ROWS)?;
@@ -256,7 +256,7 @@ impl<R: Row> Queue<R> {
         self.block_mut(number)?.rows.get_mut(number as usize % ROWS)
     }
 
-    /// Lets the record of that number expire later; false if that cannot be told where it lies.
+    /// Lets the record of that number expire later; false if its place cannot hold that time.
     pub(super) fn restart(&mut self, number: u32, expires_ms: u64) -> bool {
         let scale = self.scale;
         let Some(block) = self.block_mut(number) else { return false };
@@ -436,7 +436,7 @@ impl<R: Row> Queue<R> {
         }
     }
 
-    /// Where the rows of the block of that number end.
+    /// The end of the rows of the block of that number.
     fn end_of_rows(&self, number: u32) -> u32 {
         let rows = self.block(number).map_or(0, |block| block.rows.len() as u32);
         (number & !(ROWS as u32 - 1)).wrapping_add(rows)

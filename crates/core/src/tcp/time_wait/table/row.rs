@@ -25,7 +25,7 @@ use crate::tcp::time_wait::Record;
 
 const DELTA: u16 = 0x0fff;
 const MOVED: u16 = 0x1000;
-/// Of one that was moved.
+/// Set in a moved record that was restarted in its place.
 const LATE: u16 = 0x0800;
 /// Expiry of a record that was moved, in steps.
 const STEPS: u16 = 0x07ff;
@@ -263,9 +263,9 @@ impl Common {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     term_ms: u64,
-    /// Those that were moved: two to this power, in ms.
+    /// Moved records count in steps of two to this power, in ms.
     step_shift: u32,
-    /// Those in order, likewise; no more than that.
+    /// Records in order count in units of two to this power, in ms; no larger than the steps.
     unit_shift: u32,
 }
 
@@ -300,7 +300,7 @@ impl Scale {
     }
 }
 
-/// So many times two to the power of `shift`, rounded up.
+/// `ms` in units of two to the power of `shift`, rounded up.
 fn ceil(ms: u64, shift: u32) -> u64 {
     ms.wrapping_add((1 << shift) - 1) >> shift
 }

@@ -63,7 +63,7 @@ impl Filed {
         fired
     }
 
-    /// Of the counters that stood at one, the timers that fire.
+    /// The timers that fire, of the counters that stood at one.
     fn run_out(&mut self, from: Counters, tick: u64, deadlines: &Deadlines) -> TimerSet {
         let mut fired = TimerSet::EMPTY;
         let counted = Timer::COUNTED.into_iter().zip(from);
