@@ -48,7 +48,7 @@ pub const LARGE_BYTES: usize = 4 * PAGE_BYTES;
 /// Bytes in a page of one segment.
 pub const SEGMENT_BYTES: usize = 512;
 
-/// What memory is counted in, in bytes: all pages are some of these.
+/// The unit in which memory is counted, in bytes: every page is a whole number of them.
 pub(crate) const UNIT_BYTES: usize = SEGMENT_BYTES;
 
 /// Units in a page.
@@ -74,9 +74,9 @@ pub struct PagePool {
     free_segments: Freed<SEGMENT_BYTES>,
     /// Units in what is called a page here: [`PAGE`], or one where all are of one segment.
     per_page: usize,
-    /// What is no longer goes into a small page. Nothing, where all are of one segment.
+    /// The most bytes that go into a small page. 0 where all pages are of one segment.
     pub(crate) short_bytes: usize,
-    /// What is out, in units.
+    /// Memory that is out, in units.
     in_use: usize,
     limit: usize,
     /// What may be in use once a page is given, by [`Claim`], if connections took nothing.
@@ -88,9 +88,9 @@ pub struct PagePool {
     more: usize,
     /// While some do, a sender that holds none gets no more either.
     has_one_line: bool,
-    /// What others hold that is charged here, in units; they are in use as well.
+    /// Memory held elsewhere that is charged here, in units; it is in use as well.
     elsewhere: usize,
-    /// What lasts as long as a connection; it is not in use, but set aside.
+    /// Memory that lasts as long as a connection; it is not in use, but set aside.
     by_connections: usize,
     set_aside: usize,
     /// From so many units in use on, pages are scarce: asked at each write.
@@ -220,8 +220,8 @@ impl PagePool {
         Page::new()
     }
 
-    /// What is out and what is kept are no more than the limit together: kept pages of one size do
-    /// not come on top of others that are out, or of what others hold.
+    /// Keeps the memory that is out and the memory that is kept within the limit together: kept
+    /// pages of one size do not come on top of others that are out, or of memory held elsewhere.
     fn shed_excess(&mut self) {
         let [received, sent] = &mut self.free_small;
         let kept = self.free.bytes() + self.free_large.bytes() + received.bytes() + sent.bytes();
@@ -326,7 +326,8 @@ impl PagePool {
         }
     }
 
-    /// One of so many connections is about to go: what it takes is as good as free from now on.
+    /// Notes that one of so many connections is about to go: the memory that it takes is as good as
+    /// free from now on.
     pub fn expect_end_of_connection(&mut self, connections: usize) {
         let each = self.by_connections / connections.max(1);
         self.set_by_connections((self.by_connections - each) * UNIT_BYTES);
@@ -440,7 +441,7 @@ impl PagePool {
         result
     }
 
-    /// One send buffer holds no more than so many pages, one at least; `None`: as many as it likes.
+    /// Limits each send buffer to so many pages, at least one; `None`: no limit.
     pub fn set_share(&mut self, pages: Option<usize>) {
         let units = |pages: usize| pages.max(1).saturating_mul(self.per_page);
         self.share = pages.map_or(usize::MAX, units);
@@ -466,7 +467,7 @@ impl PagePool {
         self.moved.push(slot);
     }
 
-    /// One of those, until there is none.
+    /// The next of the slots that have moved, until there is none.
     pub(crate) fn next_moved(&mut self) -> Option<u32> {
         self.moved.pop()
     }
@@ -509,7 +510,7 @@ impl PagePool {
         (self.is_scanned, self.was_refused) = (true, true);
     }
 
-    /// What could be done about a refusal has been.
+    /// Forgets a refusal: all that could be done about it has been done.
     pub fn forget_refusal(&mut self) {
         self.was_refused = self.is_scanned;
     }

@@ -24,7 +24,7 @@ impl<const BYTES: usize> Freed<BYTES> {
         page
     }
 
-    /// One for something else, if more are kept than in any case.
+    /// A page for another use, if more are kept than are always kept.
     pub(super) fn lend(&mut self) -> Option<Page<BYTES>> {
         if self.is_full() { self.pop() } else { None }
     }

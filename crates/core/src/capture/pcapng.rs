@@ -65,7 +65,7 @@ pub fn section(out: &mut Vec<u8>) {
 }
 
 /// Appends the description of an interface. Interfaces are numbered in the order of their
-/// descriptions, from 0. Of a name longer than 255 bytes the beginning is written.
+/// descriptions, from 0. If the name is longer than 255 bytes, its beginning is written.
 pub fn interface(medium: Medium, name: &str, out: &mut Vec<u8>) {
     let link_type = match medium {
         Medium::Ethernet => link_type::ETHERNET,

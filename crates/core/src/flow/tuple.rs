@@ -48,8 +48,8 @@ impl Tuple {
     /// No ends at all.
     pub const NOBODY: Tuple = Tuple { words: [0; 4], ports: 0 };
 
-    /// The ends of a connection between these sockets. Of two versions, which no packet joins, the
-    /// IPv4 one is taken for its IPv6-mapped address.
+    /// The ends of a connection between these sockets. If their versions differ, which no packet
+    /// joins, the IPv4 address is taken for its IPv6-mapped one.
     pub fn new(local: (IpAddr, u16), remote: (IpAddr, u16)) -> Self {
         let ports = u64::from(local.1) << 16 | u64::from(remote.1);
         match (local.0, remote.0) {

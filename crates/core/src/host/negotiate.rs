@@ -78,8 +78,8 @@ impl Host {
         if names.is_none() && options.require_agreement { Err(Unwilling) } else { Ok(names) }
     }
 
-    /// What is known of the connection in slot `index`, before a segment is delivered, if it has
-    /// asked: how many SYNs it has sent.
+    /// How many SYNs the connection in slot `index` has sent, if it has asked; to be noted before a
+    /// segment is delivered.
     pub(super) fn asked(&self, index: u32) -> Option<u8> {
         let slot = self.slots.get(index).filter(|slot| slot.flags.has(SlotFlags::ASKS))?;
         match &slot.awake()?.shape {

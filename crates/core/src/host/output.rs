@@ -73,7 +73,8 @@ impl Host {
         owe(&mut self.out.replies, reply, &mut self.shared.counters);
     }
 
-    /// What is of no connection: what we have sent to ourselves is taken in first.
+    /// Sends the replies, which belong to no connection: packets that we have sent to ourselves are
+    /// taken in first.
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
         if !self.out.loopback.is_empty() {
             self.take_loopback(now);

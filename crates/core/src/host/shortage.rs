@@ -116,7 +116,7 @@ impl Cause {
     }
 }
 
-/// What is to be thought of a connection in the list of stalled ones.
+/// The judgement of a connection in the list of stalled ones.
 enum Verdict {
     /// It holds nothing any more.
     Clear,
@@ -284,7 +284,7 @@ impl Host {
         self.patrol(now, PATROLLED_A_TURN, |s| !s.send.buffer.is_empty());
         self.reclaim_closed(now);
         self.reset_last(now);
-        // Whose answer is waited for is looked at again.
+        // The connections whose answer is awaited are looked at again.
         if self.shortage.nobody_waits() && self.shortage.stalled.all_have_answered() {
             self.shared.pool.forget_refusal();
         }

@@ -287,7 +287,7 @@ impl Claims {
         due_at(self.claims[index].stage).is_some_and(|at| at <= now)
     }
 
-    /// What becomes of a claim for which something is due.
+    /// The next stage of a claim for which something is due.
     fn next_stage(&mut self, now: Instant, claim: Claim) -> Stage {
         match (claim.stage, claim.address) {
             (Stage::Probing { asked, in_use, .. }, IpAddr::V4(address)) if asked < PROBE_NUM => {

@@ -190,8 +190,8 @@ impl Neighbours {
         }
     }
 
-    /// What is known of `next_hop`, which a frame is about to be sent to. If nothing is, it is
-    /// asked for.
+    /// The state of `next_hop`, which a frame is about to be sent to. If nothing is known of it, it
+    /// is asked for.
     pub(crate) fn lookup(&mut self, now: Instant, next_hop: IpAddr) -> Lookup {
         let Some(entry) = self.entries.get_mut(&next_hop) else {
             self.ask(now, next_hop);

@@ -227,7 +227,7 @@ impl Routes {
             (Class::Other, _) => {
                 let matching =
                     self.routes.iter().filter(|route| route.prefix.contains(destination));
-                // Of equal ones the first: `min_by_key` keeps it.
+                // If several are equal, the first: `min_by_key` keeps it.
                 let route = matching.min_by_key(|route| Reverse(route.prefix.prefix_len()))?;
                 Some(NextHop::Neighbour(route.gateway.unwrap_or(destination)))
             }

@@ -44,7 +44,7 @@ use crate::wire::options::SackBlock;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Segment};
 
-/// What is known of a segment beside what it says.
+/// The facts about a segment that its header does not say.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Facts {
     /// Payload size of the segments that were joined into it; 0 if it is a single one.
@@ -332,8 +332,8 @@ impl Step<'_> {
         }
         self.cx.counters.resets_received += 1;
         let error = match self.common.state() {
-            // Of an agreement: the peer has closed, and has all but the ACK of our FIN told us so.
-            // What is at another number in the window is no answer to that FIN.
+            // By an agreement we hold TIME-WAIT: the peer has closed, and the RST stands for the
+            // ACK of our FIN. An RST at another number in the window is no answer to that FIN.
             State::Closing | State::LastAck
                 if self.s.holder == Holder::Ourselves
                     && segment.seq == self.s.recv.nxt

@@ -219,7 +219,7 @@ impl Synchronized {
 }
 
 impl Connection {
-    /// One that has ended, between no ends: where another may begin.
+    /// A connection that has ended, between no ends: another may begin in its place.
     pub fn blank(options: Arc<SocketOptions>) -> Self {
         Connection::new(Identity::default(), options, Shape::Ended(Ended::default()))
     }
@@ -234,8 +234,8 @@ impl Connection {
         Connection { common: Common::new(identity, options), shape }
     }
 
-    /// What [`Connection::new`] makes, where a [clear](Self::clear) one lies: a block of so many
-    /// bytes is not built elsewhere and moved.
+    /// Makes the connection of [`Connection::new`] in the place of a [clear](Self::clear) one: a
+    /// block of so many bytes is not built elsewhere and moved.
     fn begin(&mut self, identity: Identity, options: &Arc<SocketOptions>, shape: Shape) {
         debug_assert!(self.is_hollow());
         self.shape.replace_with(shape);
@@ -496,7 +496,7 @@ impl Connection {
     pub fn info(&self, config: &TcpConfig) -> ConnectionInfo {
         let mut info = ConnectionInfo::of_state(self.state());
         if let Shape::SynReceived(syn, _) = &self.shape {
-            // Both ends have told what they can do.
+            // Both ends have announced what they can do.
             info.mss_bytes = syn.send_mss(&self.options);
             info.announced_mss_bytes = syn.mss;
             info.timestamps = syn.stamp.is_some();

@@ -127,7 +127,7 @@ impl Lines {
         Some(&mut self.segments.get_mut(line as usize / SEGMENT)?[line as usize % SEGMENT])
     }
 
-    /// One more, at the end; its number.
+    /// Adds a line at the end; returns its number.
     fn push(&mut self) -> u32 {
         let line = self.len;
         if line as usize == self.segments.len() * SEGMENT {
@@ -190,7 +190,7 @@ fn slot_of(hash: u64, entry: u32) -> Option<u32> {
 }
 
 impl Bucket {
-    /// One that holds nothing.
+    /// A line that holds nothing.
     pub const NOTHING: &Bucket = &FREE;
 
     /// The line that lies behind.
@@ -364,7 +364,7 @@ impl Demux {
             _ => return false,
         }
         self.len -= 1;
-        // Of the first segment nothing would be given back.
+        // Nothing of the first segment would be given back.
         let lines = self.lines.len as usize;
         if lines > SEGMENT && self.len < JOIN * (lines - 1) {
             self.join();
@@ -417,7 +417,7 @@ impl Demux {
         }
     }
 
-    /// One line more: what is there divides the line that has held it so far.
+    /// Adds a line: the line that has held its entries so far is divided.
     fn split(&mut self, hash_of: impl Fn(u32) -> u64) {
         let new = self.lines.push();
         self.mask = self.lines.len.next_power_of_two() - 1;
@@ -429,7 +429,7 @@ impl Demux {
         self.put_again(taken, |demux, entry| demux.line_of(hash_of(entry & !MORE)));
     }
 
-    /// One line less: what it holds goes where it would be if there had never been that line.
+    /// Removes a line: its entries go where they would be if there had never been that line.
     fn join(&mut self) {
         let last = self.lines.len - 1;
         let taken = self.take_line(last);

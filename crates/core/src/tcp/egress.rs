@@ -20,8 +20,8 @@ use crate::wire::{ethernet, ip};
 /// the device cuts.
 const COPY_BYTES: usize = 1500;
 
-/// Text from here on is summed while it is copied. Of less, two short passes cost no more, and its
-/// headers are made before there is a place for them.
+/// Text from here on is summed while it is copied. For less text two short passes cost no more, and
+/// the headers are made before there is a place for them.
 const SUM_WHILE_COPIED: usize = 256;
 
 /// The largest IP packet there is, and so the largest we hand to a device to cut.
@@ -123,8 +123,8 @@ impl Marked<'_> {
         })
     }
 
-    /// What tells fragments of a segment that begins at `seq`, from `port`, from others': 0 if
-    /// there are none.
+    /// The identification number that tells fragments of a segment that begins at `seq`, from
+    /// `port`, from others': 0 if there are none.
     fn identification(&self, seq: Seq, port: u16) -> u16 {
         if self.dont_fragment { 0 } else { identification(seq, port) }
     }

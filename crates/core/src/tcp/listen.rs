@@ -19,9 +19,9 @@ pub struct Listener {
     pub local: SocketAddr,
     /// Established connections not yet accepted: the most there may be.
     pub backlog: usize,
-    /// What its connections start with.
+    /// The options that its connections start with.
     pub options: Arc<SocketOptions>,
-    /// What our SYNs announce therefore.
+    /// The terms that our SYNs announce with these options.
     pub(crate) terms: Terms,
     /// Slots of established connections not yet accepted, oldest first.
     pub queue: VecDeque<u32>,

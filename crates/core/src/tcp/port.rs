@@ -37,7 +37,7 @@ pub struct Ports {
     recent: Box<[Recent; RECENT]>,
     /// The place of the last one asked for.
     last: u8,
-    /// What [`Ports::foresee`] said last.
+    /// The last answer of [`Ports::foresee`].
     foreseen: Foreseen,
 }
 

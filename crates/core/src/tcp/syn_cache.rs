@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: u8 = 6;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// What tells an entry's number from a connection's.
+/// The bit that tells an entry's number from a connection's.
 const ENTRY: u32 = 1 << 31;
 
 /// True if `number` is that of an entry, and not of a connection's slot.

@@ -67,8 +67,8 @@ pub struct Record {
     pub stamp: Option<u32>,
     /// The window field of our last ACK.
     pub window: u16,
-    /// We have promised to hold TIME-WAIT: the peer keeps nothing, and no RST may end this. Of an
-    /// orphan in FIN-WAIT-2: the peer has.
+    /// We have promised to hold TIME-WAIT: the peer keeps nothing, and no RST may end this. For an
+    /// orphan in FIN-WAIT-2: the peer has promised that.
     pub is_holder: bool,
     /// The record's owner has marked it: for an orphan in FIN-WAIT-2, both ends use SACK.
     pub is_marked: bool,

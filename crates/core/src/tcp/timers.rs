@@ -399,7 +399,7 @@ impl Timers {
             Timers::Wheel(wheel) => wheel.due(now).map(|index| (index, None)),
             Timers::Bsd(bsd) => {
                 let (index, fired) = bsd.due(now, blocks)?;
-                // Of a control block that lingers in TIME-WAIT nothing else is left to end.
+                // A control block that lingers in TIME-WAIT has nothing else left to end.
                 let timer = match fired {
                     bsd::Fired::Timer(timer) => timer,
                     bsd::Fired::TimeWait => Timer::Lifetime,

@@ -58,8 +58,8 @@ impl Sum {
         self.then(Sum { value: field.to_be() as u64, odd: false })
     }
 
-    /// The sum folded into 16 bits, not complemented. Of the pseudo-header alone, this is what
-    /// the checksum field holds when the checksum is left to the device
+    /// The sum folded into 16 bits, not complemented. For the pseudo-header alone, this is what the
+    /// checksum field holds when the checksum is left to the device
     /// ([`TxChecksum::Partial`](crate::frame::TxChecksum::Partial)).
     #[must_use]
     pub const fn fold(self) -> u16 {

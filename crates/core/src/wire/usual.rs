@@ -53,7 +53,7 @@ const FRAGMENT: u32 = 0x3fff;
 pub(crate) struct Usual<'a> {
     /// The words up to the third of the options.
     head: &'a [u8; HEAD_BYTES],
-    /// What follows them: of a SYN two more words of options, and the payload.
+    /// The bytes that follow them: two more words of options in a SYN, then the payload.
     rest: &'a [u8],
 }
 

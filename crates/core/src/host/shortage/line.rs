@@ -106,7 +106,7 @@ impl Waiting {
         self.promised_at = now;
     }
 
-    /// One whose turn it is has come. Returns how many pages it may take at most.
+    /// Notes that a writer whose turn it is has come. Returns how many pages it may take at most.
     fn redeem(&mut self, pool: &PagePool) -> usize {
         self.promised = self.promised.saturating_sub(self.turn(pool));
         if self.by_page { 1 } else { usize::MAX }

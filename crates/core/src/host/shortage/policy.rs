@@ -27,10 +27,10 @@ pub(super) struct Standing {
 
 /// An order in which connections wait. Every call takes as long however many do.
 pub(super) trait Order {
-    /// One more waits, which is not in it.
+    /// Adds a waiter that is not in the order yet.
     fn push(&mut self, waiter: Waiter, standing: Standing);
 
-    /// The one in that slot waits, if it is in the order, and stands otherwise now.
+    /// Moves the waiter in that slot, if it is in the order, to its new standing.
     fn restand(&mut self, slot: u32, standing: Standing);
 
     /// Takes out the one that is next. It may be gone by then.
