@@ -1,4 +1,5 @@
-//! TCP (RFC 9293), sans I/O.
+//! TCP (RFC 9293), sans I/O: connections and their rules, listeners, the tables that find both, and
+//! the timers. The host passes segments, calls and the time in, and takes frames out.
 
 pub(crate) mod arrive;
 pub(crate) mod block_pool;

@@ -1,5 +1,5 @@
-//! What the host does about the negotiation of which end holds TIME-WAIT. Only the host knows the
-//! addresses that the option names, and remembers peers that are not to be asked.
+//! Lets the host negotiate which end holds TIME-WAIT: only the host knows the addresses that the
+//! option names, and remembers peers that are not to be asked.
 
 use alloc::sync::Arc;
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   write ─ refused by the pool ─▶ line ─ pages came back ─▶ in turn, told that it can write
-//!           (those who hold no page stand in a line of their own, and come first)
+//!           (those that hold no page stand in a line of their own, and come first)
 //!   a timer fired, text is unsent ─▶ stalled ─ a claim was refused ─▶ asked to take back what was
 //!           never sent ─ that of all was not enough ─▶ reset, those first that were asked first
 //! ```

@@ -1,5 +1,5 @@
-//! What the host does about TIME-WAIT: applies the rules' verdicts to the record that a segment has
-//! met, and answers from it.
+//! Applies the rules of TIME-WAIT in the host: it carries out the verdict on a record that a
+//! segment has met, and answers from the record.
 
 mod lingering;
 

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! A step either passes the segment on or consumes it, and may end the connection ([`Passed`]).
-//! Nothing is sent from here: steps only mark what is owed, and [`emit`](crate::tcp::emit) speaks
-//! once when the whole batch has been taken in.
+//! Nothing is sent from here: steps only mark what is owed, and [`emit`](crate::tcp::emit) sends
+//! once, when the whole batch has been taken in.
 
 mod predicted;
 mod syn_received;

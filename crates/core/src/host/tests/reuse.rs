@@ -122,8 +122,8 @@ fn a_peer_that_cannot_be_told_from_before_is_reset_and_time_wait_goes_on() {
     }
 }
 
-/// The twin: what is left of the old connection is told from the new one's by its timestamp, or by
-/// its number.
+/// The twin: what is left of the old connection is distinguished from the new one's by its
+/// timestamp, or by its number.
 #[test]
 fn a_peer_that_can_be_told_from_before_opens_and_the_old_duplicate_is_kept_out() {
     for state in KEPT {

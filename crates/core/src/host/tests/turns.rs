@@ -1,4 +1,4 @@
-//! How much a turn does at most.
+//! How much work one turn does at most.
 
 use core::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! From an [`Emission`] to a segment in the outbox, and what sending it changes.
+//! Builds the segment of an [`Emission`] in the outbox, and notes what sending it changes.
 
 use super::decide::segment_bytes;
 use super::{Emission, Run, Why};

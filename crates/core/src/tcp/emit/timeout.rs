@@ -1,4 +1,5 @@
-//! Time has passed: what each timer does when it fires. Nothing is sent from here either.
+//! Does what each timer asks for when it fires. Nothing is sent from here: the connection is
+//! marked, and `emit` sends.
 
 use core::ops::ControlFlow::{Break, Continue};
 

@@ -1,4 +1,4 @@
-//! When each piece of what is in flight was sent: the source of RTT samples.
+//! Remembers when each piece of what is in flight was sent: the source of RTT samples.
 
 use core::mem;
 

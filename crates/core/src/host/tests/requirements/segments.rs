@@ -1,4 +1,4 @@
-//! Headers, options and numbers: RFC 9293 §3.1, §3.2, §3.7.1.
+//! Tests of headers, options and numbers: RFC 9293 §3.1, §3.2, §3.7.1.
 
 use crate::flow::Seq;
 use crate::host::tests::pair::{Pair, Side, config};
