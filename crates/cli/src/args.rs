@@ -1,4 +1,5 @@
-//! What was typed: the flags and their help, in one definition.
+//! The command line of `lightwait`: every flag and its help text, in one definition for clap.
+//! [`crate::plan`] checks the values.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -30,8 +31,8 @@ pub(crate) enum Command {
     Knobs(KnobsArgs),
 }
 
-/// Print what `--set` can set: each knob with its default, what it takes, what it does, and where
-/// the default comes from.
+/// Print what `--set` can set: each knob with its default, its unit, its meaning, and the source of
+/// the default.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KnobsArgs {
     /// A knob such as rto.floor, or a group such as time_wait [default: all]
@@ -40,16 +41,16 @@ pub(crate) struct KnobsArgs {
 
 /// Serve a directory over HTTP, on our own TCP/IP stack.
 ///
-/// Without a device the built-in bridge is used: an ordinary listening socket on 127.0.0.1:8080 is
-/// joined, through a client stack and an in-memory wire, to the server stack. No privileges.
+/// Without a device the program uses the built-in bridge: it listens on 127.0.0.1:8080 through the
+/// kernel, and passes each connection through a client stack and an in-memory wire to the server
+/// stack. It needs no privileges.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM stop it once responses are finished; the second time those are cut.
-/// SIGHUP opens the files of the log again, after somebody has moved them.
-/// When it stops, and on SIGUSR1 while it runs, it prints what it has counted and how full its
-/// pools are (connections, TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event
-/// in the log.
+/// SIGINT (Ctrl-C) and SIGTERM stop the server once responses are finished; a second signal cuts
+/// them. SIGHUP opens the log files again, after a rotation has moved them. When it stops, and on
+/// SIGUSR1 while it runs, the server prints its counters and how full its pools are (connections,
+/// TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event in the log.
 #[derive(Clone, Debug, Args)]
-// Or `--min-rate -1` would be told to write `-- -1`.
+// Without this clap would suggest `-- -1` for `--min-rate -1`.
 #[command(allow_negative_numbers = true)]
 pub(crate) struct ServeArgs {
     /// The directory to serve
@@ -72,21 +73,21 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<Setting>,
 
-    /// Memory for connections, their buffers and files under way, such as 512M or 2G, 4M at least;
-    /// the bridge's two stacks have half of it each. At three quarters of it nothing is read ahead;
-    /// at its end connections whose peers take no data are reset, those first that have taken none
-    /// for longest, and those closed that wait for a request [default: a quarter of the machine's,
-    /// 1G at most]
+    /// Memory for connections, their buffers and files in flight, such as 512M or 2G, 4M at least;
+    /// the bridge's two stacks have half of it each. At three quarters of it the server stops
+    /// reading ahead. At its end the server resets connections whose peers take no data, the
+    /// longest stalled first, and closes connections that wait for a request [default: a quarter of
+    /// the machine's, 1G at most]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) memory: Option<Memory>,
 
-    /// How large the send buffer of a connection is: los (what is sent until the next read of the
-    /// file is done: Cohen & Cohen 2002), round (in flight, and what a round trip may carry),
+    /// How large the send buffer of a connection is: los (the data to send until the next file read
+    /// is done: Cohen & Cohen 2002), round (the data in flight, and what a round trip may carry),
     /// fixed:BYTES, linux (two windows, never shrinks) or linux:lowat=BYTES [default: los]
     #[arg(long, value_name = "RULE", help_heading = "Limits")]
     pub(crate) send_buffer: Option<SendBuffer>,
 
-    /// Memory for pages, and for what is charged to them, where that is less than --memory
+    /// Memory for pages and for the bytes charged to them, where that is less than --memory
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(crate) pool: Option<Bytes>,
 
@@ -99,8 +100,8 @@ pub(crate) struct ServeArgs {
         help_heading = "Limits")]
     pub(crate) max_connections: usize,
 
-    /// Connections of one client at most: of an IPv4 address, or an IPv6 network of 64 bits; those
-    /// on the loopback are not counted
+    /// Connections of one client at most; a client is an IPv4 address or an IPv6 network of 64
+    /// bits. Clients on the loopback are not counted
     #[arg(long, value_name = "N", default_value_t = ServerConfig::default().max_client_connections,
         help_heading = "Limits")]
     pub(crate) max_client_connections: usize,
@@ -111,14 +112,14 @@ pub(crate) struct ServeArgs {
     pub(crate) max_responses: usize,
 
     /// Reset a connection whose peer takes fewer bytes a second than this, over a minute; 0: none.
-    /// One whose peer takes nothing for 30 s is reset in any case
+    /// A peer that takes nothing for 30 s is reset in any case
     #[arg(long, value_name = "BYTES", default_value_t = ServerConfig::default().min_rate_bytes,
         help_heading = "Limits")]
     pub(crate) min_rate: u32,
 
-    /// Which end holds TIME-WAIT: keep, as TCP has it, the end that closes first, which is mostly
-    /// this one; negotiate, the clients, if their stacks negotiate it too, as Lightwait's do
-    /// (time_wait.negotiate=client); ask-client, those HTTP clients that close first when an answer
+    /// Which end holds TIME-WAIT: keep, the end that closes first, as in TCP (mostly this one);
+    /// negotiate, the clients, if their stacks negotiate it too, as Lightwait's do
+    /// (time_wait.negotiate=client); ask-client, the HTTP clients that close first when an answer
     /// asks them to. docs/time-wait.md says what each needs
     #[arg(
         long,
@@ -129,36 +130,36 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) time_wait: TimeWaitArg,
 
-    /// With ask-client: when so many of a hundred TIME-WAITs (limits.time_wait) are held, ask on
-    /// every answer, so that connections that would be kept are closed as well; 0: at once, 100:
-    /// when it is full [default: 80]
+    /// With ask-client: the part of TIME-WAIT (limits.time_wait), in percent, from which on every
+    /// answer asks, so that clients close kept-alive connections as well; 0: always, 100: when it
+    /// is full [default: 80]
     #[arg(long, value_name = "PERCENT", help_heading = "TIME-WAIT",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) ask_at: Option<u8>,
 
-    /// With ask-client: how long a client may take to close, from when it has the answer
+    /// With ask-client: how long a client may take to close after it has received the answer
     /// [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "TIME-WAIT", value_parser = parse_time)]
     pub(crate) ask_grace: Option<Duration>,
 
-    /// Memory for files that are asked for often, 128K long each at most: a part of --memory, given
-    /// back where that is short; a quarter of a stack's at most, 0: none [default: 64M, or that
-    /// quarter]
+    /// Memory for files that are requested often, each of 128K at most: a part of --memory, given
+    /// back where that is short; a quarter of a stack's memory at most, 0: none [default: 64M, or
+    /// that quarter]
     #[arg(long, value_name = "BYTES", help_heading = "Files")]
     pub(crate) file_cache: Option<Bytes>,
 
-    /// Longer files that are kept open, at most; 0: none
+    /// Longer files that the server keeps open, at most; 0: none
     #[arg(long, value_name = "N", default_value_t = FilesConfig::default().cache_open,
         help_heading = "Files")]
     pub(crate) file_cache_open: usize,
 
-    /// How long a file that is kept is served before its path is looked up again: who asks within
-    /// it may get the version before, whole; 0s: nothing is kept [default: 1s]
+    /// How long the server serves a kept file before it looks its path up again: a request within
+    /// that time may get the previous version, whole; 0s: nothing is kept [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Files")]
     pub(crate) file_cache_age: Option<Duration>,
 
-    /// By which means files are read that the kernel's caches do not hold: threads (four), or
-    /// io-uring (many reads at a time, which pays on a disk that takes long to answer)
+    /// How to read files that are not in the kernel's caches: threads (four), or io-uring (many
+    /// reads at a time, which pays on a slow disk)
     #[arg(
         long,
         value_name = "MEANS",
@@ -168,7 +169,7 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) file_io: FileIo,
 
-    /// Let each read of a file take so much longer, as from a slow disk: for tests [default: 0s]
+    /// Delay each read of a file by this time, as a slow disk would: for tests [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Files")]
     pub(crate) file_delay: Option<Duration>,
 
@@ -189,12 +190,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) pcap: Option<PathBuf>,
 
-    /// Keep the capture within so many bytes (K, M, G: 2^10, 2^20, 2^30), 256K at least: when FILE
-    /// has half of them it becomes FILE.1, in place of the one before, and FILE begins anew
+    /// Keep the capture within this many bytes (K, M, G: 2^10, 2^20, 2^30), 256K at least: when
+    /// FILE has half of them it becomes FILE.1, replacing the previous FILE.1, and FILE begins anew
     #[arg(long, value_name = "BYTES", help_heading = "Watching", requires = "pcap")]
     pub(crate) pcap_limit: Option<Bytes>,
 
-    /// Capture the first so many bytes of each frame only
+    /// Capture only this many bytes of each frame, from its start
     #[arg(long, value_name = "BYTES", help_heading = "Watching", requires = "pcap",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) snaplen: Option<u32>,
@@ -203,15 +204,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = "Watching")]
     pub(crate) trace: bool,
 
-    /// Lose, delay, reorder, … frames both ways: loss=1%,reorder=5%,delay=30ms,rate=100Mbit,seed=7
+    /// Lose, delay or reorder frames, …, both ways:
+    /// loss=1%,reorder=5%,delay=30ms,rate=100Mbit,seed=7
     #[arg(long, value_name = "SPEC", help_heading = "Watching")]
     pub(crate) fault: Option<LinkConfig>,
 
-    /// Append the log to a file, which SIGHUP opens again
+    /// Append the log to a file; SIGHUP opens the file again
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) log: Option<PathBuf>,
 
-    /// Append the lines of requests to a file of their own, which SIGHUP opens again
+    /// Append the request lines to a file of their own; SIGHUP opens that file again
     #[arg(long, value_name = "FILE", help_heading = "Watching", conflicts_with = "quiet")]
     pub(crate) access_log: Option<PathBuf>,
 
@@ -219,7 +221,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = "Watching")]
     pub(crate) json: bool,
 
-    /// Log connections' failures as well
+    /// Log failed connections as well
     #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]
     pub(crate) verbose: u8,
 
@@ -228,7 +230,7 @@ pub(crate) struct ServeArgs {
     pub(crate) quiet: bool,
 }
 
-/// By which means files are read from a disk.
+/// How to read files from a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FileIo {
     Threads,
@@ -246,10 +248,10 @@ pub(crate) enum TimeWaitArg {
     AskClient,
 }
 
-/// A device, and who we are on it.
+/// A device, and the addresses of the stack on it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DeviceArgs {
-    /// Run on a TAP interface of that name, made if there is none
+    /// Run on a TAP interface of this name; the program creates it if it does not exist
     #[arg(long, value_name = "NAME", help_heading = "Device", conflicts_with = "af_packet")]
     pub(crate) tap: Option<String>,
 
@@ -266,18 +268,19 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "A/N", help_heading = "Device")]
     pub(crate) host_ip: Vec<Cidr>,
 
-    /// Next hop for what is not on-link; once for each IP version
+    /// Next hop for destinations that are not on-link; once for each IP version
     #[arg(long, value_name = "A", help_heading = "Device")]
     pub(crate) gateway: Vec<IpAddr>,
 
     /// Our hardware address, such as 02:00:00:00:00:01; `interface` for that of --af-packet's
-    /// interface, where no other is let through [default: made of the machine's id, the interface
-    /// and our first address, the same each time]
+    /// interface, where the network lets no other through [default: derived from the machine's id,
+    /// the interface and our first address, the same each time]
     #[arg(long, value_name = "MAC", help_heading = "Device")]
     pub(crate) mac: Option<Hardware>,
 
-    /// How long to ask, at most, whether anybody on the link has our addresses before they are
-    /// used; 0s: do not ask [default: 7s on a packet socket, as RFC 5227 has it; 0s on a TAP]
+    /// How long to probe the link, at most, for another host with our addresses before the stack
+    /// uses them; 0s: do not probe [default: 7s on a packet socket, as RFC 5227 has it; 0s on a
+    /// TAP]
     #[arg(long, value_name = "TIME", help_heading = "Device", value_parser = parse_time)]
     pub(crate) probe: Option<Duration>,
 

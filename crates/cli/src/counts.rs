@@ -1,4 +1,5 @@
-//! What a stack has counted, and how full it is: all of it, for whoever asks.
+//! The counters of a stack and how full its pools are, at one moment. Prints them as a table for
+//! people or as a JSON object for programs.
 
 use std::fmt::Write;
 
@@ -9,16 +10,16 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     stack: String,
-    /// What there is of each kind, and of how many that there may be.
+    /// Each kind of resource, how much of it is in use, and its limit.
     levels: [(&'static str, u64, u64); 6],
     /// Events since the stack began.
     counters: Vec<(&'static str, u64)>,
-    /// Frames that made no sense, by reason.
+    /// Malformed frames, by reason.
     malformed: Vec<(&'static str, u64)>,
 }
 
 impl Counts {
-    /// Of the stack of that name.
+    /// Reads the counters of `host`, the stack named `stack`.
     pub(crate) fn of(stack: &str, host: &Host) -> Counts {
         let limits = &host.config().limits;
         let level = |name, held: usize, limit: usize| (name, held as u64, limit as u64);
@@ -38,12 +39,12 @@ impl Counts {
         }
     }
 
-    /// The same with counters of somebody else's.
+    /// Adds counters that the stack does not keep, such as the server's.
     pub(crate) fn add(&mut self, counters: &[(&'static str, u64)]) {
         self.counters.extend(counters);
     }
 
-    /// A table for people: all levels, and of events those that have happened.
+    /// A table for people: every level, and the counters that are not zero.
     pub(crate) fn table(&self) -> String {
         let mut text = format!("{}:\n", self.stack);
         for (name, held, limit) in self.levels {
@@ -59,7 +60,7 @@ impl Counts {
         text
     }
 
-    /// An object for programs, with everything.
+    /// A JSON object for programs, with every level and counter.
     pub(crate) fn object(&self) -> Value {
         let levels = self.levels.iter().map(|(name, held, limit)| {
             ((*name).to_owned(), json!({ "held": held, "limit": limit }))

@@ -1,4 +1,4 @@
-//! What can go wrong, as a person should read it: what, where, and what to do about it.
+//! Every failure of the program, with a text for people: what failed, where, and how to mend it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use lightwait::device::KernelAddress;
 use lightwait_core::ip::conflict::Conflict;
 
-/// Why the program ends without having done what it should.
+/// Why the program ends without having done its work.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The command line is wrong; the text is one line.
@@ -32,7 +32,7 @@ pub(crate) enum Failure {
     Device(String, io::Error),
     /// The kernel's own stack has the address.
     KernelAddress(KernelAddress),
-    /// Somebody else on the link has the address, or wants it.
+    /// Another host on the link has the address, or claims it.
     Conflict(Conflict),
     /// A file cannot be written.
     Output(PathBuf, io::Error),
@@ -130,7 +130,7 @@ fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) ->
     }
 }
 
-/// What clap has to say about a command line, as one line.
+/// clap's complaint about a command line, as one line.
 pub(crate) fn usage_line(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "say what to do: `lightwait serve` serves this directory, `lightwait load URL` \

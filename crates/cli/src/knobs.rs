@@ -1,4 +1,4 @@
-//! `lightwait knobs`: what `--set` can set.
+//! `lightwait knobs`: lists the knobs that `--set` can set, all of them, a group, or one.
 
 use std::io::Write as _;
 use std::process::ExitCode;

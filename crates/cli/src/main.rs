@@ -1,5 +1,6 @@
-//! The program `lightwait`: what was typed ([`args`]) becomes a checked plan ([`plan`]), which is
-//! carried out ([`serve`]); the same for load ([`load`]) and the delay router ([`wan`]).
+//! The program `lightwait`. It parses the command line ([`args`]), checks it and makes a plan
+//! ([`plan`]), and carries the plan out ([`serve`]). The commands for load ([`load`]) and for the
+//! delay router ([`wan`]) work likewise.
 #![forbid(unsafe_code)]
 
 mod args;

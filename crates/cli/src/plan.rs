@@ -1,4 +1,5 @@
-//! From what was typed to what will be done: checked as a whole, before anything is opened.
+//! Turns the parsed command line into a checked plan. It checks the whole command line before the
+//! program opens anything.
 
 mod buffers;
 mod capture;
@@ -30,12 +31,12 @@ use crate::failure::Failure;
 pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
     pub(crate) files: FilesConfig,
-    /// By which means they are read from a disk.
+    /// How to read them from a disk.
     pub(crate) disk: Disk,
-    /// How much longer each read of one takes.
+    /// The extra delay of each read of a file.
     pub(crate) file_delay: Duration,
     pub(crate) server: ServerConfig,
-    /// When TIME-WAIT is so full, in percent, every answer asks its client to close.
+    /// How full TIME-WAIT is, in percent, when every answer begins to ask its client to close.
     pub(crate) ask_at: Option<u8>,
     pub(crate) stack: Stack,
     pub(crate) knobs: Knobs,
@@ -59,20 +60,20 @@ pub(crate) enum Stack {
         /// At most one for each IP version.
         gateways: Vec<IpAddr>,
         hardware: Hardware,
-        /// How long it may take to ask whether anybody has the addresses.
+        /// How long the stack probes for another host with these addresses.
         probe: Duration,
         port: u16,
     },
 }
 
-/// Which hardware address is ours.
+/// Which hardware address the stack uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hardware {
-    /// One that is the same each time.
+    /// A derived address that is the same each time.
     Stable,
     /// The interface's own.
     Interface,
-    /// This one.
+    /// The address on the command line.
     Given([u8; 6]),
 }
 
@@ -97,7 +98,7 @@ impl FromStr for Hardware {
     }
 }
 
-/// Which device.
+/// The device that the stack runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DevicePlan {
     Tap {
@@ -111,7 +112,7 @@ pub(crate) enum DevicePlan {
     },
 }
 
-/// Who looks at the frames, and what happens to them.
+/// What looks at the frames or changes them: capture, trace, an emulated bad link.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) capture: Option<Capture>,
@@ -179,8 +180,8 @@ impl Plan {
     }
 }
 
-/// The knobs that flags of their own set, and behind them those of `--set`: what was said by name
-/// counts. Each stack has `memory` bytes.
+/// The knobs that other flags set, followed by those of `--set`, so that a value given by name
+/// wins. Each stack has `memory` bytes.
 fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>, Failure> {
     let mut settings = Vec::new();
     settings.extend(args.send_buffer.unwrap_or(SendBuffer::Los).settings());
@@ -201,7 +202,7 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
     Ok(settings)
 }
 
-/// What is served and kept of files, where a stack has `pool` bytes for pages.
+/// The configuration of the file service, where a stack has `pool` bytes for pages.
 fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
     let default = FilesConfig::default();
     // Responses may hold half of it, and this is a part of what they hold.
@@ -225,7 +226,7 @@ fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
     })
 }
 
-/// A pool of less could not hold what two connections take.
+/// A smaller pool could not hold the data of two connections.
 const POOL_LEAST: u64 = 64 << 10;
 
 fn usage(text: String) -> Failure {
@@ -239,7 +240,7 @@ fn server(args: &ServeArgs) -> Result<ServerConfig, Failure> {
         ("--max-responses", args.max_responses),
     ];
     if let Some((flag, _)) = limits.iter().find(|(_, limit)| *limit == 0) {
-        return Err(usage(format!("{flag} 0: give 1 at least, or nobody is served")));
+        return Err(usage(format!("{flag} 0: give 1 at least, or no client is served")));
     }
     let default = ServerConfig::default();
     Ok(ServerConfig {
@@ -268,10 +269,10 @@ fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
     device_stack(&args.device, port)
 }
 
-/// A stack on the device that is named.
+/// A stack on the device that the command line names.
 ///
 /// # Panics
-/// If none is.
+/// If the command line names none.
 pub(crate) fn device_stack(args: &DeviceArgs, port: u16) -> Result<Stack, Failure> {
     let addresses = addresses(&args.ip)?;
     let gateways = gateways(&args.gateway, &addresses)?;
@@ -296,7 +297,7 @@ fn bridge(args: &ServeArgs) -> Result<Stack, Failure> {
     Ok(Stack::Bridge { listen })
 }
 
-/// Refuses what only a device needs, where none is named.
+/// Refuses flags that need a device, where the command line names none.
 pub(crate) fn refuse_device_flags(args: &DeviceArgs) -> Result<(), Failure> {
     let given = [
         ("--ip", !args.ip.is_empty()),
@@ -351,9 +352,9 @@ fn af_packet(args: &DeviceArgs, interface: &str) -> Result<DevicePlan, Failure> 
     Ok(DevicePlan::AfPacket { interface: interface.to_owned() })
 }
 
-/// By which hardware address we are found, and how long we ask whether our addresses are free. On a
-/// link that others share the RFC decides. A TAP's other end is the kernel, whose addresses are
-/// known without asking.
+/// The hardware address of the stack, and how long it probes for conflicts. On a shared link RFC
+/// 5227 gives the time. A TAP's other end is the kernel, which needs no probe: its addresses are
+/// known.
 fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
     let hardware = args.mac.unwrap_or(Hardware::Stable);
     let shared = match device {
@@ -385,7 +386,7 @@ fn addresses(given: &[Cidr]) -> Result<Vec<Cidr>, Failure> {
     Ok(given.to_vec())
 }
 
-/// Why no host can have this address on this subnet; `None` if one can.
+/// Why a host cannot have this address on this subnet; `None` if it can.
 fn unfit(cidr: Cidr) -> Option<&'static str> {
     let address = cidr.address();
     let point_to_point = if address.is_ipv4() { 31 } else { 127 };

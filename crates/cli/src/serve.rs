@@ -1,4 +1,5 @@
-//! Carries a plan out: opens what it names, serves until told to stop, and lets responses finish.
+//! Carries out a plan: opens the files and devices that it names, and serves until a signal or a
+//! failure. Then it lets responses finish.
 
 mod bridge;
 mod capture;
@@ -45,12 +46,13 @@ use slow::Slow;
 const FILE_THREADS: usize = 4;
 /// How long responses may take to finish after the first signal.
 const GRACE: Duration = Duration::from_secs(30);
-/// Wait after a failure to accept: it is a lack of memory or descriptors, which takes time to pass.
+/// The wait after `accept` has failed: it lacked memory or descriptors, and that takes time to
+/// pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long those may take to end who were cut: a turn or two.
+/// How long connections that were cut may take to end: a turn or two.
 const CUT_PATIENCE: Duration = Duration::from_millis(200);
-/// How often a stop looks whether the last connections are closed.
+/// How often a stop checks whether the last connections have closed.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
 /// How long a stop waits for FINs once no data is on its way any more.
 const FIN_PATIENCE: Duration = Duration::from_millis(500);
@@ -78,24 +80,24 @@ pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     outcome
 }
 
-/// A stack that listens, to be driven.
+/// A listening stack, and the shards to run.
 struct Ready {
     shards: Vec<Shard>,
-    /// Of the shard that serves.
+    /// Controls the shard that serves.
     handle: Handle,
     listener: TcpListener,
-    /// Where it can be reached.
+    /// Where clients reach it.
     urls: Vec<String>,
-    /// What the stack stands on, for people.
+    /// The device beneath the stack, as a text for people.
     name: String,
-    /// What stands before it, if it is not on a device.
+    /// The bridge in front of the stack, if it is not on a device.
     front: Option<Front>,
 }
 
 /// The kernel's side of a bridge.
 struct Front {
     runtime: Runtime,
-    /// Of the client stack.
+    /// Controls the client stack.
     client: Handle,
     bridge: Bridge,
 }
@@ -160,7 +162,7 @@ fn shown(plan: &Plan) -> String {
     full.as_ref().unwrap_or(&plan.directory).display().to_string()
 }
 
-/// A file service whose files under way count among the memory of `stack`.
+/// A file service that charges its files in flight to the memory of `stack`.
 fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -> FileServer {
     let clock = Clock {
         timer: Rc::new(Timer),
@@ -182,12 +184,12 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -
     server.on_access(move |access| log.write(Record::Access(access.clone())))
 }
 
-/// True while so many of a hundred TIME-WAITs that there may be are held.
+/// True while TIME-WAIT is at least this full, in percent of its limit.
 fn presses(host: &Host, percent: u8) -> bool {
     host.time_wait_len() * 100 >= host.config().limits.time_wait * usize::from(percent)
 }
 
-/// A part of a stack's memory, as the file service asks for it.
+/// The part of a stack's memory that the file service may use.
 struct Budget(shard::Memory);
 
 impl Keeper for Budget {
@@ -232,17 +234,17 @@ impl Keeper for Budget {
     }
 }
 
-/// What every connection needs.
+/// The state that every connection shares.
 #[derive(Clone)]
 struct Service {
     server: Rc<FileServer>,
-    /// Who is behind a bridged connection.
+    /// The clients behind bridged connections.
     peers: Option<Peers>,
     log: Log,
     logs_failures: bool,
 }
 
-/// Accepts connections until it is aborted, each served by a task of its own.
+/// Accepts connections until the task is aborted. Each connection has a task of its own.
 async fn accept_all(listener: TcpListener, service: Service) {
     let handle = Handle::current();
     loop {
@@ -262,7 +264,7 @@ async fn accept_all(listener: TcpListener, service: Service) {
     }
 }
 
-/// Serves a connection that was let in.
+/// Serves an admitted connection.
 async fn serve_one(stream: TcpStream, peer: SocketAddr, _inside: Admission, service: Service) {
     // Nagle would hold a response's last segment back until the one before is acknowledged. It
     // fails only on a connection that is over already.
@@ -275,7 +277,7 @@ async fn serve_one(stream: TcpStream, peer: SocketAddr, _inside: Admission, serv
     }
 }
 
-/// A socket of ours, as the HTTP server asks for it.
+/// The control over one of our sockets that the HTTP server needs.
 #[derive(Clone)]
 struct Transport(Control);
 
@@ -332,17 +334,18 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What a graceful stop ends.
+/// The tasks and stacks that a graceful stop ends.
 struct Stopping {
-    /// Those who take new connections, and those who watch.
+    /// The tasks that accept connections and those that watch the stack.
     tasks: Vec<JoinHandle<()>>,
-    /// The stacks whose connections have to be over.
+    /// The stacks whose connections must be over before the stop ends.
     stacks: Stacks,
     service: Service,
 }
 
 impl Stopping {
-    /// This stack's connections have to be over as well; until then it is watched.
+    /// Adds a stack to the stop: it waits for the stack's connections, and watches the stack until
+    /// then.
     fn watch(&mut self, stack: &Handle, name: &str) {
         // The first is the server's.
         let server = self.stacks.all.is_empty().then(|| self.service.server.clone());
@@ -356,15 +359,15 @@ impl Stopping {
         self.stacks.all.push((name.to_owned(), stack.clone()));
     }
 
-    /// Lets responses finish, and then what was written arrive; cuts both short on `hurry`. Either
-    /// way it logs what was counted, last.
+    /// Lets responses finish and written data arrive; `hurry` cuts both short. Logs the counters at
+    /// the end in either case.
     async fn run(self, hurry: impl Future<Output = ()>) {
-        // Dropping a listener resets what was not accepted.
+        // Dropping a listener resets the connections that were not accepted.
         self.tasks.iter().for_each(JoinHandle::abort);
         let (stop, log) = (self.service.server.stop(), &self.service.log);
         log.write(Record::Stopping { connections: stop.tracked() });
         stop.request();
-        // What is held from here on is on its way to somebody.
+        // From here on, memory is held only for responses in flight.
         self.service.server.handler().set_cache_bytes(0);
         let finished = async {
             stop.finished().await;
@@ -375,15 +378,15 @@ impl Stopping {
             () = hurry => false,
         };
         let unfinished = if is_finished { 0 } else { stop.tracked().max(1) };
-        // Their records come before the last lines.
+        // Their access records come before the last lines.
         stop.cut();
         let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
         self.stacks.tell(log);
         log.write(Record::Stopped { unfinished });
     }
 
-    /// Waits until what was written has arrived, and for the FINs: but not long for those of peers
-    /// that keep their own half open.
+    /// Waits until the peers have acknowledged all written data, and for their FINs. It does not
+    /// wait long for the FIN of a peer that keeps its half open.
     async fn drained(&self) {
         let mut patience = FIN_PATIENCE;
         while !patience.is_zero() && self.stacks.sum(Host::connections) > 0 {
@@ -395,7 +398,7 @@ impl Stopping {
     }
 }
 
-/// All stacks, each with its name, and the server on the first.
+/// All stacks with their names, and the server on the first.
 #[derive(Clone)]
 struct Stacks {
     all: Vec<(String, Handle)>,
@@ -407,7 +410,7 @@ impl Stacks {
         self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }
 
-    /// Logs what they have counted.
+    /// Logs the counters of all stacks.
     fn tell(&self, log: &Log) {
         let mut served = Some(self.server.tally());
         for (name, stack) in &self.all {
@@ -421,7 +424,7 @@ impl Stacks {
         }
     }
 
-    /// The same whenever a signal asks for it.
+    /// Logs the counters each time that a signal asks for them.
     fn tell_whenever_asked(
         &self,
         signals: &Signals,
@@ -432,7 +435,7 @@ impl Stacks {
     }
 }
 
-/// What the server has counted, by name.
+/// The server's counters, by name.
 fn served_counts(tally: Tally) -> [(&'static str, u64); 14] {
     [
         ("http_rests", tally.rests),
@@ -452,7 +455,7 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 14] {
     ]
 }
 
-/// What the cache of files has counted, by name, and what it holds.
+/// The file cache's counters and levels, by name.
 fn cache_counts(tally: CacheTally) -> [(&'static str, u64); 9] {
     [
         ("file_cache_hits", tally.hits),
@@ -467,8 +470,8 @@ fn cache_counts(tally: CacheTally) -> [(&'static str, u64); 9] {
     ]
 }
 
-/// Allows as many descriptors as we may have: a file under way takes one, and so does a bridged
-/// connection. Refused, the old limit holds.
+/// Raises the limit of descriptors as far as allowed: a file in flight takes one, and so does a
+/// bridged connection. If the kernel refuses, the old limit holds.
 pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

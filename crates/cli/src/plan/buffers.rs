@@ -1,4 +1,5 @@
-//! `--send-buffer` and `--pool-policy`: how large send buffers are, and who gets the next page.
+//! `--send-buffer` and `--pool-policy`: how large send buffers are, and which connection gets the
+//! next page.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +15,7 @@ pub(crate) enum SendBuffer {
     Linux { lowat: Option<u32> },
 }
 
-/// What `--send-buffer` takes.
+/// The forms that `--send-buffer` accepts.
 const FORMS: &str = "give round, los, fixed:BYTES, linux or linux:lowat=BYTES";
 
 impl FromStr for SendBuffer {
@@ -39,7 +40,7 @@ impl FromStr for SendBuffer {
     }
 }
 
-/// A size of a buffer: a byte at least.
+/// The size of a buffer: at least one byte.
 fn bytes(text: &str) -> Result<u32, String> {
     let Bytes(bytes) = text.parse::<Bytes>()?;
     let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0);
@@ -47,7 +48,7 @@ fn bytes(text: &str) -> Result<u32, String> {
 }
 
 impl SendBuffer {
-    /// The knobs that say the same.
+    /// The knobs that stand for this choice.
     pub(crate) fn settings(self) -> Vec<Setting> {
         let rule = |rule: &str| Setting::new("buffers.send_size", rule);
         match self {
@@ -80,7 +81,7 @@ pub(crate) enum PoolPolicy {
 }
 
 impl PoolPolicy {
-    /// The knob that says the same.
+    /// The knob that stands for this choice.
     pub(crate) fn setting(self) -> Setting {
         Setting::new("pool.policy", &self.to_string())
     }

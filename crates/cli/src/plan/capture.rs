@@ -1,4 +1,4 @@
-//! `--pcap` and its bounds: where a capture goes.
+//! `--pcap` and its limits: the destination of a capture and how much it keeps.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal};
@@ -11,7 +11,7 @@ use lightwait::wrap::pcap::LEAST_LIMIT;
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 
-/// What is captured, and where to.
+/// The destination of a capture, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capture {
     pub(crate) target: Target,
@@ -22,16 +22,16 @@ pub(crate) struct Capture {
 /// Where a capture goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Standard output; then nothing else goes there.
+    /// Standard output; the log then goes to standard error.
     Stdout,
     /// A file or a FIFO.
     File(PathBuf),
-    /// A file and the one before it, of so many bytes together.
+    /// A file and its predecessor, within this many bytes together.
     Within(PathBuf, u64),
 }
 
 impl Capture {
-    /// What the flags say; `None` if nothing is captured.
+    /// The capture that the flags ask for; `None` if they ask for none.
     pub(crate) fn new(args: &ServeArgs) -> Result<Option<Capture>, Failure> {
         let Some(path) = &args.pcap else { return Ok(None) };
         let target = if is_stdout(path) {
@@ -61,12 +61,12 @@ impl Capture {
         Ok(Some(Capture { target, snaplen: args.snaplen }))
     }
 
-    /// True if standard output is taken.
+    /// True if the capture goes to standard output.
     pub(crate) fn takes_stdout(&self) -> bool {
         self.target == Target::Stdout
     }
 
-    /// What it goes to, for people.
+    /// The destination, as a text for people.
     pub(crate) fn path(&self) -> PathBuf {
         match &self.target {
             Target::Stdout => "standard output".into(),

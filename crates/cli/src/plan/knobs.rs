@@ -1,4 +1,4 @@
-//! `--set NAME=VALUE`: the stack's knobs, by the names that the library has for them.
+//! `--set NAME=VALUE`: sets the stack's knobs by the library's names for them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use lightwait_core::{Capabilities, Config, Error, Medium};
 
 use crate::failure::Failure;
 
-/// What was typed: a name and a value, which may still be wrong.
+/// A name and a value from the command line, not checked yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setting {
     name: String,
@@ -18,12 +18,12 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// A setting of the knob of that name.
+    /// A setting of the knob `name`.
     pub(crate) fn new(name: &str, value: &str) -> Setting {
         Setting { name: name.to_owned(), value: value.to_owned() }
     }
 
-    /// True if it is of the knob of that name.
+    /// True if this sets the knob `name`.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.name == name
     }
@@ -39,7 +39,7 @@ impl FromStr for Setting {
     }
 }
 
-/// How TCP behaves and what bounds there are, on every stack of ours.
+/// The knobs of TCP and the limits of the stack, the same for every stack of the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knobs {
     tcp: TcpConfig,
@@ -47,16 +47,17 @@ pub(crate) struct Knobs {
 }
 
 impl Knobs {
-    /// The defaults in `memory` bytes for buffers, with all settings; the later of two wins. Or
-    /// which one is wrong, and why.
+    /// Applies all settings to the defaults for `memory` bytes of buffers; the later of two
+    /// settings wins. Fails with the setting that is wrong, and why.
     pub(crate) fn new(memory: u64, settings: &[Setting]) -> Result<Knobs, Failure> {
         let mut config = Knobs::default().on(plain());
         let pages = memory / PAGE_BYTES as u64;
         config.limits.pages = usize::try_from(pages).unwrap_or(usize::MAX);
-        // What is promised may come; the rest is for sending.
+        // Peers may send all that receive windows promise; the rest is for sending.
         let promised = &mut config.limits.receive_window_bytes;
         *promised = (*promised).min(memory / 2);
-        // What does not fit may be mended by a later one: the first after which nothing did.
+        // A later setting may mend an earlier one. The error names the first setting after which
+        // the configuration was never right again.
         let mut misfit = None;
         for setting in settings {
             let Setting { name, value } = setting;
@@ -76,7 +77,7 @@ impl Knobs {
         misfit.map_or(Ok(Knobs { tcp: config.tcp, limits: config.limits }), Err)
     }
 
-    /// Bytes for pages, and for what is charged to them.
+    /// Bytes for pages and for what is charged to them.
     pub(crate) fn page_bytes(&self) -> usize {
         self.limits.pages.saturating_mul(PAGE_BYTES)
     }
@@ -87,15 +88,15 @@ impl Knobs {
     }
 }
 
-/// A configuration that nothing is wrong with but its knobs.
+/// A valid configuration, to try knobs on.
 fn plain() -> Config {
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let address = Cidr::new(address, 32).expect("as long as the address");
     Config::new(Capabilities::plain(Medium::Ip, 1500), address, [0; 32])
 }
 
-/// All knobs at their defaults, or those of one group, or one; if there is none of that name, what
-/// the nearest is called.
+/// All knobs at their defaults, those of one group, or one. Fails with the name of the nearest knob
+/// if there is none of that name.
 pub(crate) fn knobs_named(name: Option<&str>) -> Result<Vec<Knob>, String> {
     let knobs = plain().knobs().into_iter();
     let Some(name) = name else { return Ok(knobs.collect()) };
@@ -107,10 +108,11 @@ pub(crate) fn knobs_named(name: Option<&str>) -> Result<Vec<Knob>, String> {
     if found.is_empty() { Err(nearest(name)) } else { Ok(found) }
 }
 
-/// How like a name must be to one that was mistyped, by Jaro's measure, to be offered for it.
+/// How similar, by Jaro's measure, a knob's name must be to a mistyped one for the program to
+/// suggest it.
 const LIKE: f64 = 0.75;
 
-/// What might have been meant by `name`.
+/// The knob that `name` most likely meant.
 fn nearest(name: &str) -> String {
     let names = plain().knobs().into_iter().map(|knob| knob.name);
     let group = format!("{name}.");

@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use super::Bytes;
 
-/// With nothing said: this part of the machine's memory, and no more than that.
+/// The default: this part of the machine's memory, up to this limit.
 const PART: u64 = 4;
 const MOST: u64 = 1 << 30;
 
-/// Less would not hold the buffers of a few connections.
+/// Fewer bytes would not hold the buffers of a few connections.
 const LEAST: u64 = 4 << 20;
 
 /// An amount of memory, in bytes.
@@ -19,13 +19,13 @@ const LEAST: u64 = 4 << 20;
 pub(crate) struct Memory(u64);
 
 impl Memory {
-    /// A quarter of what the machine, or the control group that we are in, lets us have; 1 GiB at
+    /// A quarter of the memory that the machine, or the process's control group, allows; 1 GiB at
     /// most.
     pub(crate) fn of_machine() -> Memory {
         Memory((machine_bytes() / PART).clamp(LEAST, MOST))
     }
 
-    /// What is wrong with it, if this machine has less.
+    /// Why this amount is too much for this machine, if it is.
     pub(crate) fn excess(self) -> Option<String> {
         self.excess_of(machine_bytes())
     }
@@ -61,15 +61,15 @@ impl fmt::Display for Memory {
     }
 }
 
-/// What the machine, or the control group that we are in, lets us have.
+/// The memory that the machine, or the process's control group, allows.
 fn machine_bytes() -> u64 {
     let info = rustix::system::sysinfo();
     let machine = (info.totalram as u64).saturating_mul(info.mem_unit.into());
     control_group_limit().map_or(machine, |limit| limit.min(machine))
 }
 
-/// What the control group of this process may take, or one above it: the least of them. A container
-/// has less than its machine.
+/// The least limit of this process's control group and those above it. A container has less memory
+/// than its machine.
 fn control_group_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;

@@ -214,7 +214,7 @@ fn files_and_logs_follow_their_flags() {
     assert!(refusal("--index a/b").contains("--index"));
 }
 
-/// The configuration that comes of that line.
+/// The configuration that this command line gives.
 fn config_of(line: &str) -> Config {
     let address = "10.9.0.2/24".parse().unwrap();
     let config = Config::new(Capabilities::plain(Medium::Ip, 1500), address, [0; 32]);

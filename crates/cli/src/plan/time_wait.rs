@@ -1,16 +1,17 @@
-//! `--time-wait`: which end holds it.
+//! `--time-wait`: which end of a connection holds TIME-WAIT. Turns the choice into a knob of the
+//! stack and a setting of the server.
 
 use super::{Setting, Stack, usage};
 use crate::args::{ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
 
-/// Asks on every answer when TIME-WAIT is so full, in percent. Below that records are cheaper than
-/// connections that are closed early. The fifth that is left is for clients that do not obey and
-/// for connections that idle: 12 s of them at the rate that fills the table in a minute. The log
-/// warns at the same level, so that an operator sees both begin together.
+/// How full TIME-WAIT is, in percent, when every answer begins to ask. Below this level a record is
+/// cheaper than a connection that closes early. The last fifth is for clients that do not obey and
+/// for idle connections: 12 s of them at the rate that fills the table in a minute. The log warns
+/// at the same level, so an operator sees both begin together.
 const ASK_AT: u8 = 80;
 
-/// The settings of the stack's knobs, with the one that `--time-wait` makes.
+/// The settings for the stack's knobs, with the one that `--time-wait` adds.
 pub(super) fn settings(args: &ServeArgs, stack: &Stack) -> Result<Vec<Setting>, Failure> {
     const KNOB: &str = "time_wait.negotiate";
     let mut settings = args.set.clone();
@@ -31,7 +32,7 @@ pub(super) fn settings(args: &ServeArgs, stack: &Stack) -> Result<Vec<Setting>, 
     Ok(settings)
 }
 
-/// When every answer asks, in percent of TIME-WAIT; `None`: never.
+/// The level of TIME-WAIT, in percent, from which on every answer asks; `None`: never.
 pub(super) fn ask_at(args: &ServeArgs) -> Result<Option<u8>, Failure> {
     if args.time_wait == TimeWaitArg::AskClient {
         return Ok(Some(args.ask_at.unwrap_or(ASK_AT)));
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(of(&format!("{DEVICE} --time-wait keep")), (off(), false, None));
         let negotiate = format!("{DEVICE} --time-wait negotiate");
         assert_eq!(of(&negotiate), ("Client".to_owned(), false, None));
-        // Through the bridge as well: there the kernel's sockets are spared.
+        // The bridge asks as well: there it spares the kernel's sockets.
         for device in ["", DEVICE] {
             let ask = format!("{device} --time-wait ask-client");
             assert_eq!(of(&ask), (off(), true, Some(80)));

@@ -14,16 +14,16 @@ use crate::failure::Failure;
 use crate::log::Log;
 use crate::plan::Plan;
 
-/// The port on the server stack: the bridge alone sees it.
+/// The port on the server stack, which only the bridge uses.
 const PORT: u16 = 80;
-/// Connections that the kernel completes before we accept them.
+/// Connections that the kernel may complete before we accept them.
 const BACKLOG: i32 = 4096;
 
 /// Listens on the kernel's `address`, and opens both stacks behind it.
 pub(super) fn open(address: SocketAddr, plan: &Plan, log: &Log) -> Result<Ready, Failure> {
     let refuse = |error| Failure::Listen(address, error);
     let listener = KernelListener::bind(address).map_err(refuse)?;
-    // Again, for a longer queue than the standard library asks for.
+    // A second `listen`, for a longer queue than the standard library's.
     rustix::net::listen(&listener, BACKLOG).map_err(|errno| refuse(errno.into()))?;
     let runtime = runtime()?;
     let (server_end, client_end) = bridge::wire();

@@ -1,4 +1,4 @@
-//! A device whose frames are captured, as `--pcap` and its bounds say.
+//! A device that captures its frames, as `--pcap` and its limits say.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{Capture, CaptureTarget};
 
-/// What the interface is called in the capture.
+/// The name of the interface in the capture.
 const INTERFACE: &str = "lightwait";
 
-/// The device, captured; what goes wrong with that is logged.
+/// Wraps `device` in a capture; a failure of the capture goes to the log.
 pub(super) fn captured(
     device: Box<dyn Device>,
     capture: &Capture,
@@ -43,7 +43,7 @@ pub(super) fn captured(
         }))
 }
 
-/// Standard output, without the library's buffer, which breaks it at bytes that mean a line's end.
+/// Standard output without the library's buffer, which flushes at the byte of a newline.
 fn stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }

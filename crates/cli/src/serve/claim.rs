@@ -1,5 +1,5 @@
-//! Our addresses: whether the kernel has one, whether somebody on the link has, and what is said
-//! when somebody claims one later.
+//! Claims our addresses: checks that the kernel does not have them and that no other host on the
+//! link does. Later it logs conflicts over them.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::signals::Signals;
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 
-/// Refuses addresses that the kernel's own stack has: both would answer for them.
+/// Refuses addresses that the kernel's own stack has: both stacks would answer for them.
 pub(super) fn refuse_kernels(interface: &str, addresses: &[Cidr]) -> Result<(), Failure> {
     for cidr in addresses {
         let held = kernel_address(interface, cidr.address()).map_err(Failure::Stack)?;
@@ -26,8 +26,8 @@ pub(super) fn refuse_kernels(interface: &str, addresses: &[Cidr]) -> Result<(), 
     Ok(())
 }
 
-/// Runs the stack until all its addresses are ours. False if a signal asked for a stop before;
-/// fails if somebody else has one.
+/// Runs the stack until all its addresses are ours. Returns false if a signal asked for a stop
+/// before that; fails if another host has one of them.
 pub(crate) fn wait(
     shards: &mut [Shard],
     stack: &Handle,

@@ -1,8 +1,7 @@
-//! What an operator has to know of closed connections: that TIME-WAIT or FIN-WAIT-2 fills up, that
-//! it is full and records go before their time or are not heard, that TIME-WAIT refuses peers who
-//! come back too soon, that ports to open connections from run out, or have, and that connections
-//! were reset because memory was short. But not by a line for each, of which there may be a hundred
-//! thousand a second.
+//! Warns the operator about closed connections: TIME-WAIT or FIN-WAIT-2 fills up; it is full and
+//! drops records early or ignores segments; TIME-WAIT refuses peers that come back too soon; local
+//! ports run out or have run out; connections were reset because memory was short. It logs each
+//! kind at most once an interval, because a hundred thousand a second may occur.
 
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use lightwait_http::Tally;
 
 use crate::log::{Concern, Kind, Log, Record};
 
-/// A line of each kind in so long at most.
+/// The interval: at most one line of each kind.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Logs what has happened since the last time, until the task is aborted.
+/// Logs the events since the last interval, until the task is aborted.
 ///
-/// `tally` tells what the server on that stack has denied; nothing where there is none.
+/// `tally` returns the counts of the server on that stack; `None` where there is no server.
 pub(super) async fn watch(stack: Handle, tally: impl Fn() -> Tally, log: Log) {
     let mut last = Look::default();
     loop {
@@ -35,24 +34,24 @@ pub(super) async fn watch(stack: Handle, tally: impl Fn() -> Tally, log: Log) {
     }
 }
 
-/// A host at a moment; events since it began.
+/// A host's levels at one moment, and its counts since it began.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     time_wait: Level,
     fin_wait_2: Level,
-    /// Segments for FIN-WAIT-2 that were not heard.
+    /// Segments for FIN-WAIT-2 that the host ignored.
     unheard: u64,
-    /// SYNs that TIME-WAIT did not let through.
+    /// SYNs that TIME-WAIT refused.
     refused: u64,
     /// Ports passed over because they are in TIME-WAIT, connections opened, and not opened for want
     /// of a port.
     passed: u64,
     opened: u64,
     without_port: u64,
-    /// Connections reset because memory was short: of peers that took nothing, or too little.
+    /// Connections reset because memory was short: their peers took nothing, or too little.
     reset: u64,
     slow: u64,
-    /// The same closed, and not let in.
+    /// Connections closed, and refused, because memory was short.
     closed: u64,
     refused_for_memory: u64,
 }
@@ -92,7 +91,7 @@ impl Look {
             self.opened - last.opened,
             self.without_port - last.without_port,
         ];
-        // A few of many are no sign: one in five of those looked at is.
+        // A few ports passed over among many are no sign; one in five is.
         let are_scarce = passed > 0 && passed.saturating_mul(4) >= opens;
         let concerns = [
             self.time_wait.concern_since(last.time_wait, Kind::TimeWait),
@@ -119,7 +118,7 @@ impl Look {
 }
 
 impl Level {
-    /// Four fifths of what may be.
+    /// True at four fifths of the limit.
     fn is_high(&self) -> bool {
         self.held > 0 && self.held.saturating_mul(5) >= self.limit.saturating_mul(4)
     }

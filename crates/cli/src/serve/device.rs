@@ -1,4 +1,5 @@
-//! The stack on a device of its own.
+//! Opens the device of a plan and a stack on it. Wraps the device in what the plan asks for, and
+//! logs when the interface goes down or comes up.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,9 +22,9 @@ struct Opened {
     device: Box<dyn Device>,
     /// The interface's name.
     interface: String,
-    /// The interface's own hardware address, if it lasts: that of a TAP is made with it.
+    /// The interface's own hardware address, if it lasts; a TAP's is made anew with each TAP.
     own: [u8; 6],
-    /// What it is, for people.
+    /// A description for people.
     name: String,
 }
 
@@ -40,8 +41,8 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
     Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
 }
 
-/// Opens a device, and a host on it that has these `ranges` of addresses as well. Returns the name
-/// of what it stands on, too.
+/// Opens a device, and a host on it that has the addresses in `ranges` as well. Also returns a
+/// description of the device.
 pub(crate) fn open_shard(
     stack: &Stack,
     knobs: &Knobs,
@@ -68,7 +69,7 @@ pub(crate) fn open_shard(
             return Err(Failure::Device("--mac interface".to_owned(), io::Error::other(text)));
         }
         Hardware::Interface => own,
-        // If there is none it is the secret's, which is another each time.
+        // Without a stable one the host derives it from its secret, which differs each time.
         Hardware::Stable => {
             hardware::stable(&interface, own, addresses[0]).unwrap_or(config.hardware)
         }
@@ -118,8 +119,9 @@ fn log_link(interface: &str, log: &Log) -> impl FnMut(LinkState) + Send + use<> 
     }
 }
 
-/// The device with what was asked for in front of it: the bad link next to the device, then who
-/// watches, so that what is seen is what the stack sends and gets.
+/// The device with the wrappers that the plan asks for. The emulated bad link is next to the
+/// device. The capture and the trace are outside it, so that they show the frames that the stack
+/// sends and receives.
 pub(super) fn watched(
     device: Box<dyn Device>,
     watch: &Watch,
@@ -147,7 +149,7 @@ fn any(addresses: &[Cidr], port: u16) -> SocketAddr {
     if v6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() }
 }
 
-/// As a browser wants it: without the port that HTTP has anyway.
+/// A URL as a browser shows it: without the port if it is HTTP's default.
 pub(super) fn url(address: IpAddr, port: u16) -> String {
     let host = match address {
         IpAddr::V4(address) => address.to_string(),

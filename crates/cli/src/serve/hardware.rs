@@ -1,5 +1,5 @@
-//! Our hardware address: the same whenever the program starts, so that neighbours who know us go on
-//! finding us.
+//! Our hardware address. It is the same each time the program starts, so that the neighbours'
+//! caches stay right.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use lightwait_core::address::Cidr;
 use lightwait_core::config::hardware_address;
 use lightwait_core::flow::keyed::KeyedHash;
 
-/// What tells this machine from others, the best first: its id (machine-id(5)); where a container
-/// has none, that of the kernel's boot; its name.
+/// What tells this machine from others, the best first: its id (machine-id(5)); in a container
+/// without one, the id of the kernel's boot; the host name.
 const IDENTITIES: [&str; 4] = [
     "/etc/machine-id",
     "/var/lib/dbus/machine-id",
@@ -16,13 +16,13 @@ const IDENTITIES: [&str; 4] = [
     "/proc/sys/kernel/hostname",
 ];
 
-/// What systemd writes before there is an id.
+/// The content that systemd writes before there is an id.
 const UNINITIALIZED: &str = "uninitialized";
 
-/// A hardware address for the stack on an interface, from all that makes it one of its kind: the
-/// machine, the interface's name, the address of the interface's own (containers of one image may
-/// share the rest), and our first IP address (of several stacks on one interface). `None` if the
-/// machine cannot be told from others.
+/// A hardware address for the stack on an interface. It is derived from the machine, the
+/// interface's name, the interface's own address (containers of one image may share the rest), and
+/// our first IP address (for several stacks on one interface). `None` if nothing identifies the
+/// machine.
 pub(super) fn stable(interface: &str, own: [u8; 6], address: Cidr) -> Option<[u8; 6]> {
     let texts = IDENTITIES.iter().filter_map(|path| fs::read_to_string(path).ok());
     let identity = texts.map(|text| text.trim().to_owned()).find(|text| is_identity(text))?;
@@ -33,7 +33,7 @@ fn is_identity(text: &str) -> bool {
     !text.is_empty() && text != UNINITIALIZED
 }
 
-/// The id itself is not to be shown (machine-id(5)): it is the key of a hash.
+/// machine-id(5) asks programs not to reveal the id, so it only keys a hash.
 fn of(identity: &str, interface: &str, own: [u8; 6], address: Cidr) -> [u8; 6] {
     let mut key = [0; 32];
     for (index, byte) in identity.bytes().enumerate() {

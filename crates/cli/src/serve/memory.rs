@@ -1,5 +1,5 @@
-//! Memory after a burst: once buffers hold much less than they did, what they have freed goes back
-//! to the operating system.
+//! Gives freed memory back to the operating system after a burst, once the buffers hold much less
+//! than they did.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use lightwait::allocator;
 use lightwait::shard::Handle;
 use lightwait_core::buffer::PAGE_BYTES;
 
-/// How often is looked.
+/// How often the task checks.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Less is not worth the wait.
+/// Freeing fewer bytes is not worth the wait.
 const WORTH_BYTES: usize = 16 << 20;
-/// So many looks later what belonged to the connections is freed as well.
+/// This many checks later, the memory of the connections themselves is free as well.
 const AGAIN_AFTER: u32 = 15;
 
-/// Looks at `stack`, of whose memory files that are kept take a part, until the task is aborted.
+/// Watches `stack` until the task is aborted. Kept files hold a part of the stack's memory.
 pub(super) async fn watch(stack: Handle, kept_bytes: impl Fn() -> u64) {
     let mut peak = Peak::default();
     loop {
@@ -27,16 +27,17 @@ pub(super) async fn watch(stack: Handle, kept_bytes: impl Fn() -> u64) {
     }
 }
 
-/// The most that was held since memory was given back last, in bytes.
+/// The most bytes held since the program last gave memory back.
 #[derive(Debug, Default)]
 struct Peak {
     bytes: usize,
-    /// Looks until it is given back once more; 0: it is not.
+    /// Checks left until the program gives memory back once more; 0: it will not.
     again_in: u32,
 }
 
 impl Peak {
-    /// True if so much less is held now that the rest should be given back. It counts anew then.
+    /// True if so much less is held now that the program should give memory back. The maximum then
+    /// starts anew.
     fn has_fallen(&mut self, held: usize) -> bool {
         self.bytes = self.bytes.max(held);
         let has_fallen = self.bytes >= WORTH_BYTES && held <= self.bytes / 4;

@@ -1,6 +1,7 @@
-//! SIGINT and SIGTERM: the first asks for a graceful stop, the second for one that waits for
-//! nobody; if that does not end the program, the third does, or a few seconds. SIGUSR1 asks for
-//! what was counted, SIGHUP for the log's files to be opened again.
+//! The signals of the program. The first SIGINT or SIGTERM asks for a graceful stop; the second
+//! cuts the connections that are left. If the program still runs a few seconds later, it ends at
+//! once, as it does at the third signal. SIGUSR1 asks for the counters, and SIGHUP for the log
+//! files to be opened again.
 
 use std::io;
 use std::process::ExitCode;
@@ -11,24 +12,24 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator;
 use tokio::sync::watch;
 
-/// Shells expect a program that a signal ended to say so: 128 and SIGINT.
+/// Shells expect this status of a program that a signal ended: 128 and SIGINT.
 const STATUS_INTERRUPTED: u8 = 130;
 
-/// How long the program has to end after the second signal. It only writes out what it holds, but
-/// whoever reads that may stand still.
+/// How long the program has to end after the second signal. It only flushes its output, but the
+/// process that reads the output may stall.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
-/// Which signals have come. Clones are the same.
+/// The signals that have come. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Signals {
-    /// How many that ask for a stop.
+    /// How many asked for a stop.
     stops: watch::Receiver<u32>,
     counts: watch::Receiver<()>,
     hangups: watch::Receiver<()>,
 }
 
 impl Signals {
-    /// Takes them over, for the rest of the program's life.
+    /// Takes over the signals for the rest of the program's life.
     pub(crate) fn install() -> io::Result<Signals> {
         let (asked, stops) = watch::channel(0);
         let [(asks, counts), (hangs_up, hangups)] = [(); 2].map(watch::channel);
@@ -66,7 +67,7 @@ impl Signals {
         self.at_least(1)
     }
 
-    /// Resolves with the second one: whoever is unfinished is to be cut.
+    /// Resolves with the second such signal: connections that have not finished are cut.
     pub(crate) fn hurry(&self) -> impl Future<Output = ()> + 'static {
         self.at_least(2)
     }
@@ -79,7 +80,7 @@ impl Signals {
         }
     }
 
-    /// How the program ends, if it has done what it should.
+    /// The exit status of a program that has done its work.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match *self.stops.borrow() {
             0 | 1 => ExitCode::SUCCESS,
@@ -87,7 +88,7 @@ impl Signals {
         }
     }
 
-    /// Calls `tell` whenever somebody has asked for counts.
+    /// Calls `tell` each time that a signal asks for the counters.
     pub(crate) fn whenever_asked<T: Fn() + 'static>(
         &self,
         tell: T,
@@ -95,7 +96,7 @@ impl Signals {
         whenever(self.counts.clone(), tell)
     }
 
-    /// Calls `reopen` whenever the log's files are to be opened again.
+    /// Calls `reopen` each time that a signal asks for the log files to be opened again.
     pub(crate) fn whenever_hung_up<T: Fn() + 'static>(
         &self,
         reopen: T,
@@ -115,7 +116,7 @@ fn end() -> ! {
     std::process::exit(STATUS_INTERRUPTED.into())
 }
 
-/// Ends it after that time, if it still runs.
+/// Ends the program after that time, if it still runs.
 fn end_in(patience: Duration) {
     let waiting = thread::Builder::new().name("last words".to_owned()).spawn(move || {
         thread::sleep(patience);

@@ -1,4 +1,4 @@
-//! A disk that takes longer than it does, for tests: `--file-delay`.
+//! `--file-delay`: a file source that delays each read, as a slow disk would. For tests.
 
 use std::io;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use lightwait_http::path::RelativePath;
 use lightwait_http::source::{Entries, FileSource, Metadata, OpenError, Opened};
 use lightwait_http::{Pending, ThreadPoolFiles};
 
-/// Files of which each read takes so much longer.
+/// A file source whose reads each take this much longer.
 #[derive(Clone, Debug)]
 pub(super) struct Slow {
     pub(super) files: ThreadPoolFiles,
@@ -31,7 +31,7 @@ impl FileSource for Slow {
         if self.delay.is_zero() {
             return reading;
         }
-        // It begins with the call, as the read does.
+        // The delay begins with the call, as the read does.
         let delay = lightwait::rt::sleep(self.delay);
         Box::pin(async move {
             delay.await;

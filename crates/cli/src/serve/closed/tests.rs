@@ -1,4 +1,4 @@
-//! What is told of closed connections, and when.
+//! What the log says of closed connections, and when.
 
 use super::*;
 use lightwait::device::MemoryDevice;
@@ -43,15 +43,15 @@ impl Fixture {
         Fixture { shards: [client, server], now: Instant::from_millis(1000) }
     }
 
-    /// So many connections begin and end, within less than a second.
+    /// Opens and closes this many connections, within less than a second.
     fn talk(&mut self, count: usize) {
         self.open(count, async |mut stream| {
-            // Until the server has closed: who closes first has TIME-WAIT.
+            // Wait until the server has closed: the end that closes first has TIME-WAIT.
             assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
         });
     }
 
-    /// So many begin, each followed by `then`.
+    /// Opens this many connections, and runs `then` on each.
     fn open(&mut self, count: usize, then: impl AsyncFn(TcpStream) + Copy + 'static) {
         let [client, server] = &mut self.shards;
         for _ in 0..count {
@@ -76,7 +76,7 @@ impl Fixture {
         });
     }
 
-    /// As much as lets timers fire in time.
+    /// A step of time that is short enough for timers to fire in time.
     fn pass_in_steps(&mut self, time: Duration) {
         (0..100).for_each(|_| self.pass(time / 100));
     }
