@@ -1,4 +1,5 @@
-//! Who is let in: limits on connections, on those of one client, and on responses in flight.
+//! Admits connections and responses, within limits: on all connections, on those of one client, and
+//! on responses in flight. Counts what it refuses.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,22 +12,22 @@ use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
 use crate::waiting::{Given, Seat, WaitingRoom};
 
-/// Bits of an IPv6 address that tell one client from another: whoever has one address has a /64
-/// (RFC 6177), and could use a new one for each connection.
+/// Bits of an IPv6 address that tell one client from another. A site has at least a /64 (RFC 6177),
+/// so a client could use a new address for each connection.
 const CLIENT_BITS_V6: u32 = 64;
 
-/// Why somebody was not let in.
+/// Why a connection was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are as many connections as there may be.
+    /// All connections together are at their limit.
     Connections,
-    /// That client has as many as one may have.
+    /// The client's connections are at their limit.
     Client,
-    /// There is no memory for more, and no connection waits for its peer.
+    /// There is no memory for more, and no connection that waits for its peer can give some.
     Memory,
 }
 
-/// What was denied, and who closed, since the server began.
+/// Counts of refusals, and of which end closed, since the server began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Connections refused, because there were too many.
@@ -35,9 +36,9 @@ pub struct Tally {
     pub refused_client_connections: u64,
     /// Connections refused, because there was no memory for them.
     pub refused_for_memory: u64,
-    /// Connections that gave up what only requests need, since none came.
+    /// Connections that freed what only requests need, since no request came.
     pub rests: u64,
-    /// Connections closed that waited for their peers, because others needed the memory.
+    /// Connections that waited for their peers, closed because others needed the memory.
     pub closed_for_memory: u64,
     /// Requests answered with 503, because too many responses were in flight.
     pub refused_responses: u64,
@@ -52,27 +53,28 @@ pub struct Tally {
     pub client_closes_unended: u64,
     /// Connections whose clients were asked to close first.
     pub asked: u64,
-    /// Those of them whose clients did.
+    /// Connections whose clients obeyed that request.
     pub asked_obeyed: u64,
-    /// The others: the grace was over, they had to go before, or the client has reset them.
+    /// Connections whose clients did not: the grace ended, the server needed the memory, or the
+    /// client reset the connection.
     pub asked_unheeded: u64,
     /// CLIENT_CLOSE requests that are not well formed, answered with 400.
     pub client_closes_refused: u64,
 }
 
-/// What a connection takes as long as it lives: the task, and what the stack holds. The bench's
-/// test `idle_http` holds it to that.
+/// Memory of a connection for its whole life: the task, and the stack's record. The bench's test
+/// `idle_http` checks it.
 const RESTING_BYTES: usize = 2 << 10;
 
-/// What it takes beside that while it has requests: hyper's two buffers of 8 KiB, its state
-/// (2 KiB), and the request that is being answered (1 KiB). Asked of the allocator, by heaptrack;
-/// two thirds of it are resident until all has been written once.
+/// Memory of a connection beside that while it has requests: hyper's two buffers of 8 KiB, its
+/// state (2 KiB), and the request in progress (1 KiB). Measured at the allocator, by heaptrack; two
+/// thirds of it are resident until all of it has been written once.
 const AWAKE_BYTES: usize = 19 << 10;
 
 /// A new connection has a request, as a rule.
 const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 
-/// What is let in.
+/// The limits and the counts.
 #[derive(Debug)]
 struct Inside {
     connections: Cell<usize>,
@@ -86,7 +88,7 @@ struct Inside {
     memory: Memory,
 }
 
-/// The doorkeeper of a server. Clones share it.
+/// The admission control of a server. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     inside: Rc<Inside>,
@@ -109,7 +111,7 @@ impl Door {
         Door { inside: Rc::new(inside) }
     }
 
-    /// Lets a connection of `peer` in, for as long as the guard lives.
+    /// Admits a connection of `peer`, for as long as the guard lives.
     pub(crate) fn admit(&self, peer: IpAddr, now: Instant) -> Result<Admission, Refusal> {
         let inside = &self.inside;
         if inside.connections.get() >= self.inside.max_connections {
@@ -135,13 +137,13 @@ impl Door {
         Ok(Admission { inside: inside.clone(), client, _charge: charge })
     }
 
-    /// True if a connection may take what requests need.
+    /// True if a connection may use the memory that requests need.
     pub(crate) fn may_wake(&self, now: Instant) -> bool {
         self.has_memory(now, AWAKE_BYTES)
     }
 
-    /// True if there is memory for `bytes` of a connection. Where there is little, others go for it
-    /// that wait for their peers.
+    /// True if there is memory for `bytes` of a connection. Where memory is short, connections that
+    /// wait for their peers give some back.
     fn has_memory(&self, now: Instant, bytes: usize) -> bool {
         let room = self.inside.memory.room_for_connection(bytes);
         if room == ConnectionRoom::Enough {
@@ -152,8 +154,8 @@ impl Door {
         room == ConnectionRoom::Little || makes_room
     }
 
-    /// Has connections rest or go that wait for their peers, until they give so much back. False if
-    /// there are not enough of them.
+    /// Makes connections that wait for their peers rest or close, until they free that many bytes.
+    /// False if too few of them wait.
     pub(crate) fn send_away(&self, now: Instant, bytes: usize) -> bool {
         let mut given = 0;
         while given < bytes {
@@ -167,17 +169,17 @@ impl Door {
         true
     }
 
-    /// Charges what a connection takes while it has requests.
+    /// Charges the memory that a connection uses while it has requests.
     pub(crate) fn charge_awake(&self) -> Charge {
         self.charge_connection(AWAKE_BYTES)
     }
 
-    /// Charges bytes that a connection takes from now on until it is over.
+    /// Charges bytes that a connection uses from now on until it is over.
     pub(crate) fn charge_connection(&self, bytes: usize) -> Charge {
         self.inside.memory.charge_connection(bytes)
     }
 
-    /// A place for a connection, which is to go when that is wanted.
+    /// A place for a connection in the waiting room, which may ask the connection to close.
     pub(crate) fn seat(&self, phase: Phase, now: Instant) -> Seat {
         self.inside.waiting.enter(phase, now)
     }
@@ -204,7 +206,7 @@ impl Door {
     }
 }
 
-/// Whom a connection counts for; nobody on this machine.
+/// The client that a connection counts against; `None` for the loopback.
 fn client_of(peer: IpAddr) -> Option<IpAddr> {
     match peer.to_canonical() {
         peer if peer.is_loopback() => None,
@@ -216,7 +218,7 @@ fn client_of(peer: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// A connection that was let in.
+/// An admitted connection.
 #[derive(Debug)]
 pub struct Admission {
     inside: Rc<Inside>,
@@ -239,7 +241,7 @@ impl Drop for Admission {
     }
 }
 
-/// A response on its way.
+/// A response in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight(Rc<Inside>);
 

@@ -1,5 +1,5 @@
-//! What was written of files can be read again: so memory can be given back while the peer takes
-//! nothing.
+//! Reads file data again that was written already. Because of that the transport may give memory
+//! back while the peer takes nothing.
 //!
 //! ```text
 //!   handed over ─▶ written to the transport ─▶ memory is short: taken back, from the end on
@@ -7,11 +7,12 @@
 //!                      = stretch of a file           └─ the peer takes data: read again, written
 //! ```
 //!
-//! While something is held back, hyper may write what it has of files, which is held back as well,
-//! and its body reads no more.
+//! While data is held back, hyper may still write file data that it has: that is held back as well.
+//! The body reads no more meanwhile.
 //!
-//! Whether bytes are a file's is known by where they lie: hyper writes a chunk as it was handed
-//! over, or else it is not recognised, and stays. So nothing depends on how a response is framed.
+//! A write is recognised as file data by its address in memory: hyper writes a chunk as the body
+//! handed it over. A write that is not recognised stays in the transport. So nothing depends on how
+//! a response is framed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,20 +26,19 @@ use crate::body::{Buffers, Opening};
 use crate::control::Control;
 use crate::source::FileSource;
 
-/// Bytes read again at a time, at most: memory may still be short.
+/// Bytes to read again at a time, at most: memory may still be short.
 const READ_BYTES: usize = 16 << 10;
 
-/// Stretches that are kept, at most. Those before are not taken back.
+/// Stretches in the record, at most. Older ones cannot be taken back.
 const STRETCHES_MAX: usize = 64;
 
-/// A file from which bytes were handed over.
+/// The file that some written bytes came from.
 pub(crate) trait Origin {
-    /// Reads `length` bytes from `offset` on. Fails if the file is not what it was when they were
-    /// read first.
+    /// Reads `length` bytes from `offset` on. Fails if the file has changed since the first read.
     fn read(&self, offset: u64, length: usize) -> Pending<io::Result<Bytes>>;
 }
 
-/// A file of which it can be told whether it has changed.
+/// A file with a version: a change of it can be detected.
 pub(crate) struct Versioned<S: FileSource> {
     pub(crate) opening: Rc<Opening<S>>,
     pub(crate) buffers: Buffers,
@@ -61,7 +61,7 @@ impl<S: FileSource> Origin for Versioned<S> {
     }
 }
 
-/// A part of the stream that is a part of a file.
+/// A stretch of the stream that equals a stretch of a file.
 struct Stretch {
     /// Where it begins in the stream.
     at: u64,
@@ -77,31 +77,31 @@ impl Stretch {
     }
 }
 
-/// What one connection has written that can be read again. Positions in its stream count from
-/// where the record began.
+/// The written data of one connection that can be read again. Positions in its stream count from
+/// the start of the record.
 #[derive(Default)]
 pub(crate) struct Record {
-    /// Chunks handed over and not all written, with their places in their files.
+    /// Chunks that were handed over and are not all written, with their places in their files.
     handed: VecDeque<(Bytes, Rc<dyn Origin>, u64)>,
     stretches: VecDeque<Stretch>,
     /// Bytes written in all.
     written: u64,
-    /// Bytes at the end of them that the transport has not: it gave them back, or never got them.
+    /// Bytes at the end of them that are not in the transport: taken back, or never written.
     taken_back: u64,
-    /// While something is held back: what the transport had left then, undelivered.
+    /// While data is held back: the undelivered bytes in the transport at that moment.
     kept: Option<usize>,
-    /// What is read again, and was.
+    /// The data being read again, and the data already read.
     reading: Option<Pending<io::Result<Bytes>>>,
     read: Bytes,
 }
 
 impl Record {
-    /// `bytes` are handed over to be written, after those before: what the file has at `offset`.
+    /// `bytes` of a file, from `offset` on, will be written next, behind those before.
     pub(crate) fn hand_over(&mut self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64) {
         self.handed.push_back((bytes.clone(), origin.clone(), offset));
     }
 
-    /// The response is written: what was not recognised until now will not be.
+    /// The response is written: chunks that are not recognised by now will never be.
     pub(crate) fn on_request(&mut self) {
         self.handed.clear();
     }
@@ -113,14 +113,14 @@ impl Record {
         }
     }
 
-    /// Holds `bytes` back that were to be written, if they can be read again.
+    /// Holds back `bytes` that are about to be written, if they can be read again.
     pub(crate) fn hold_back(&mut self, bytes: &[u8]) -> bool {
         let is_held = self.note(bytes);
         self.taken_back += if is_held { bytes.len() as u64 } else { 0 };
         is_held
     }
 
-    /// `bytes` come next in the stream. True, and they are counted, if they are a file's.
+    /// Counts `bytes` as the next in the stream, if they are a file's. Returns whether they are.
     fn note(&mut self, bytes: &[u8]) -> bool {
         let at = self.written;
         let Some((chunk, origin, offset)) = self.handed.front() else { return false };
@@ -148,13 +148,13 @@ impl Record {
         true
     }
 
-    /// Bytes that the transport has not, and that are to be written again.
+    /// Bytes that are not in the transport and must be written again.
     pub(crate) fn taken_back(&self) -> usize {
         self.taken_back as usize
     }
 
-    /// Forgets what the peer has taken, where so much is undelivered in the transport. True if
-    /// nothing is left.
+    /// Drops the data that the peer has taken, given the undelivered bytes in the transport. True
+    /// if none is left.
     pub(crate) fn forget(&mut self, undelivered: usize) -> bool {
         let delivered = (self.written - self.taken_back).saturating_sub(undelivered as u64);
         while self.stretches.front().is_some_and(|first| first.end() <= delivered) {
@@ -163,14 +163,14 @@ impl Record {
         self.stretches.is_empty() && self.handed.is_empty() && !self.is_held_back()
     }
 
-    /// True while the transport has not all that was written, and the peer has to take something
-    /// first.
+    /// True while some written data is not in the transport and the peer must take data before that
+    /// changes.
     pub(crate) fn is_held_back(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Memory is to be given back: the transport drops what it has not sent of that which can be
-    /// read again, from the end on, and what follows is held back.
+    /// Gives memory back: the transport drops unsent data that can be read again, from the end on.
+    /// Later writes are held back.
     pub(crate) fn take_back(&mut self, transport: &impl Control) {
         let end = self.written - self.taken_back;
         let mut begin = end;
@@ -185,7 +185,7 @@ impl Record {
         (self.reading, self.read) = Default::default();
     }
 
-    /// What the transport had left when it gave memory back last, undelivered.
+    /// The undelivered bytes in the transport when it last gave memory back.
     pub(crate) fn kept(&self) -> usize {
         self.kept.unwrap_or(0)
     }
@@ -195,18 +195,18 @@ impl Record {
         self.kept = None;
     }
 
-    /// What was read and is to be written next.
+    /// The data that was read and is written next.
     pub(crate) fn read(&self) -> &Bytes {
         &self.read
     }
 
-    /// The transport has so many bytes of that again.
+    /// The transport has accepted that many bytes of it again.
     pub(crate) fn on_written_again(&mut self, bytes: usize) {
         self.read.advance(bytes);
         self.taken_back -= bytes as u64;
     }
 
-    /// Begins to read what is to be written next, `most` bytes of it at most.
+    /// Begins to read the data that is written next, `most` bytes of it at most.
     pub(crate) fn read_next(&mut self, most: usize) -> &mut Pending<io::Result<Bytes>> {
         let at = self.written - self.taken_back;
         self.reading.get_or_insert_with(|| {
@@ -219,12 +219,12 @@ impl Record {
         })
     }
 
-    /// What is being read, if something is.
+    /// The read in progress, if there is one.
     pub(crate) fn reading(&mut self) -> Option<&mut Pending<io::Result<Bytes>>> {
         self.reading.as_mut()
     }
 
-    /// It was read.
+    /// The read is done.
     pub(crate) fn on_read(&mut self, bytes: Bytes) {
         (self.reading, self.read) = (None, bytes);
     }

@@ -1,4 +1,5 @@
-//! Small answers: errors and redirects that a person can read.
+//! Small responses that the server makes itself: errors and redirects, as pages that people can
+//! read.
 
 use std::fmt::Write;
 
@@ -8,7 +9,7 @@ use http::{Response, StatusCode};
 
 use crate::body::Body;
 
-/// A short page that says what happened, as HTML to who asks for it (a browser), else as text.
+/// A short page that says what happened: HTML for a client that asks for it (a browser), else text.
 pub fn page(asked: &HeaderMap, status: StatusCode, detail: &str) -> Response<Body> {
     let title = format!("{} {}", status.as_u16(), status.canonical_reason().unwrap_or(""));
     let (kind, text) = if wants_html(asked) {
@@ -31,14 +32,14 @@ pub fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// What keeps a browser from guessing types, and our own pages from running anything.
+/// Headers that keep a browser from guessing types, and our own pages from running scripts.
 pub(crate) fn protect(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let policy = "default-src 'none'; style-src 'unsafe-inline'";
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
 }
 
-/// True if `Accept` names HTML: programs as a rule say `*/*`, browsers name it.
+/// True if `Accept` names HTML. Programs mostly send `*/*`; browsers name it.
 fn wants_html(asked: &HeaderMap) -> bool {
     let values = asked.get_all(header::ACCEPT).iter();
     values.filter_map(|value| value.to_str().ok()).any(|value| value.contains("text/html"))

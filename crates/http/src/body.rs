@@ -1,11 +1,13 @@
-//! Bodies of responses and requests.
+//! The bodies of responses and requests. A response's body may be bytes, a stream, or pieces of a
+//! file, which it reads in chunks.
 //!
-//! A file's body reads one chunk ahead of the connection: while one chunk is written, the next is
-//! being read, and never more than one. Where its connection says how much it wants, it reads that,
-//! once there is room for some. Where memory is scarce it reads less, and nothing ahead; where none
-//! is left it waits. Its length is exact, so that `Content-Length` is sent; a file that shrinks
-//! meanwhile fails the body, and the connection with it, rather than lie. So does one that changes
-//! where it stands, if it is known what it was: nobody gets the bytes of two versions as one file.
+//! A file's body reads one chunk ahead of the connection: while the connection writes one chunk,
+//! the body reads the next, and never more than one. If the connection says how much it wants, the
+//! body reads that much, once there is room for some. Where memory is scarce it reads less, and
+//! nothing ahead; where there is none it waits. Its length is exact, so the response has a
+//! `Content-Length`. A file that shrinks meanwhile fails the body, and the connection with it. So
+//! does a file that changes in place, if its version is known: no client receives parts of two
+//! versions as one file.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -35,7 +37,7 @@ pub struct Body {
     sent: u64,
     /// Nothing follows.
     ended: bool,
-    /// Told when the body is over or dropped.
+    /// Called when the body is over or dropped.
     report: Option<Report>,
 }
 
@@ -45,30 +47,30 @@ enum Content {
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
 }
 
-/// The transport of a response, as a body that is read from a source asks it.
+/// The transport of a response, as a body that reads from a source sees it.
 pub(crate) trait Sink {
-    /// How many bytes it would take now; while that is none, whoever polls is woken when it is
+    /// How many bytes it would accept now. While that is none, the calling task is woken when it is
     /// some.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize>;
 
-    /// Bytes that the next read should bring; `None`: as many as a chunk has.
+    /// Bytes that the next read should return; `None`: as many as fit a chunk.
     fn read_size(&self) -> Option<usize>;
 
-    /// How long a read takes, and whether there is more to come than what is written next.
+    /// Reports how long a read takes, and whether more follows after the next write.
     fn set_supply(&self, read_time: Duration, more: bool);
 
-    /// True while nothing more should be read: memory was given back, and the peer takes nothing.
-    /// Whoever polls is woken when that is over.
+    /// True while the body should read no more: memory was given back, and the peer takes nothing.
+    /// The calling task is woken when that is over.
     fn is_held_back(&self) -> bool;
 
-    /// `bytes` are what is written next: what a file has at `offset`, and can be asked for again.
+    /// `bytes` are written next: the file has them at `offset`, and they can be read again.
     fn hand_over(&self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64);
 }
 
-/// A body that can read as fast as its transport takes it.
+/// A body that can read as fast as its transport accepts data.
 trait Paced: HttpBody<Data = Bytes, Error = io::Error> + Unpin {
-    /// Where memory is scarce, no more is read than the transport takes, and where it says how much
-    /// it wants, that.
+    /// Where memory is scarce, the body reads no more than the transport accepts. If the transport
+    /// says how much it wants, the body reads that much.
     fn set_sink(&mut self, sink: Rc<dyn Sink>);
 }
 
@@ -91,7 +93,7 @@ impl Body {
         Body { content: Content::File(Box::new(body)), sent: 0, ended: false, report: None }
     }
 
-    /// The same body, which reads as `sink` takes it. It begins to now.
+    /// Makes a file's body follow `sink`, and starts its first read.
     pub(crate) fn paced(mut self, sink: &Rc<dyn Sink>) -> Self {
         if let Content::File(body) = &mut self.content {
             body.set_sink(sink.clone());
@@ -99,7 +101,7 @@ impl Body {
         self
     }
 
-    /// The same body, which calls `report` when it is dropped.
+    /// Makes the body call `report` when it is dropped.
     pub(crate) fn reporting(mut self, report: impl FnOnce(u64, bool) + 'static) -> Self {
         self.report = Some(Box::new(report));
         self
@@ -174,19 +176,19 @@ pub(crate) enum Piece {
     File(Range<u64>),
 }
 
-/// An open file, as a body reads it.
+/// An open file, and the version that a body expects.
 pub(crate) struct Opening<S: FileSource> {
     pub(crate) source: Rc<S>,
     pub(crate) handle: S::Handle,
-    /// What it must be still when the last byte is read, where a change can be told.
+    /// The version that the file must still have when the last byte is read, where a change can be
+    /// detected.
     pub(crate) version: Option<Metadata>,
-    /// Counts files that were not.
+    /// Counts files that changed.
     pub(crate) changed: Rc<Cell<u64>>,
 }
 
 impl<S: FileSource> Opening<S> {
-    /// Fails if what was read until now is not of the version that was opened, as far as that can
-    /// be told.
+    /// Fails if the file has changed since it was opened, as far as that can be detected.
     pub(crate) fn check(&self) -> io::Result<()> {
         let Some(version) = &self.version else { return Ok(()) };
         let is_same = |now: Metadata| version.has_bytes_of(&now);
@@ -201,7 +203,7 @@ impl<S: FileSource> Opening<S> {
 /// A body made of pieces of one file.
 pub(crate) struct FileBody<S: FileSource> {
     opening: Rc<Opening<S>>,
-    /// The file as who reads it again sees it, if a change of it can be told.
+    /// The file for reading data again, if a change of it can be detected.
     origin: Option<Rc<dyn Origin>>,
     pieces: VecDeque<Piece>,
     /// Bytes not yet handed over.
@@ -212,7 +214,7 @@ pub(crate) struct FileBody<S: FileSource> {
     buffers: Buffers,
     /// It waits for memory.
     waiting: Option<Pending<()>>,
-    /// Something of the file was read, or is being.
+    /// Some of the file was read, or is being read.
     has_begun: bool,
     sink: Option<Rc<dyn Sink>>,
     read_time: Rc<ReadTime>,
@@ -224,7 +226,7 @@ struct Reading {
     length: usize,
     charge: Charge,
     outcome: Pending<io::Result<Vec<u8>>>,
-    /// When it began, if that is of use.
+    /// When it began, if the time is needed.
     begun: Option<Instant>,
 }
 
@@ -240,8 +242,7 @@ impl ReadTime {
         ReadTime { clock, smoothed: Cell::new(None) }
     }
 
-    /// A read that has begun then is done. An eighth of what is new counts, as for RTTs
-    /// (RFC 6298 §2.3).
+    /// Adds a read that has just ended. A new sample counts an eighth, as for RTTs (RFC 6298 §2.3).
     fn on_read(&self, begun: Instant) {
         let taken = (self.clock)().saturating_duration_since(begun);
         let smoothed = self.smoothed.get().map_or(taken, |smoothed| (smoothed * 7 + taken) / 8);
@@ -263,8 +264,8 @@ impl fmt::Debug for ReadTime {
 /// Bytes read at a time where memory is scarce.
 const SCARCE_CHUNK_BYTES: usize = 16 << 10;
 
-/// Bytes that a body reads first, whether there is memory or not: small files are served however
-/// much others hold.
+/// Bytes that a body reads first, whether there is memory or not, so that small files are served
+/// however much other responses hold.
 const FIRST_CHUNK_BYTES: usize = 4 << 10;
 
 impl<S: FileSource> FileBody<S> {
@@ -299,14 +300,14 @@ impl<S: FileSource> FileBody<S> {
         }
     }
 
-    /// Starts the first read, of as much as the sink wants.
+    /// Starts the first read, with as many bytes as the sink wants.
     fn begin(&mut self) {
         if !self.buffers.memory.is_scarce() {
             self.read_next(self.read_size().unwrap_or(usize::MAX));
         }
     }
 
-    /// Bytes that the sink wants of the next read, if it says so.
+    /// Bytes that the sink wants from the next read, if it says so.
     fn read_size(&self) -> Option<usize> {
         self.sink.as_ref()?.read_size()
     }
@@ -326,7 +327,7 @@ impl<S: FileSource> FileBody<S> {
         Poll::Ready(self.read_size().unwrap_or(room).max(FIRST_CHUNK_BYTES))
     }
 
-    /// A read that has begun then is done, and what it `brought` is handed over next.
+    /// Ends a read; the body hands over the bytes in `brought` next.
     fn tell_supply(&self, begun: Option<Instant>, brought: usize) {
         let (Some(sink), Some(begun)) = (&self.sink, begun) else { return };
         self.read_time.on_read(begun);
@@ -338,7 +339,7 @@ impl<S: FileSource> FileBody<S> {
         !self.pieces.iter().any(|piece| matches!(piece, Piece::File(range) if !range.is_empty()))
     }
 
-    /// What was read ahead is read later.
+    /// Drops what was read ahead; the body reads it again later.
     fn read_later(&mut self) {
         if let (Some(reading), Some(Piece::File(range))) =
             (self.reading.take(), self.pieces.front_mut())
@@ -347,8 +348,8 @@ impl<S: FileSource> FileBody<S> {
         }
     }
 
-    /// Starts reading the next chunk, of `most` bytes, if the next piece is of the file and none is
-    /// being read.
+    /// Starts to read the next chunk, of `most` bytes, if the next piece is of the file and no read
+    /// is in progress.
     fn read_next(&mut self, most: usize) {
         let is_scarce = self.buffers.memory.is_scarce();
         let most = most.min(if is_scarce { SCARCE_CHUNK_BYTES } else { usize::MAX });
@@ -450,8 +451,8 @@ impl<S: FileSource> Paced for FileBody<S> {
     }
 }
 
-/// Chunks that come back when the connection has written them: in steady state nothing is allocated
-/// and nothing is cleared.
+/// Chunks that come back when the connection has written them. In the steady state they need no
+/// allocation and no clearing.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
     spare: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -461,7 +462,7 @@ pub(crate) struct Buffers {
 /// Chunks kept for reuse, at most.
 const SPARE_BUFFERS: usize = 64;
 
-/// Bytes of chunks kept in any case; beyond that no more than responses hold.
+/// Bytes of spare chunks that may always be kept; beyond it, no more than responses hold.
 const SPARE_BYTES: usize = 1 << 20;
 
 impl Buffers {
@@ -472,7 +473,7 @@ impl Buffers {
     /// A buffer of exactly `length` bytes, charged to the memory; what is in them is arbitrary.
     pub(crate) fn take(&self, length: usize) -> (Vec<u8>, Charge) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is much longer would be charged for what it is not needed for.
+        // A much longer buffer would be charged for bytes that it does not need.
         let fits = |buffer: &Vec<u8>| buffer.capacity() / 2 <= length;
         let mut buffer = if spare.last().is_some_and(fits) { spare.pop() } else { None }
             .unwrap_or_else(|| Vec::with_capacity(length));
@@ -482,7 +483,7 @@ impl Buffers {
         (buffer, charge)
     }
 
-    /// Bytes that are kept, charged to the memory as long as anybody shares them.
+    /// Shared bytes, charged to the memory until the last share is dropped.
     pub(crate) fn keep(&self, buffer: Vec<u8>) -> Bytes {
         let charge = self.memory.charge(buffer.capacity());
         Bytes::from_owner(Kept { buffer, _charge: charge })
@@ -548,7 +549,7 @@ impl RequestBody {
         RequestBody { incoming: None, phase: None }
     }
 
-    /// A body on its way, whose end is told to `phase`.
+    /// The body of a request, which tells `phase` when it ends.
     pub(crate) fn new(incoming: Incoming, phase: Phase) -> Self {
         RequestBody { incoming: Some(incoming), phase: Some(phase) }
     }

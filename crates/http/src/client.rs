@@ -33,14 +33,14 @@ const DROP_BYTES: usize = 4096;
 /// How a client closes.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// How long nothing may come or go of the last exchange, once no other request will be made: an
-    /// answer that nobody reads, say, or a request that is not taken. The connection is closed then
-    /// though the exchange is not over. 30 s.
+    /// How long the last exchange may make no progress, once no other request will be made: the
+    /// caller does not read the answer, say, or the server does not take the request. The
+    /// connection is closed then though the exchange is not over. 30 s.
     pub stall_timeout: Duration,
     /// How long the server may take to close behind us. 2 s: a round trip and a pause of its own.
     pub close_timeout: Duration,
     /// Bytes dropped meanwhile, at most: the error of a server that does not know CLIENT_CLOSE, or
-    /// what is left of an answer that nobody wants. 64 KiB.
+    /// the rest of an answer that the caller dropped. 64 KiB.
     pub close_bytes: usize,
 }
 
@@ -70,7 +70,7 @@ pub enum Closed {
 pub enum ClientError {
     /// The server has asked us to close: open another connection.
     Asked,
-    /// What hyper says.
+    /// An error of hyper.
     Http(hyper::Error),
 }
 
@@ -100,22 +100,22 @@ pub struct Client<B> {
     closed: oneshot::Receiver<Closed>,
 }
 
-/// What a client and its driver know of their connection.
+/// The state that a client and its driver share.
 #[derive(Default)]
 struct Course {
     /// The server has asked us to close.
     is_asked: Cell<bool>,
-    /// Nothing may be sent any more: the server closes, or we have said that we do.
+    /// No request may be sent any more: the server closes, or the client has said that it does.
     is_last: Cell<bool>,
-    /// The client is gone. Else it is the server who has ended the connection.
+    /// The client was dropped. Else the server ended the connection.
     is_released: Cell<bool>,
-    /// The driver, which waits for that: hyper does not while an exchange is under way.
+    /// The driver, which waits for that: hyper does not while an exchange is in progress.
     driver: Cell<Option<Waker>>,
-    /// Times that the stream was read or written.
+    /// Counts reads and writes of the stream.
     moved: Cell<u64>,
 }
 
-/// The client's end of a course.
+/// The client's share of the course.
 struct Holder(Rc<Course>);
 
 impl Drop for Holder {
@@ -139,14 +139,14 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    /// A client on that stream, and the future that drives it, which has to be run. `host` is what
-    /// requests have in `Host`.
+    /// A client on that stream, and the future that drives it, which the caller must run. `host` is
+    /// the `Host` of its requests.
     ///
     /// # Panics
     /// If `host` has a control character.
     ///
     /// # Errors
-    /// What hyper says.
+    /// An error of hyper.
     pub async fn new<I>(
         io: I,
         host: &str,
@@ -164,7 +164,7 @@ where
         let client = Client { course: Holder(course.clone()), sender, closed };
         let driver = async move {
             let closing = Closing { farewell, timer, config };
-            // Nobody may wait for it.
+            // The caller may not wait for the outcome.
             let _ = told.send(drive(connection, &course, closing).await);
         };
         Ok((client, driver))
@@ -173,7 +173,7 @@ where
     /// Makes a request, once the answer before is read.
     ///
     /// # Errors
-    /// The server has asked us to close, or what hyper says.
+    /// The server has asked us to close, or an error of hyper.
     pub async fn request(
         &mut self,
         request: Request<B>,
@@ -184,7 +184,7 @@ where
         self.sender.ready().await.map_err(ClientError::Http)?;
         let announces = client_close::has_option(request.headers(), "close");
         let answer = self.sender.send_request(request).await.map_err(ClientError::Http)?;
-        // CLIENT_CLOSE is of HTTP/1.1.
+        // CLIENT_CLOSE exists in HTTP/1.1 only.
         let is_older = answer.version() < Version::HTTP_11;
         let closes = announces || is_older || client_close::has_option(answer.headers(), "close");
         self.course.0.is_last.set(closes);
@@ -192,7 +192,7 @@ where
         Ok(answer)
     }
 
-    /// True if the server has asked us to close: no further request is made.
+    /// True if the server has asked us to close: the client makes no further request.
     pub fn is_asked_to_close(&self) -> bool {
         self.course.0.is_asked.get()
     }
@@ -208,13 +208,13 @@ where
 
 /// How a connection is closed.
 struct Closing {
-    /// What the server is told.
+    /// The CLIENT_CLOSE request, as bytes.
     farewell: Vec<u8>,
     timer: Rc<dyn Timer>,
     config: ClientConfig,
 }
 
-/// Drives a connection until nobody makes requests any more, or the server closes.
+/// Drives a connection until its client makes no more requests, or the server closes.
 async fn drive<I, B>(
     mut connection: Connection<Watched<I>, B>,
     course: &Course,
@@ -254,7 +254,7 @@ where
             match poll_drop(&mut io, cx, &mut left) {
                 Poll::Ready(Ok(true)) => return Poll::Ready(Closed::ByUs),
                 Poll::Ready(Ok(false)) => return Poll::Ready(Closed::Unended),
-                // Reset: nobody holds TIME-WAIT.
+                // A reset: no end holds TIME-WAIT.
                 Poll::Ready(Err(_)) => return Poll::Ready(Closed::ByServer),
                 Poll::Pending => {}
             }
@@ -264,7 +264,8 @@ where
     .await
 }
 
-/// Drives a connection until its last exchange is over, which is true, or stalls. None if it fails.
+/// Drives a connection until its last exchange is over (true) or stalls (false). `None` if it
+/// fails.
 async fn until_over<I, B>(
     connection: &mut Connection<Watched<I>, B>,
     course: &Course,
@@ -296,7 +297,7 @@ where
     .await
 }
 
-/// Writes what is unsent, and closes our half.
+/// Writes the unsent bytes, and closes our half.
 fn poll_farewell<I: Write + Unpin>(
     io: &mut I,
     cx: &mut Context<'_>,
@@ -312,7 +313,7 @@ fn poll_farewell<I: Write + Unpin>(
     Pin::new(&mut *io).poll_shutdown(cx)
 }
 
-/// Reads and drops until the peer has closed, or nothing is `left`. True if it has closed.
+/// Reads and drops until the peer has closed, or `left` is used up. True if it has closed.
 fn poll_drop<I: Read + Unpin>(
     io: &mut I,
     cx: &mut Context<'_>,

@@ -10,7 +10,7 @@
 //!   TIME-WAIT                            CLOSED
 //! ```
 //!
-//! A server asks for it by the connection option `client-close`.
+//! A server asks its client to do so by the connection option `client-close`.
 
 use std::io;
 
@@ -23,11 +23,11 @@ use crate::connection::bad_host;
 /// The method. Methods are case-sensitive (RFC 9110 §9.1).
 pub const METHOD: &str = "CLIENT_CLOSE";
 
-/// The connection option by which a server asks its client to close first. It has no field
-/// (RFC 9110 §7.6.1).
+/// The connection option that asks a client to close first. It has no field of its own (RFC 9110
+/// §7.6.1).
 pub const OPTION: &str = "client-close";
 
-/// The request that says that the client closes. `host` is what its other requests have in `Host`.
+/// The request that says that the client closes. `host` is the `Host` of its other requests.
 ///
 /// # Panics
 /// If `host` has a control character, which would make other fields of it.
@@ -41,18 +41,19 @@ pub fn is_asked_for(fields: &HeaderMap) -> bool {
     has_option(fields, OPTION)
 }
 
-/// True if it has that method, well formed or not.
+/// True if the method is CLIENT_CLOSE, whether the request is well formed or not.
 pub(crate) fn is_method(method: &Method) -> bool {
     method.as_str() == METHOD
 }
 
-/// True if a request is a CLIENT_CLOSE, well formed: the connection is over, and nobody answers.
+/// True if a request is a well-formed CLIENT_CLOSE: the connection is over, and the server sends no
+/// response.
 pub(crate) fn is_obeyed<B: Body>(request: &Request<B>) -> bool {
     is_method(request.method()) && fault(request).is_none()
 }
 
-/// What is wrong with a request of that method. The rules keep it from being another request's
-/// disguise: nothing belongs to it behind its head, and nobody forwards it unchanged.
+/// The error in a CLIENT_CLOSE request. The rules keep it from disguising another request: nothing
+/// belongs to it behind its head, and an intermediary does not forward it unchanged.
 pub(crate) fn fault<B: Body>(request: &Request<B>) -> Option<&'static str> {
     let fields = request.headers();
     let has_length = fields.contains_key(header::CONTENT_LENGTH);
@@ -64,15 +65,15 @@ pub(crate) fn fault<B: Body>(request: &Request<B>) -> Option<&'static str> {
     } else if is_framed || !request.body().is_end_stream() {
         Some("CLIENT_CLOSE has no body.")
     } else if !has_option(fields, "close") {
-        // An intermediary takes it away, and our connection to it is not the client's to close.
+        // An intermediary removes it, and our connection to it is not the client's to close.
         Some("CLIENT_CLOSE is sent with Connection: close.")
     } else {
         bad_host(request)
     }
 }
 
-/// True if a read that failed so has come to the peer's end all the same: TLS whose peer closes
-/// without its last word.
+/// True if a failed read has nevertheless reached the peer's end: a TLS peer that closes without
+/// close_notify.
 pub(crate) fn is_end(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
 }

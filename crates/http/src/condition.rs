@@ -1,4 +1,5 @@
-//! Conditional requests (RFC 9110 §13).
+//! Conditional requests (RFC 9110 §13): makes the validators of a file, and evaluates the
+//! preconditions of a request against them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::source::{GRANULE, Metadata};
 
-/// What a representation is recognised by (RFC 9110 §8.8).
+/// The validators of a representation (RFC 9110 §8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
     /// An entity tag, quotes included; a weak one begins with `W/`.
@@ -19,10 +20,11 @@ pub(crate) struct Validators {
 impl Validators {
     /// The validators of a file at the time `now`.
     ///
-    /// The tag is made of what a copy on another server has, too: the length and the second of the
-    /// last modification (archives and some copies keep no more of it). A file that was modified
-    /// within that second could be modified again unseen. Until that is over ([`GRANULE`]) its tag
-    /// is weak, and has the nanoseconds: it does not stand for what the file is later.
+    /// The tag uses only what a copy on another server has too: the length, and the second of the
+    /// last modification (archives and some copies keep no finer time). A file that was modified
+    /// within that second could be modified again unseen. Until the second is over ([`GRANULE`])
+    /// the tag is weak and contains the nanoseconds: it does not stand for later states of the
+    /// file.
     pub(crate) fn of(metadata: &Metadata, now: SystemTime) -> Validators {
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
         let length = metadata.len_bytes;
@@ -40,7 +42,7 @@ impl Validators {
     }
 }
 
-/// What the preconditions of a request say.
+/// The outcome of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Answer it.
@@ -108,8 +110,8 @@ fn any_tag_matches(headers: &HeaderMap, name: &HeaderName, ours: &str, how: Comp
     })
 }
 
-/// The members of a list of entity tags. A comma within the quotes is the tag's own; a member that
-/// is no tag matches nothing.
+/// The members of a list of entity tags. A comma within the quotes belongs to the tag; a member
+/// that is not a tag matches nothing.
 fn tags(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     list.split(move |byte| {
@@ -129,7 +131,7 @@ fn tag_matches(theirs: &[u8], ours: &str, how: Comparison) -> bool {
     }
 }
 
-/// The date in a field; `None` if it is absent, repeated or no date: then the field is ignored.
+/// The date in a field. If the field is absent, repeated or not a date, `None`: then it is ignored.
 fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;

@@ -1,19 +1,19 @@
-//! Every knob of the server: its default, its unit, and why.
+//! Every knob of the server and of the file service: its default, its unit, and why.
 
 use std::time::Duration;
 
 /// Limits and timeouts of connections.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// A request's head must be complete this long after its first byte (a slow sender would hold a
-    /// connection for ever). 15 s.
+    /// A request's head must be complete this long after its first byte, or a slow sender would
+    /// hold a connection for ever. 15 s.
     pub header_timeout: Duration,
-    /// A connection without a request is closed after this long. 60 s: less than what browsers
-    /// keep, so that it is ours to say when.
+    /// A connection without a request is closed after this long. 60 s: less than browsers wait, so
+    /// that the server decides.
     pub idle_timeout: Duration,
-    /// A connection without a request gives up what only requests need after this long (buffers,
-    /// the parser: nine tenths of what it takes), and takes it again with the next one's first
-    /// byte. 1 s: longer than the pauses within the loading of a page.
+    /// A connection without a request frees what only requests need after this long (buffers and
+    /// the parser: nine tenths of its memory), and takes it again at the next request's first byte.
+    /// 1 s: longer than the pauses while a page loads.
     pub rest_after: Duration,
     /// A connection is reset when its peer takes no byte of a response for this long. 30 s.
     pub write_stall_timeout: Duration,
@@ -43,15 +43,15 @@ pub struct ServerConfig {
     /// After closing our half with unread data of the peer's: how much of it is read and dropped,
     /// so that a reset does not overtake the response (RFC 9112 §9.6). 1 MiB.
     pub linger_bytes: usize,
-    /// And for how long. 2 s.
+    /// The time for that. 2 s.
     pub linger_timeout: Duration,
     /// Asks clients of HTTP/1.1 to close first ([`client_close`](crate::client_close)), on each
-    /// answer behind which we would close. Off: a client that does not know that waits for the
-    /// grace.
+    /// answer after which the server would close. Off: a connection whose client does not know the
+    /// option would stay open for the grace.
     pub ask_client: bool,
-    /// How long a client that says that it closes, or is asked to, may take to do so, from when it
-    /// has all answers; then we close first. 1 s: a round trip and a pause of the client's, since
-    /// a connection that waits takes much more memory than a TIME-WAIT.
+    /// How long a client may take to close after it has all answers, if it said that it closes or
+    /// was asked to; then the server closes first. 1 s: a round trip and a pause of the client's. A
+    /// waiting connection takes much more memory than a TIME-WAIT.
     pub client_close_grace: Duration,
 }
 
@@ -79,17 +79,17 @@ impl Default for ServerConfig {
     }
 }
 
-/// What the file service does, and its bounds.
+/// What the file service does, and its limits.
 #[derive(Clone, Debug)]
 pub struct FilesConfig {
-    /// Served for a directory that has it. `index.html`.
+    /// The file to serve for a directory that has it. `index.html`.
     pub index: String,
     /// Lists a directory that has no index; else 403. On.
     pub listing: bool,
     /// Serves and lists names that start with a dot. Off: a checkout's `.git` is not for everyone.
     /// `.well-known` (RFC 8615) is served either way.
     pub hidden: bool,
-    /// Entries in a listing, at most; it says when there are more. 10 000.
+    /// Entries in a listing, at most; the page says when there are more. 10 000.
     pub max_listing: usize,
     /// Bytes in a request's path, at most; beyond it 414. 4096, the file system's own limit.
     pub max_path_bytes: usize,
@@ -102,24 +102,24 @@ pub struct FilesConfig {
     /// A request's body is read and dropped up to this size, so that the connection can be kept;
     /// beyond it the connection closes. 64 KiB.
     pub max_drain_bytes: usize,
-    /// And for at most this long. 5 s.
+    /// The time for that, at most. 5 s.
     pub drain_timeout: Duration,
-    /// Bytes of short files that are kept in memory, at most, with what the cache takes for each.
-    /// They are charged to the memory of responses, and given back where that is scarce. 64 MiB;
-    /// 0: none.
+    /// Bytes of short files in memory, at most, with the cache's own memory for each. They are
+    /// charged to the memory of responses, and given back where that is scarce. 64 MiB; 0: none.
     pub cache_bytes: usize,
     /// Longer files are not kept in memory: they are read a chunk at a time. 128 KiB, a chunk.
     pub cache_file_bytes: usize,
-    /// Longer files that are kept open, at most. 512; 0: none.
+    /// Longer files that stay open, at most. 512; 0: none.
     pub cache_open: usize,
-    /// What is kept of a file is served for so long before its path is looked up again. Whoever
-    /// asks within it may get the version before, whole. 1 s: one look-up a second of each file
-    /// costs nothing beside the requests for it. Zero keeps nothing.
+    /// How long a kept file is served before its path is looked up again. A request within that
+    /// time may get the previous version, whole. 1 s: one look-up of each file a second costs
+    /// nothing beside the requests for it. Zero keeps nothing.
     pub cache_age: Duration,
-    /// Bytes of listings that are kept while their directories do not change, at most. 16 MiB: a
-    /// listing of 10,000 entries has about two.
+    /// Bytes of listings in memory, at most, while their directories do not change. 16 MiB: a
+    /// listing of 10,000 entries takes about two.
     pub listing_cache_bytes: usize,
-    /// And for how long: files change without their directory's telling. 2 s; zero keeps none.
+    /// How long a listing is kept: files change without a change of their directory. 2 s; zero
+    /// keeps none.
     pub listing_cache_age: Duration,
 }
 

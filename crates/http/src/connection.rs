@@ -1,4 +1,5 @@
-//! One connection: hyper between a patient byte stream and a handler.
+//! One connection: hyper between a patient byte stream and a handler. Enforces limits and timeouts,
+//! and stops gracefully.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -54,7 +55,7 @@ pub struct Server<H> {
     clock: Clock,
     stop: Stop,
     on_access: Option<AccessHook>,
-    /// True while clients are to be asked to close first, though we would not.
+    /// True while the server should ask clients to close first on every answer.
     is_pressed: Option<Rc<dyn Fn() -> bool>>,
     date: Date,
     http: http1::Builder,
@@ -89,53 +90,54 @@ impl<H: Handler> Server<H> {
         Server { handler, config, clock, stop, on_access, is_pressed, date, http, door, bounds }
     }
 
-    /// The same server, which calls `hook` once for each response when it is over.
+    /// Makes the server call `hook` once for each response when it is over.
     pub fn on_access(mut self, hook: impl Fn(&Access) + 'static) -> Self {
         self.on_access = Some(Rc::new(hook));
         self
     }
 
-    /// The same server, which asks clients of HTTP/1.1 to close ([`client_close`]) on every answer
-    /// while `is_pressed` says so: where TIME-WAIT fills up.
+    /// Makes the server ask clients of HTTP/1.1 to close ([`client_close`]) on every answer while
+    /// `is_pressed` returns true, which it does where TIME-WAIT fills up.
     pub fn ask_clients_while(mut self, is_pressed: impl Fn() -> bool + 'static) -> Self {
         self.is_pressed = Some(Rc::new(is_pressed));
         self
     }
 
-    /// The same server, whose connections are charged to `memory`, and refused where there is none.
+    /// Charges connections to `memory`, and refuses them where there is none.
     pub fn with_memory(self, memory: Memory) -> Self {
         let door = Door::new(&self.config, memory);
         Server { door, ..self }
     }
 
-    /// The signal that stops it: connections finish what they answer, and close; or they are cut.
+    /// The signal that stops the server: connections finish their responses and close, or are cut.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// What answers.
+    /// The handler, which answers requests.
     pub fn handler(&self) -> &H {
         &self.handler
     }
 
-    /// Lets a connection of `peer` in, which counts against the limits while the admission lives.
+    /// Admits a connection of `peer`, which counts against the limits while the admission lives.
     ///
     /// # Errors
-    /// There are too many, of all or of that client, or for the memory: the connection should be
-    /// reset. It is counted.
+    /// If there are too many connections, of all or of that client, or too little memory. The
+    /// caller should reset the connection; the server has counted it.
     pub fn admit(&self, peer: SocketAddr) -> Result<Admission, Refusal> {
         self.door.admit(peer.ip(), self.clock.timer.now())
     }
 
-    /// How many were not let in, and how many were reset because they took too little.
+    /// How many connections were refused, and how many reset because their peers took too little.
     pub fn tally(&self) -> Tally {
         self.door.tally()
     }
 
-    /// As [`Server::serve_controlled`], over a stream of whose transport nothing is known.
+    /// Serves one connection over a stream whose transport cannot be controlled. See
+    /// [`Server::serve_controlled`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Server::serve_controlled`].
     pub async fn serve<I>(self: Rc<Self>, io: I, peer: SocketAddr) -> Result<(), hyper::Error>
     where
         I: Read + Write + Unpin + 'static,
@@ -143,12 +145,12 @@ impl<H: Handler> Server<H> {
         self.serve_controlled(io, (), peer).await
     }
 
-    /// Serves one connection until it is over. A peer that takes too little of what it asked for is
-    /// reset by `control`.
+    /// Serves one connection until it is over. Resets it by `control` if its peer takes too little
+    /// of the data that it asked for.
     ///
     /// # Errors
-    /// What hyper says: the peer broke the protocol, a timeout, or the stream failed. Whatever
-    /// could be answered has been.
+    /// An error of hyper: the peer broke the protocol, a timeout ended, or the stream failed. The
+    /// server has answered all that it could.
     pub async fn serve_controlled<I, C>(
         self: Rc<Self>,
         io: I,
@@ -177,7 +179,7 @@ impl<H: Handler> Server<H> {
             if !poll_fn(|cx| self.poll_asleep(cx, &mut io, &mut waits)).await {
                 break Ok(());
             }
-            // Boxed: whoever waits for the next request has no room for it.
+            // Boxed: a connection that waits for the next request has no room for it.
             match Box::pin(visit.clone().stay_awake(io, &mut waits)).await {
                 Awake::Rests(rested) => io = rested,
                 Awake::Over(outcome) => break outcome,
@@ -187,8 +189,8 @@ impl<H: Handler> Server<H> {
         outcome
     }
 
-    /// Waits for the first byte of a request, or whatever else hyper should see; then it is true.
-    /// False if the connection is over.
+    /// Waits for the first byte of a request, or another event for hyper; returns true then.
+    /// Returns false if the connection is over.
     fn poll_asleep<I, C>(
         &self,
         cx: &mut Context<'_>,
@@ -219,17 +221,17 @@ impl<H: Handler> Server<H> {
         Poll::Pending
     }
 
-    /// A connection that waits for its peer goes, because others need its memory.
+    /// Closes a connection that waits for its peer, because others need its memory.
     fn leave(&self, control: &impl Control) {
         self.door.count(|tally| tally.closed_for_memory += 1);
-        // What the peer has not taken of an answer would go on waiting for it.
+        // Data that the peer has not taken would go on waiting for it.
         if control.undelivered_bytes().is_some_and(|bytes| bytes > 0) {
             control.abort();
         }
     }
 
-    /// Closes a connection whose client has said that it closes, and has all its answers. What
-    /// comes behind that is dropped.
+    /// Closes a connection whose client has said that it closes, and has all its answers. Drops
+    /// later data.
     async fn part<I, C>(&self, mut io: Patient<I, C>, phase: Phase, seat: &Seat, cut: Wait)
     where
         I: Read + Write + Unpin,
@@ -251,7 +253,7 @@ impl<H: Handler> Server<H> {
         });
     }
 
-    /// Answers what hyper did not hand to the handler, and writes the record.
+    /// Answers a request that hyper refused itself, and writes the record.
     async fn refuse<I, C>(&self, io: Refusable<Patient<I, C>>, refused: Refused, peer: SocketAddr)
     where
         I: Read + Write + Unpin,
@@ -268,12 +270,12 @@ impl<H: Handler> Server<H> {
     }
 }
 
-/// What responses are written to.
+/// The sink of a connection's response bodies.
 fn sink(transport: impl Control, phase: Phase) -> Rc<dyn Sink> {
     Rc::new(Outlet { transport, phase })
 }
 
-/// The transport of responses, of which the phase remembers whether one waits for room.
+/// The transport of responses. Its phase remembers whether a response waits for room.
 struct Outlet<C> {
     transport: C,
     phase: Phase,
@@ -299,25 +301,25 @@ impl<C: Control> Sink for Outlet<C> {
     }
 
     fn hand_over(&self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64) {
-        // Where nobody knows what is undelivered, nothing is taken back.
+        // A transport that cannot tell its undelivered bytes gives no memory back.
         if self.transport.undelivered_bytes().is_some() {
             self.phase.record_mut().get_or_insert_default().hand_over(bytes, origin, offset);
         }
     }
 }
 
-/// What a connection waits for beside its peer.
+/// The events beside its peer's that a connection waits for.
 struct Waits<C> {
     seat: Seat,
-    /// For a stop; once that is asked for, for a cut.
+    /// A stop; after that, a cut.
     stop: Wait,
     is_stopping: bool,
     control: C,
 }
 
-/// What became of a connection that had requests.
+/// The outcome of a connection's awake time.
 enum Awake<T> {
-    /// It waits for the next one, and has for a while.
+    /// It waits for the next request, and has for a while.
     Rests(T),
     Over(Result<(), hyper::Error>),
 }
@@ -329,7 +331,7 @@ struct Visit<H> {
     owed: Owed,
     sink: Rc<dyn Sink>,
     peer: SocketAddr,
-    /// Requests that have come.
+    /// How many requests have come.
     served: Cell<u64>,
     /// The client has said that it closes.
     has_parted: Cell<bool>,
@@ -343,7 +345,7 @@ impl<H: Handler> Visit<H> {
         Visit { server, phase, owed, sink, peer, served, has_parted, is_asked }
     }
 
-    /// Answers requests until none has come for a while. All that hyper holds is held within.
+    /// Answers requests until none has come for a while. All of hyper's memory is held within.
     async fn stay_awake<I, C>(
         self: Rc<Self>,
         io: Box<Refusable<Patient<I, C>>>,
@@ -361,7 +363,7 @@ impl<H: Handler> Visit<H> {
         let outcome = poll_fn(|cx| {
             while Pin::new(&mut waits.stop).poll(cx).is_ready() {
                 if waits.is_stopping {
-                    // Cut short: what is unfinished goes, and says so in its record.
+                    // The connection is cut: unfinished responses end, and their records say so.
                     waits.control.abort();
                     return Poll::Ready(Some(Ok(())));
                 }
@@ -412,7 +414,7 @@ impl<H: Handler> Visit<H> {
         Awake::Over(outcome)
     }
 
-    /// The client is asked to close first.
+    /// Asks the client to close first.
     fn ask(&self) {
         self.phase.yield_close();
         if !self.is_asked.replace(true) {
@@ -420,7 +422,7 @@ impl<H: Handler> Visit<H> {
         }
     }
 
-    /// The connection is over: did the client do as it was asked?
+    /// Notes, at the end of the connection, whether the client did as it was asked.
     fn leave(&self) {
         if self.is_asked.get() {
             self.server.door.count(|tally| match self.phase.has_closed() {
@@ -430,8 +432,8 @@ impl<H: Handler> Visit<H> {
         }
     }
 
-    /// The answer to a request; none comes to a CLIENT_CLOSE, so that hyper takes nothing more in.
-    /// That is marked at once: hyper asks for answers only when those before are written.
+    /// Answers a request. A CLIENT_CLOSE gets no answer, so that hyper reads no more. It is marked
+    /// at once: hyper asks for an answer only when those before are written.
     fn answer(
         self: Rc<Self>,
         request: Request<Incoming>,
@@ -452,7 +454,7 @@ impl<H: Handler> Visit<H> {
 /// One request and its response.
 struct Exchange<H> {
     visit: Rc<Visit<H>>,
-    /// No request after this one.
+    /// The connection accepts no request after this one.
     last: bool,
 }
 
@@ -495,7 +497,7 @@ impl<H: Handler> Exchange<H> {
         response.map(|body| self.follow(body, record, in_flight))
     }
 
-    /// What is wrong with a CLIENT_CLOSE that is not obeyed. It is counted.
+    /// The error in a CLIENT_CLOSE that the server does not obey. Counts it.
     fn parting_fault(&self, request: &Request<Incoming>) -> Option<&'static str> {
         if !client_close::is_method(request.method()) {
             return None;
@@ -542,17 +544,19 @@ impl<H: Handler> Exchange<H> {
     }
 }
 
-/// How a connection may end behind an answer.
+/// Which end may close after an answer.
 #[derive(Clone, Copy)]
 struct End {
-    /// We would close.
+    /// The server would close.
     closes: bool,
-    /// The client may be asked to. Before HTTP/1.1 it waits for our FIN, which may end the answer.
+    /// The server may ask the client to close. A client before HTTP/1.1 waits for our FIN, which
+    /// may end the answer.
     may_ask: bool,
 }
 
 impl End {
-    /// Behind the answer to that request; `is_last`: there will be no other on that connection.
+    /// The close after the answer to that request; `is_last`: the connection has no other request
+    /// after it.
     fn of(request: &Request<Incoming>, is_last: bool) -> End {
         End {
             closes: is_last || client_close::has_option(request.headers(), "close"),
@@ -562,7 +566,7 @@ impl End {
     }
 }
 
-/// There are as many responses in flight as there may be.
+/// The answer when too many responses are in flight.
 fn too_many(asked: &HeaderMap) -> Response<Body> {
     let detail = "Too many answers are under way: try again in a moment.";
     let mut response = page(asked, StatusCode::SERVICE_UNAVAILABLE, detail);
@@ -576,7 +580,7 @@ struct Unfinished {
     access: Access,
 }
 
-/// What is wrong with a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).
+/// The error in a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).
 pub(crate) fn bad_host<B>(request: &Request<B>) -> Option<&'static str> {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     match hosts {

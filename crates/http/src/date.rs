@@ -11,7 +11,7 @@ use http::HeaderValue;
 pub(crate) struct Date(RefCell<Option<(u64, HeaderValue)>>);
 
 impl Date {
-    /// The field's value at that time.
+    /// The field's value at `now`.
     pub(crate) fn at(&self, now: SystemTime) -> HeaderValue {
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut last = self.0.borrow_mut();
@@ -35,7 +35,7 @@ pub struct Utc {
 }
 
 impl Utc {
-    /// The second of that moment; of one before 1970 the next one.
+    /// The second of that moment; a moment before 1970 counts as the next second.
     pub fn of(time: SystemTime) -> Utc {
         let seconds = match time.duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),

@@ -1,4 +1,5 @@
-//! The file service: from a request to a response (RFC 9110).
+//! The file service: turns a request into a response from the files of a source (RFC 9110). It
+//! applies preconditions and ranges, lists directories, and keeps a cache.
 
 use std::rc::Rc;
 
@@ -26,10 +27,10 @@ mod multipart;
 
 pub use cache::CacheTally;
 
-/// What may be done with a file.
+/// The methods that a file allows.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
-/// The cache is so small a part of the memory that responses are charged to.
+/// The cache's largest part of the memory that responses are charged to.
 const CACHE_PART: usize = 4;
 
 /// Serves the files of a source. One for all connections of a shard.
@@ -43,7 +44,7 @@ pub struct Files<S: FileSource> {
     cache: Rc<FileCache<S::Handle>>,
 }
 
-/// A file or a directory that was asked for.
+/// A requested file or directory.
 enum Asked<S: FileSource> {
     File(Rc<Known<S::Handle>>),
     Directory(Opened<S::Handle>),
@@ -80,21 +81,21 @@ impl<S: FileSource> Files<S> {
         Files { source: Rc::new(source), config, clock, buffers, read_time, listings, cache }
     }
 
-    /// What the cache has done, and what it holds.
+    /// The cache's counts, and how much it holds.
     pub fn cache_tally(&self) -> CacheTally {
         self.cache.tally()
     }
 
-    /// Keeps so many bytes of files in memory at most, in place of
-    /// [`FilesConfig::cache_bytes`], and lets go what is more. With 0 all that is held from here on
-    /// is of responses under way. Of a budget it is a quarter at most: responses may hold half, and
-    /// would wait for what the cache holds.
+    /// Sets how many bytes of files the cache keeps in memory at most, in place of
+    /// [`FilesConfig::cache_bytes`], and drops what is more. After 0 only responses in flight hold
+    /// memory. The limit is a quarter of a budget: responses may hold half, and would wait for
+    /// memory that the cache holds.
     pub fn set_cache_bytes(&self, bytes: usize) {
         self.cache.set_most_bytes(bytes.min(self.buffers.memory.bytes() / CACHE_PART) as u64);
     }
 
-    /// The same, with what responses hold charged to `memory`, and what the cache holds: that is
-    /// given back where memory is scarce, and a quarter of it at most.
+    /// Charges responses and the cache to `memory`. The cache gives memory back where it is scarce,
+    /// and holds a quarter of it at most.
     pub fn with_memory(self, memory: Memory) -> Self {
         let cache = Rc::downgrade(&self.cache);
         memory.when_scarce(move || {
@@ -107,7 +108,7 @@ impl<S: FileSource> Files<S> {
         files
     }
 
-    /// The response to a request, whose body plays no part.
+    /// The response to a request. The request's body plays no part.
     pub async fn answer(&self, head: &request::Parts) -> Response<Body> {
         if head.method == Method::OPTIONS {
             let mut response = empty(StatusCode::NO_CONTENT);
@@ -161,7 +162,7 @@ impl<S: FileSource> Files<S> {
         }
     }
 
-    /// What was found in the cache, if it is known to be what the path names.
+    /// The cached file, if it is known to be the file that the path names.
     fn usable(
         &self,
         path: &RelativePath,
@@ -170,10 +171,10 @@ impl<S: FileSource> Files<S> {
         let Found::Fresh(file) = found else { return None };
         match &file.content {
             Content::Bytes(_) => self.cache.on_hit(),
-            // There was no memory for it, and there is some now.
+            // There was no memory for it before, and there is some now.
             Content::Open(_) if self.has_memory_for(file) => return None,
             Content::Open(handle) => {
-                // Its bytes are read now, and not as they were when it was opened.
+                // Its bytes are read now, which may differ from those when it was opened.
                 let stands = |now| file.metadata == now;
                 if !self.source.metadata(handle).is_ok_and(stands) {
                     self.cache.forget(path);
@@ -185,7 +186,7 @@ impl<S: FileSource> Files<S> {
         Some(file.clone())
     }
 
-    /// What a path names, from the cache or the source.
+    /// The file or directory that a path names, from the cache or the source.
     async fn look_up(&self, path: &RelativePath) -> Result<Asked<S>, OpenError> {
         let found = self.cache.find(path, self.clock.timer.now());
         if let Some(file) = self.usable(path, &found) {
@@ -193,7 +194,7 @@ impl<S: FileSource> Files<S> {
         }
         let mut opened = self.source.open(path).await;
         if matches!(opened, Err(OpenError::Unavailable(_))) && self.cache.close_all() {
-            // Maybe there were too many open.
+            // Perhaps too many files were open.
             opened = self.source.open(path).await;
         }
         let now = self.clock.timer.now();
@@ -219,13 +220,13 @@ impl<S: FileSource> Files<S> {
         Ok(Asked::File(file))
     }
 
-    /// True if the bytes of a file are to be kept in memory.
+    /// True if the cache should hold the bytes of a file in memory.
     fn has_memory_for(&self, file: &Known<S::Handle>) -> bool {
         let is_kept = file.is_settled && self.cache.takes_bytes(&file.metadata);
         is_kept && !self.buffers.memory.is_scarce()
     }
 
-    /// All bytes of a file that is to be kept in memory, if it was the same from first to last.
+    /// All bytes of a file for the cache, if the file did not change during the read.
     async fn read_short(&self, file: &Known<S::Handle>) -> Option<Bytes> {
         let (Content::Open(handle), metadata) = (&file.content, &file.metadata) else {
             return None;
@@ -266,13 +267,13 @@ impl<S: FileSource> Files<S> {
         let mut response = Response::new(Body::from(page));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-        // It changes without a validator to tell.
+        // A listing changes without a validator.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         protect(headers);
         response
     }
 
-    /// A file, or what its preconditions and ranges make of it (RFC 9110 §13.2.2).
+    /// The response for a file, after preconditions and ranges (RFC 9110 §13.2.2).
     fn serve_file(&self, head: &request::Parts, file: &Rc<Known<S::Handle>>) -> Response<Body> {
         let asked = &head.headers;
         let mut response = match condition::evaluate(asked, &file.validators) {
@@ -373,14 +374,14 @@ impl<S: FileSource> Files<S> {
         Body::file(FileBody::new(opening, pieces, self.config.chunk_bytes, buffers, read_time))
     }
 
-    /// Reads and drops a request's body, so that the connection can be kept. False if it is too
-    /// long or too slow; then the connection must close.
+    /// Reads and drops a request's body, so that the connection can be kept. False if the body is
+    /// too long or too slow; then the connection must close.
     async fn drain(&self, head: &request::Parts, mut body: RequestBody) -> bool {
         if body.is_end_stream() {
             return true;
         }
         let limit = self.config.max_drain_bytes as u64;
-        // To read the body of one who waits for 100 would be to ask for it (RFC 9110 §10.1.1).
+        // The client waits for 100: to read its body would ask for it (RFC 9110 §10.1.1).
         if head.headers.contains_key(header::EXPECT) || body.size_hint().lower() > limit {
             return false;
         }
@@ -435,8 +436,8 @@ fn refuse(asked: &HeaderMap, error: &OpenError) -> Response<Body> {
     }
 }
 
-/// To the same path with a slash. Built from the path as understood, so that it cannot lead to
-/// another host (`//elsewhere`).
+/// A redirect to the same path with a slash. It is built from the parsed path, so that it cannot
+/// lead to another host (`//elsewhere`).
 fn redirect(asked: &HeaderMap, path: &RelativePath, query: Option<&str>) -> Response<Body> {
     let query = query.map_or(String::new(), |query| format!("?{query}"));
     let location = format!("{}/{query}", path.to_url());
@@ -452,8 +453,8 @@ fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: String) {
     }
 }
 
-/// Leaves what a HEAD is answered with: the same fields, the length of the body among them, and no
-/// body (RFC 9110 §9.3.2).
+/// The response to a HEAD: the same fields, the length of the body among them, and no body (RFC
+/// 9110 §9.3.2).
 fn strip_body(response: &mut Response<Body>) {
     if let Some(length) = response.body().size_hint().exact()
         && response.status() != StatusCode::NOT_MODIFIED

@@ -1,4 +1,5 @@
-//! One piece of work for all who ask for it while it is under way.
+//! One piece of work that several tasks share: a task that asks while the work is in progress joins
+//! it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,8 +11,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::Pending;
 
-/// Work whose result everybody gets who joins it. Any of them does it when polled; it ends
-/// unfinished when nobody is left.
+/// Work with one result for every task that joins it. Any of them does the work when polled. The
+/// work ends unfinished when no task is left.
 pub(crate) struct Flight<T> {
     work: RefCell<Option<Pending<T>>>,
     result: RefCell<Option<T>>,
@@ -42,7 +43,7 @@ impl<T: Clone> Flight<T> {
     }
 }
 
-/// Someone who waits for a flight.
+/// A task that waits for the result of a flight.
 pub(crate) struct Join<T> {
     flight: Rc<Flight<T>>,
     number: u64,
@@ -76,7 +77,7 @@ impl<T> Drop for Join<T> {
     }
 }
 
-/// Those to be woken, from any thread, by their numbers.
+/// The wakers of the waiting tasks, by number; any thread may wake them.
 #[derive(Default)]
 struct Waiting(Mutex<BTreeMap<u64, Waker>>);
 

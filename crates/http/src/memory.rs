@@ -1,4 +1,5 @@
-//! The memory that responses hold, as a part of a budget that somebody else keeps.
+//! The memory of responses and connections, charged to a budget that the caller keeps. The budget
+//! says when memory is scarce, and the server then gives some back.
 
 use std::fmt;
 use std::rc::Rc;
@@ -8,49 +9,49 @@ use std::task::{Context, Poll, ready};
 
 use crate::Pending;
 
-/// Who keeps the budget.
+/// The keeper of the budget.
 pub trait Keeper: 'static {
-    /// Bytes that responses hold: counted here, on whichever thread the last of a chunk is dropped.
+    /// Bytes that responses hold. They are counted here on the thread that drops the last share.
     fn held(&self) -> &Arc<AtomicUsize>;
 
-    /// Bytes that connections take as long as they live.
+    /// Bytes that connections use for their whole life.
     fn by_connections(&self) -> &Arc<AtomicUsize>;
 
-    /// Bytes of the whole budget: what connections hold and take, and what responses may hold.
+    /// Bytes of the whole budget, for responses and connections together.
     fn bytes(&self) -> usize {
         usize::MAX
     }
 
-    /// True if nothing should be held that is not needed now.
+    /// True if the server should hold only memory that it needs now.
     fn is_scarce(&self) -> bool;
 
     /// True while responses may hold more.
     fn has_room(&self) -> bool;
 
-    /// Resolves when responses may hold more. Whoever drops it waits no longer.
+    /// Resolves when responses may hold more. Dropping it ends the wait.
     fn room(&self) -> Pending<()>;
 
-    /// Calls `give_back` again and again while nothing should be held that is not needed now.
+    /// Calls `give_back` again and again while memory is scarce.
     fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
         let _ = give_back;
     }
 
-    /// Whether a connection more can be had, that takes `bytes` as long as it lives.
+    /// Whether there is memory for another connection, which uses `bytes` for its whole life.
     fn room_for_connection(&self, bytes: usize) -> ConnectionRoom;
 
-    /// There is little room for new connections, and none that waits for its peer goes for them;
-    /// or one goes.
+    /// Notes whether the server is crowded: there is little room for new connections, and none that
+    /// waits for its peer frees some.
     fn set_crowded(&self, is_crowded: bool);
 }
 
-/// Whether a connection more can be had.
+/// Whether there is memory for another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRoom {
     /// Yes.
     Enough,
-    /// Yes, but one that waits for its peer should go.
+    /// Yes, but a connection that waits for its peer should close.
     Little,
-    /// No, unless one goes.
+    /// No, unless a connection closes.
     None,
 }
 
@@ -58,7 +59,7 @@ pub enum ConnectionRoom {
 #[derive(Clone)]
 pub struct Memory(Rc<dyn Keeper>);
 
-/// A budget without an end.
+/// A budget without a limit.
 #[derive(Debug, Default)]
 struct Boundless {
     held: Arc<AtomicUsize>,
@@ -99,7 +100,7 @@ impl Memory {
         Memory(Rc::new(keeper))
     }
 
-    /// A budget without an end.
+    /// A budget without a limit.
     pub fn boundless() -> Memory {
         Memory::new(Boundless::default())
     }
@@ -109,7 +110,7 @@ impl Memory {
         self.0.bytes()
     }
 
-    /// True if nothing should be held that is not needed now.
+    /// True if the server should hold only memory that it needs now.
     pub(crate) fn is_scarce(&self) -> bool {
         self.0.is_scarce()
     }
@@ -119,7 +120,7 @@ impl Memory {
         self.0.when_scarce(Rc::new(give_back));
     }
 
-    /// Ready while responses may hold more. Else `waiting` is who waits for that.
+    /// Ready while responses may hold more. Else `waiting` holds the wait for that.
     pub(crate) fn poll_room(
         &self,
         cx: &mut Context<'_>,
@@ -133,12 +134,13 @@ impl Memory {
         Poll::Ready(())
     }
 
-    /// Whether a connection more can be had, that takes `bytes` as long as it lives.
+    /// Whether there is memory for another connection, which uses `bytes` for its whole life.
     pub(crate) fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
         self.0.room_for_connection(bytes)
     }
 
-    /// There is little room for new connections, and none goes for them; or one goes.
+    /// Notes whether the server is crowded: there is little room for new connections, and none that
+    /// waits frees some.
     pub(crate) fn set_crowded(&self, is_crowded: bool) {
         self.0.set_crowded(is_crowded);
     }
@@ -148,7 +150,7 @@ impl Memory {
         Charge::new(self.0.held(), bytes)
     }
 
-    /// The same of bytes that a connection takes as long as it lives.
+    /// Charges `bytes` that a connection uses for its whole life, until the charge is dropped.
     pub(crate) fn charge_connection(&self, bytes: usize) -> Charge {
         Charge::new(self.0.by_connections(), bytes)
     }
@@ -160,7 +162,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Bytes that count among those held while it lives.
+/// Bytes that are charged while it lives.
 #[derive(Debug)]
 pub(crate) struct Charge {
     held: Arc<AtomicUsize>,
@@ -173,7 +175,7 @@ impl Charge {
         Charge { held: held.clone(), bytes }
     }
 
-    /// Bytes that are charged in all, to the same.
+    /// All bytes charged to the same counter.
     pub(crate) fn total(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! From a request's path to a path under the root (RFC 3986 §3.3, RFC 9110 §4.2.3).
 //!
-//! What leaves this module cannot name anything above the root: no segment is empty, `.` or `..`,
-//! and none holds a slash, a backslash or a NUL. Symbolic links are the file source's to judge.
+//! A path from this module cannot name anything above the root: no segment is empty, `.` or `..`,
+//! and none contains a slash, a backslash or a NUL. The file source judges symbolic links.
 
 use std::fmt;
 
@@ -74,9 +74,9 @@ pub(crate) fn encode(name: &[u8]) -> String {
 /// A request's path, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What it names.
+    /// The path that it names.
     pub path: RelativePath,
-    /// It ends in a slash: a directory is meant.
+    /// It ends in a slash: the client means a directory.
     pub directory: bool,
 }
 
@@ -128,8 +128,8 @@ fn decode(segment: &str) -> Result<Vec<u8>, PathError> {
     Ok(decoded)
 }
 
-/// What a segment must not be, once decoded. Clients remove dot segments themselves (RFC 3986
-/// §5.2.4), so one that arrives here is an attempt, encoded or not.
+/// The error in a decoded segment, if it has one. Clients remove dot segments themselves (RFC 3986
+/// §5.2.4), so a dot segment here is an attempt, encoded or not.
 fn check_segment(name: &[u8]) -> Result<(), PathError> {
     match name {
         b"" => return Err(PathError::Malformed("a name is empty")),

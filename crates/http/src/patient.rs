@@ -6,13 +6,13 @@
 //!   idle_timeout          header_timeout, in all     read_stall_timeout a byte
 //! ```
 //!
-//! A peer that takes no byte of what was written, or too few of them over a while, is given up and
-//! its connection reset, whether a write waits for it or all lies in the transport already. Timers
-//! are armed only when an operation has to wait, and are judged by what the phase says when they
-//! fire, so that an ordinary request arms and cancels nothing.
+//! The server resets the connection of a peer that takes no byte of the written data, or too few
+//! over a while, whether a write waits for it or all data is in the transport. Timers are armed
+//! only when an operation has to wait. What counts is the phase when a timer fires, so an ordinary
+//! request arms and cancels nothing.
 //!
-//! Shutdown ends our half; if the peer still sends what nobody will read, that is read and dropped
-//! for a while, or our reset would overtake the response (RFC 9112 §9.6).
+//! Shutdown ends our half. If the peer may still send data that no request will read, the stream
+//! reads and drops it for a while; otherwise our reset would overtake the response (RFC 9112 §9.6).
 
 mod alarm;
 mod restoring;
@@ -36,7 +36,7 @@ use crate::memory::Charge;
 use crate::progress::{Look, Pace, Progress};
 use alarm::Alarm;
 
-/// Bytes read at a time: a request's head fits as a rule.
+/// Bytes read at a time: mostly enough for a request's head.
 const READ_BYTES: usize = 8192;
 
 /// Where a connection is between two requests. Shared with the service that answers them.
@@ -46,39 +46,39 @@ pub(crate) struct Phase(Rc<Marks>);
 #[derive(Debug)]
 struct Marks {
     step: Cell<Step>,
-    /// The last request has a body of which not everything was read.
+    /// Some of the last request's body has not been read.
     unread: Cell<bool>,
-    /// More of the response is read only once the transport has room.
+    /// The connection reads more of the response only once the transport has room.
     waits_for_room: Cell<bool>,
-    /// The peer is to close before we do.
+    /// The peer should close before the server does.
     yields_close: Cell<bool>,
     end: Cell<PeerEnd>,
-    /// It has what requests need.
+    /// The connection has the memory that requests need.
     awake: Cell<bool>,
-    /// It has waited for a request for so long that it should give that up.
+    /// It has waited for a request so long that it should free that memory.
     rests: Cell<bool>,
-    /// What was written of files; nothing while all of it is delivered.
+    /// The written file data that can be read again; `None` while all of it is delivered.
     record: RefCell<Option<Box<Record>>>,
 }
 
-/// What has become of the peer's half.
+/// The state of the peer's half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PeerEnd {
     #[default]
     Open,
     /// The peer has closed it.
     Closed,
-    /// The connection failed: the peer has reset it, say, and holds no TIME-WAIT.
+    /// The connection failed, for example by the peer's reset; the peer holds no TIME-WAIT.
     Failed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Waiting for a request since then.
+    /// Waits for a request since that time.
     Idle(Instant),
-    /// A request's first byte came then.
+    /// A request's first byte came at that time.
     Head(Instant),
-    /// A request came then, and is being answered.
+    /// A request came at that time and is in progress.
     Busy(Instant),
 }
 
@@ -110,13 +110,13 @@ impl Phase {
         self.0.waits_for_room.set(waits);
     }
 
-    /// The response is with the connection.
+    /// The response is handed to the connection.
     pub(crate) fn on_response(&self, now: Instant) {
         self.0.waits_for_room.set(false);
         self.0.step.set(Step::Idle(now));
     }
 
-    /// Since when the connection waits for a request, or for the rest of one.
+    /// The time since when the connection waits for a request, or for the rest of one.
     pub(crate) fn waits_since(&self) -> Option<Instant> {
         match self.0.step.get() {
             Step::Idle(since) | Step::Head(since) => Some(since),
@@ -129,13 +129,13 @@ impl Phase {
         matches!(self.0.step.get(), Step::Busy(_))
     }
 
-    /// The peer is to close before we do: it has said that it does, or is asked to. We wait for
-    /// that, but no longer than the grace.
+    /// Lets the peer close before the server does: it said that it closes, or was asked to. The
+    /// server waits for that, but no longer than the grace.
     pub(crate) fn yield_close(&self) {
         self.0.yields_close.set(true);
     }
 
-    /// True once the peer has closed its half. A peer that resets has not.
+    /// True once the peer has closed its half. A reset does not count.
     pub(crate) fn has_closed(&self) -> bool {
         self.0.end.get() == PeerEnd::Closed
     }
@@ -145,7 +145,7 @@ impl Phase {
         self.0.end.get() != PeerEnd::Open
     }
 
-    /// A read has come to the end, or failed. Only the first of them counts.
+    /// Notes that a read has reached the end, or failed. Only the first of them counts.
     fn on_end(&self, outcome: &io::Result<()>) {
         if !self.has_ended() {
             let has_closed = outcome.as_ref().map_or_else(is_end, |()| true);
@@ -153,35 +153,35 @@ impl Phase {
         }
     }
 
-    /// The connection has what requests need, or has not.
-    /// A connection with a seat has that do so.
+    /// Notes whether the connection has the memory that requests need. A connection with a seat
+    /// calls its [`Seat`](crate::waiting::Seat) instead.
     pub(crate) fn set_awake(&self, is_awake: bool) {
         self.0.awake.set(is_awake);
     }
 
-    /// True if it has what requests need.
+    /// True if it has the memory that requests need.
     pub(crate) fn is_awake(&self) -> bool {
         self.0.awake.get()
     }
 
-    /// True if it could give that up at once: no request is under way, and the peer is not awaited
-    /// for anything else.
+    /// True if it could free that memory at once: no request is in progress, and the connection
+    /// does not wait for the peer to close.
     pub(crate) fn may_rest(&self) -> bool {
         let Marks { step, yields_close, awake, .. } = &*self.0;
         awake.get() && !yields_close.get() && matches!(step.get(), Step::Idle(_))
     }
 
-    /// True, once, when it has waited for a request for so long that it should give that up.
+    /// True, once, when it has waited for a request so long that it should free that memory.
     pub(crate) fn takes_rest(&self) -> bool {
         self.0.rests.take()
     }
 
-    /// What was written of files.
+    /// The record of written file data.
     pub(crate) fn record_mut(&self) -> RefMut<'_, Option<Box<Record>>> {
         self.0.record.borrow_mut()
     }
 
-    /// True if the peer may still be sending what belongs to a request.
+    /// True if the peer may still send data of a request.
     fn is_owed_more(&self) -> bool {
         self.0.unread.get() || !matches!(self.0.step.get(), Step::Idle(_))
     }
@@ -201,11 +201,11 @@ pub(crate) struct Patient<I, C: Control> {
     last_read: Instant,
     /// Bytes of the request that is being read.
     request_bytes: usize,
-    /// What hyper's buffer has grown by, once a request was longer than its first one.
+    /// The growth of hyper's buffer, once a request was longer than the first buffer.
     growth: Option<Charge>,
     /// A write waits.
     write_waits: bool,
-    /// What the peer has taken.
+    /// The peer's progress with the written data.
     progress: Progress,
     closing: Closing,
 }
@@ -213,14 +213,14 @@ pub(crate) struct Patient<I, C: Control> {
 /// How far shutdown is.
 enum Closing {
     Open,
-    /// The peer is to close first; this much may still be read and dropped, until then.
+    /// The peer should close first; this many bytes may be read and dropped until then.
     Yielding(usize, Instant),
-    /// Our half is closed; this much may still be read and dropped, until then.
+    /// Our half is closed; this many bytes may be read and dropped until the peer closes.
     Lingering(usize, Instant),
     Closed,
 }
 
-/// What a server's connections have patience for.
+/// The limits that a server applies to its connections.
 pub(crate) struct Bounds {
     header: Duration,
     idle: Duration,
@@ -289,13 +289,13 @@ impl<I, C: Control> Patient<I, C> {
         }
     }
 
-    /// When it should give up what requests need, if none comes.
+    /// When it should free the memory that requests need, if no request comes.
     fn rest_at(&self) -> Option<Instant> {
         let since = self.phase.waits_since().filter(|_| self.phase.may_rest());
         since.map(|since| since + self.bounds.rest)
     }
 
-    /// It has given up what requests need.
+    /// It has freed the memory that requests need.
     pub(crate) fn rest(&mut self) {
         self.growth = None;
     }
@@ -323,8 +323,8 @@ impl<I, C: Control> Patient<I, C> {
         }
     }
 
-    /// Looks at what the peer has taken. If that is too little the connection is reset; else it is
-    /// to be looked at again then, if at all.
+    /// Looks at the peer's progress. If that is too little, resets the connection. Else sets when
+    /// to look again, if at all.
     fn look_at_peer(&mut self) -> io::Result<Option<Instant>> {
         self.forget_delivered();
         let undelivered = self.undelivered();
@@ -343,12 +343,12 @@ impl<I, C: Control> Patient<I, C> {
         }
     }
 
-    /// The peer is to close, and no request has come since the last answer.
+    /// True if the peer should close, and no request has come since the last answer.
     fn is_yielding_idle(&self) -> bool {
         self.phase.0.yields_close.get() && matches!(self.phase.0.step.get(), Step::Idle(_))
     }
 
-    /// The peer has not taken all that was written, as far as anybody knows.
+    /// True if the peer has not taken all written data, as far as the transport can tell.
     fn has_undelivered(&self) -> bool {
         self.undelivered().is_some_and(|bytes| bytes > 0)
     }
@@ -358,7 +358,7 @@ impl<I, C: Control> Patient<I, C> {
         timed_out(why)
     }
 
-    /// Passes a write's outcome on, and judges the peer if it has to wait.
+    /// Passes on the outcome of a write, and judges the peer if the write has to wait.
     fn judge_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -374,7 +374,7 @@ impl<I, C: Control> Patient<I, C> {
         Poll::Ready(Ok(bytes))
     }
 
-    /// The same of a flush or a shutdown.
+    /// Passes on the outcome of a flush or a shutdown, and judges the peer likewise.
     fn judge_wait(
         &mut self,
         cx: &mut Context<'_>,
@@ -390,7 +390,7 @@ impl<I, C: Control> Patient<I, C> {
         Poll::Pending
     }
 
-    /// A read waits: has it, or the peer, waited too long?
+    /// A read waits: checks whether it, or the peer, has waited too long.
     fn judge_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let deadline = self.read_deadline();
@@ -402,7 +402,7 @@ impl<I, C: Control> Patient<I, C> {
                 return Poll::Pending;
             }
             if next == deadline && self.is_yielding_idle() && self.has_undelivered() {
-                // Nobody closes before the whole answer is there.
+                // No end closes before the whole answer is there.
                 self.phase.0.step.set(Step::Idle(self.timer.now()));
             } else if next == deadline {
                 self.phase.0.yields_close.set(false);
@@ -417,7 +417,7 @@ impl<I, C: Control> Patient<I, C> {
 }
 
 impl<I: Read + Unpin, C: Control> Patient<I, C> {
-    /// Reads and drops until nothing more can come, the peer has sent more than is `left`, or has
+    /// Reads and drops until nothing more can come, the peer has sent more than `left`, or has
     /// taken too long. True if nothing more can come.
     fn poll_drop(&mut self, cx: &mut Context<'_>, left: &mut usize, until: Instant) -> Poll<bool> {
         let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
@@ -441,7 +441,7 @@ impl<I: Read + Unpin, C: Control> Patient<I, C> {
         }
     }
 
-    /// Waits for the peer to close first. The grace begins when it has all that was written.
+    /// Waits for the peer to close first. The grace begins when the peer has all written data.
     fn poll_yield(
         &mut self,
         cx: &mut Context<'_>,
@@ -462,7 +462,7 @@ impl<I: Read + Unpin, C: Control> Patient<I, C> {
 }
 
 impl<I: Write + Unpin, C: Control> Patient<I, C> {
-    /// Ends our half. Returns what is to be done then.
+    /// Ends our half. Returns the next step of the shutdown.
     fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Closing>> {
         let outcome = Pin::new(&mut self.inner).poll_shutdown(cx);
         ready!(self.judge_wait(cx, outcome))?;
@@ -485,7 +485,7 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Read for Patient<I, C> {
         mut out: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // Through a buffer of our own, to learn how much came: a cursor does not tell.
+        // Reads through a buffer of our own to learn how many bytes came: a cursor does not tell.
         let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
         let room = out.remaining().min(READ_BYTES);
         let mut buffer = ReadBuf::uninit(&mut bytes[..room]);
@@ -533,7 +533,7 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
         let is_restored = this.poll_restored(cx)?.is_ready();
         let outcome = Pin::new(&mut this.inner).poll_flush(cx)?;
         let is_flushed = outcome.is_ready() && is_restored;
-        // What the peer does not take keeps the rest of the response from being written.
+        // The connection writes no more of the response until the peer takes data.
         let waits = !is_flushed || this.phase.0.waits_for_room.get();
         let judged = this.judge_wait(cx, if waits { Poll::Pending } else { Poll::Ready(Ok(())) });
         if is_flushed && judged.is_pending() { Poll::Ready(Ok(())) } else { judged }

@@ -1,4 +1,4 @@
-//! How fast a peer takes what is written to it.
+//! Judges how fast a peer takes the data that is written to it: a peer may stall, or be too slow.
 //!
 //! ```text
 //!   0 ────────────── delivered ───────────────── written
@@ -11,48 +11,48 @@
 
 use std::time::{Duration, Instant};
 
-/// What is too slow.
+/// The limits of too slow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// A peer that takes nothing for so long stalls.
+    /// A peer that takes nothing for this long stalls.
     pub(crate) stall: Duration,
-    /// Bytes a second; 0: none is too slow.
+    /// Bytes a second that a peer must take; 0: no limit.
     pub(crate) rate: u32,
-    /// Over so long.
+    /// The time over which the rate is measured.
     pub(crate) window: Duration,
 }
 
-/// What one connection's peer has taken.
+/// The progress of one connection's peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// Bytes that the transport took, in all.
+    /// Bytes that the transport accepted, in all.
     written: u64,
-    /// Bytes of them that the peer has taken, when that was last looked at.
+    /// How many of them the peer had taken at the last look.
     delivered: u64,
-    /// Since when they are no more.
+    /// Since when that number has not changed.
     since: Instant,
     window: Window,
 }
 
-/// A time over which the rate is taken.
+/// A period over which the rate is measured.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     began: Instant,
-    /// Bytes that were delivered when it began, and written.
+    /// Bytes delivered, and bytes written, when it began.
     delivered: u64,
     written: u64,
 }
 
-/// A look at the peer.
+/// The outcome of a look at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Nothing waits for the peer.
+    /// The peer owes nothing.
     Idle,
-    /// It is to be looked at again then.
+    /// The next look is due at that time.
     Until(Instant),
-    /// It takes nothing.
+    /// The peer takes nothing.
     Stalled,
-    /// It takes too little.
+    /// The peer takes too little.
     Slow,
 }
 
@@ -62,7 +62,7 @@ impl Progress {
         Progress { written: 0, delivered: 0, since: now, window }
     }
 
-    /// The transport took `bytes` more. `before`: what was undelivered then, if that is known;
+    /// The transport accepted `bytes` more. `before`: the undelivered bytes before that, if known;
     /// `waited`: the write had to wait.
     pub(crate) fn on_written(
         &mut self,
@@ -72,7 +72,7 @@ impl Progress {
         waited: bool,
     ) {
         if before == Some(0) || before.is_none() && !waited {
-            // The peer had taken all there was, so that what it took until then says nothing.
+            // The peer had taken everything, so its progress until then says nothing.
             self.begin_anew(now);
         }
         self.written += bytes as u64;
@@ -90,8 +90,8 @@ impl Progress {
         self.begin_window(now);
     }
 
-    /// Judges the peer. `undelivered`: bytes in the transport, if that is known; `waits`: a write
-    /// waits for room.
+    /// Judges the peer. `undelivered`: bytes in the transport, if known; `waits`: a write waits for
+    /// room.
     pub(crate) fn look(
         &mut self,
         pace: &Pace,
@@ -106,7 +106,7 @@ impl Progress {
         match undelivered {
             Some(0) => {
                 self.begin_anew(now);
-                // A write that waits all the same waits for something of ours.
+                // A write that waits nevertheless waits for something on our side.
                 let later = Look::Until(now + pace.stall);
                 return if waits { later } else { Look::Idle };
             }
@@ -128,7 +128,7 @@ impl Progress {
             }
             self.begin_window(now);
         }
-        // Often enough to tell within a quarter when it was that nothing was taken any more.
+        // Often enough to tell within a quarter of the limit when the peer stopped taking data.
         Look::Until((self.since + pace.stall).min(now + pace.stall / 4))
     }
 }
@@ -139,7 +139,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A peer of whom the test says what it has taken of what is written.
+    /// A peer whose progress the test sets.
     struct Peer {
         begin: Instant,
         now: Instant,
@@ -160,8 +160,9 @@ mod tests {
             self.undelivered += bytes;
         }
 
-        /// Takes `bytes` every `step`, while `more` is written as soon as it can be, until it is
-        /// given up; after how many seconds and why, or `None` within an hour.
+        /// Takes `bytes` every `step`, while `more` is written as soon as possible, until the peer
+        /// is judged. Returns after how many seconds, and the judgement; `None` if there is none
+        /// within an hour.
         fn take(&mut self, bytes: usize, step: Duration, more: bool) -> Option<(u64, Look)> {
             let mut looks_at = self.now;
             for at in 1.. {
@@ -262,7 +263,7 @@ mod tests {
         for _ in 0..1000 {
             peer.write(500);
             peer.now += SECOND * 5;
-            // Looked at while it is under way, and taken then.
+            // Looked at during the write, and taken then.
             let look = peer.progress.look(&peer.pace, peer.now, Some(peer.undelivered), false);
             assert!(matches!(look, Look::Until(_)), "{look:?}");
             peer.write(500);
@@ -273,7 +274,7 @@ mod tests {
         }
         peer.now += SECOND * 1000;
         assert_eq!(peer.progress.look(&peer.pace, peer.now, Some(0), false), Look::Idle);
-        // Nothing was taken for long since there was nothing.
+        // The peer took nothing for long because there was nothing.
         peer.write(500);
         peer.now += SECOND;
         assert!(matches!(

@@ -1,23 +1,22 @@
-//! Byte ranges (RFC 9110 §14).
+//! Byte ranges (RFC 9110 §14): which parts of a representation a `Range` field asks for.
 
 use std::ops::Range;
 
-/// What a `Range` field asks of a representation of a known length.
+/// The parts of a representation of known length that a `Range` field asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// The whole of it: the field is not understood, or too much of a good thing (§14.2 lets a
-    /// server ignore it).
+    /// All of it: the field is not understood, or asks for too much (§14.2 lets a server ignore
+    /// it).
     Whole,
-    /// None of the ranges lies in it: 416.
+    /// No range lies in it: 416.
     Unsatisfiable,
     /// These parts, in the order asked for; at least one, none empty.
     Parts(Vec<Range<u64>>),
 }
 
 /// Evaluates a `Range` field's value for a representation of `len_bytes` bytes.
-///
-/// Ignored as a whole: other units than bytes, bad syntax, more than `max_ranges` ranges, and
-/// ranges that overlap (§14.2 and §17.15: a request for many overlapping ranges is an attack, not a
+/// Ignored as a whole: units other than bytes, bad syntax, more than `max_ranges` ranges, and
+/// overlapping ranges (§14.2 and §17.15: a request for many overlapping ranges is an attack, not a
 /// need).
 pub(crate) fn select(value: &str, len_bytes: u64, max_ranges: usize) -> Selection {
     let Some((unit, specs)) = value.split_once('=') else { return Selection::Whole };

@@ -1,9 +1,9 @@
-//! What hyper refuses by itself: a head that it cannot read, or that is too long (400, 431). It
-//! answers with a bare head and hands nothing to the handler. Here its answer is taken back, and
-//! one with words is given, and a record of it.
+//! Replaces the answers that hyper gives by itself to a head that it cannot read or that is too
+//! long (400, 431). hyper answers with a bare head and hands nothing to the handler. Here its
+//! answer is dropped, and the server sends one with a text and writes a record.
 //!
-//! hyper reads a head only after it has flushed the response before. What it writes then, before it
-//! has handed a request on, is such an answer ([`Owed`] keeps the account).
+//! hyper reads a head only after it has flushed the response before. Bytes that it writes after
+//! that, and before it hands a request on, are such an answer ([`Owed`] keeps the account).
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ use crate::patient::Patient;
 /// Bytes of a refused request's target in its record, at most.
 const TARGET_BYTES: usize = 256;
 
-/// Whether what hyper writes is a response of ours. Clones share it.
+/// Tells whether hyper writes a response of ours. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owed(Rc<Account>);
 
@@ -39,7 +39,7 @@ enum Step {
     Nothing,
     /// A request was handed on, and its response is not all with hyper.
     Response,
-    /// It is, and may not be written yet.
+    /// hyper has all of it, and may not have written it yet.
     Flush,
 }
 
@@ -49,7 +49,7 @@ impl Owed {
         self.0.step.set(Step::Response);
     }
 
-    /// Its response is with hyper.
+    /// hyper has its response.
     pub(crate) fn on_response(&self) {
         self.0.step.set(Step::Flush);
     }
@@ -59,7 +59,7 @@ impl Owed {
         self.0.step.get() == Step::Nothing
     }
 
-    /// With what hyper has refused a request, if it has.
+    /// The status with which hyper has refused a request, if it has.
     pub(crate) fn refused(&self) -> Option<StatusCode> {
         self.0.refused.get()
     }
@@ -70,7 +70,7 @@ impl Owed {
         }
     }
 
-    /// True if these bytes are not of a response of ours.
+    /// True if hyper made these bytes itself: they are not from a response of ours.
     fn takes_back(&self, bytes: &[u8]) -> bool {
         if self.refused().is_none() && self.0.step.get() == Step::Nothing {
             let code = bytes.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
@@ -81,15 +81,15 @@ impl Owed {
     }
 }
 
-/// A byte stream that keeps hyper's own answers to itself, and stays open after one.
+/// A byte stream that drops hyper's own answers, and stays open after one.
 pub(crate) struct Refusable<I> {
     pub(crate) inner: I,
     owed: Owed,
-    /// What was read before hyper asked for it.
+    /// Bytes that were read before hyper asked for them.
     first: Option<io::Result<Vec<u8>>>,
 }
 
-/// Bytes that are read before hyper asks: no more than its first buffer takes.
+/// Bytes to read before hyper asks: no more than its first buffer holds.
 const FIRST_BYTES: usize = 8192;
 
 impl<I> Refusable<I> {
@@ -112,8 +112,8 @@ impl<I: Read + Unpin> Refusable<I> {
 }
 
 impl<I: Read + Write + Unpin, C: Control + Unpin> Refusable<Patient<I, C>> {
-    /// Gives up what only requests need. hyper has read some bytes, maybe, of a request that is not
-    /// complete.
+    /// Frees the memory that only requests need. hyper may have read some bytes of a request that
+    /// is not complete.
     pub(crate) fn rest(&mut self, read: &[u8]) {
         self.inner.rest();
         if !read.is_empty() {
@@ -185,18 +185,18 @@ impl<I: Write + Unpin> Write for Refusable<I> {
     }
 }
 
-/// A request that was refused, as far as it can be known.
+/// A refused request, as far as it could be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     /// `-` if it cannot be read.
     pub(crate) method: Method,
-    /// The same; of a long one the beginning.
+    /// The beginning of the request's target; `-` if it cannot be read.
     pub(crate) target: String,
 }
 
 impl Refused {
-    /// Of the bytes that hyper has read and not understood.
+    /// Reads what can be read of a head that hyper did not understand.
     pub(crate) fn new(status: StatusCode, unread: &[u8]) -> Refused {
         let end = unread.iter().position(|byte| *byte == b'\n');
         let mut words = unread[..end.unwrap_or(unread.len())].split(|byte| *byte == b' ');
@@ -205,7 +205,7 @@ impl Refused {
             let method = Method::from_bytes(b"-").expect("a token");
             return Refused { status, method, target: "-".to_owned() };
         };
-        // A first line that does not end is too long by its target (RFC 9110 §15.5.15).
+        // If the first line does not end, its target is too long (RFC 9110 §15.5.15).
         let is_long = status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE && end.is_none();
         let status = if is_long { StatusCode::URI_TOO_LONG } else { status };
         let mut told = target[..target.len().min(TARGET_BYTES)].escape_ascii().to_string();
@@ -229,8 +229,8 @@ impl Refused {
         format!("{} {reason}\n{detail}\n", status.as_u16())
     }
 
-    /// Answers, and closes the stream. Returns how many bytes of the body were written, and whether
-    /// that was all.
+    /// Writes the answer and closes the stream. Returns how many bytes of the body were written,
+    /// and whether they were all.
     pub(crate) async fn answer<I>(&self, io: &mut I, date: &HeaderValue) -> (u64, bool)
     where
         I: Write + Unpin,

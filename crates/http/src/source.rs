@@ -1,4 +1,4 @@
-//! Where files come from: a small asynchronous interface, so that a shard never waits for a disk.
+//! The source of files: a small asynchronous interface, so that a shard never waits for a disk.
 //!
 //! [`thread_pool`] reads the machine's own file system; a simulator brings a disk of its own.
 
@@ -30,15 +30,15 @@ pub trait FileSource: 'static {
         buffer: Vec<u8>,
     ) -> Pending<io::Result<Vec<u8>>>;
 
-    /// What is known of an open file by now. It does not wait for a disk.
+    /// The metadata of an open file by now. It does not wait for a disk.
     ///
     /// # Errors
-    /// If the source does not know.
+    /// If the source cannot tell.
     fn metadata(&self, handle: &Self::Handle) -> io::Result<Metadata>;
 
-    /// Makes something of at most `limit` entries of a directory, in any order: files and
-    /// directories alone. Reading and making take long, if there are many: a source that has
-    /// threads does both there.
+    /// Applies `make` to at most `limit` entries of a directory, in any order: files and
+    /// directories alone. Both steps take long for many entries, so a source that has threads does
+    /// both there.
     fn list<T: Send + 'static>(
         &self,
         handle: &Self::Handle,
@@ -47,16 +47,16 @@ pub trait FileSource: 'static {
     ) -> Pending<io::Result<T>>;
 }
 
-/// What [`FileSource::open`] gives.
+/// The result of [`FileSource::open`].
 #[derive(Clone, Debug)]
 pub struct Opened<H> {
-    /// For reading.
+    /// The handle to read by.
     pub handle: H,
-    /// As it was when opened.
+    /// The metadata at the time of the open.
     pub metadata: Metadata,
 }
 
-/// What is known of a file.
+/// The metadata of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// File or directory.
@@ -65,14 +65,15 @@ pub struct Metadata {
     pub len_bytes: u64,
     /// When it was last modified, if known.
     pub modified: Option<SystemTime>,
-    /// When its bytes, its names or its rights were changed last, if known: nobody sets that back.
+    /// When its bytes, its names or its rights were changed last, if known. No program can set that
+    /// back.
     pub changed: Option<SystemTime>,
-    /// Differs between any two files at a time (an inode number). Never told to clients.
+    /// Differs between any two files at a time (an inode number). Clients never see it.
     pub identity: u64,
 }
 
 impl Metadata {
-    /// True if the bytes of a file of which `self` was known are those of one of which `later` is.
+    /// True if `self` and `later` describe the same bytes of the same file.
     pub(crate) fn has_bytes_of(&self, later: &Metadata) -> bool {
         (self.identity, self.len_bytes, self.modified)
             == (later.identity, later.len_bytes, later.modified)
@@ -85,10 +86,10 @@ impl Metadata {
     }
 }
 
-/// The coarsest clock of a file system that counts: FAT's, of two seconds.
+/// The granule of the coarsest file system clock that counts: FAT's, two seconds.
 pub(crate) const GRANULE: Duration = Duration::from_secs(2);
 
-/// What can be served.
+/// The kinds of file that can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -102,34 +103,34 @@ pub enum Kind {
 pub struct Entry {
     /// Its name, as the file system has it: any bytes but slash and NUL.
     pub name: Vec<u8>,
-    /// What it is; of what it leads to if it is a symbolic link.
+    /// Its kind; for a symbolic link, the kind of its target.
     pub metadata: Metadata,
 }
 
 impl Entry {
-    /// Where it stands in a listing: directories first, then files, by name.
+    /// Its place in a listing: directories first, then files, by name.
     pub(crate) fn order(&self) -> (bool, &[u8]) {
         (self.metadata.kind == Kind::File, &self.name)
     }
 }
 
-/// What [`FileSource::list`] gives.
+/// The result of [`FileSource::list`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     /// The entries.
     pub entries: Vec<Entry>,
     /// False if there are more.
     pub complete: bool,
-    /// When the directory was last modified, as it was before it was read.
+    /// When the directory was last modified, taken before it was read.
     pub modified: Option<SystemTime>,
 }
 
 /// Why a path cannot be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There is nothing of that name.
+    /// There is no file of that name.
     NotFound,
-    /// There is, but it is not to be served: no permission, a symbolic link out of the root, or
+    /// There is one, but it may not be served: no permission, a symbolic link out of the root, or
     /// neither file nor directory.
     Forbidden,
     /// The source cannot serve now: out of file descriptors, or a failing disk.

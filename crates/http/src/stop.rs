@@ -1,5 +1,5 @@
-//! Graceful stop, within one shard: one asks, connections finish what they are answering, and the
-//! one who asked can wait until all have, or cut those short that have not.
+//! Graceful stop, within one shard. One task asks for it, and connections finish the responses in
+//! progress. The task can wait until all have finished, or cut those that have not.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -7,45 +7,46 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// A signal to stop, and the count of those who heed it. Clones share it.
+/// A signal to stop, and the count of the connections that obey it. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Rc<RefCell<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     requested: bool,
-    /// Nobody may finish any more.
+    /// No connection may finish any more.
     cut: bool,
     tracked: usize,
-    /// Those who wait, by slot; freed slots are `None` and reused.
+    /// The waiting tasks, by slot; freed slots are `None` and reused.
     waiting: Vec<Option<Waker>>,
     free: Vec<usize>,
 }
 
 impl Stop {
-    /// A signal not yet given.
+    /// A signal that is not given yet.
     pub fn new() -> Self {
         Stop::default()
     }
 
-    /// Asks everyone to stop. Asking again changes nothing.
+    /// Asks every connection to stop. Asking again changes nothing.
     pub fn request(&self) {
         self.0.borrow_mut().requested = true;
         self.wake_all();
     }
 
-    /// Ends everyone at once: what they are answering stays unfinished. It is a request as well.
+    /// Ends every connection at once: responses in progress stay unfinished. It is a request as
+    /// well.
     pub fn cut(&self) {
         self.0.borrow_mut().cut = true;
         self.request();
     }
 
-    /// True once a stop was asked for.
+    /// True once a stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.borrow().requested
     }
 
-    /// Resolves when a stop is asked for.
+    /// Resolves when a stop is requested.
     pub fn requested(&self) -> impl Future<Output = ()> + use<> {
         self.wait_requested()
     }
@@ -54,7 +55,7 @@ impl Stop {
         self.wait(|state| state.requested)
     }
 
-    /// Resolves when all are to end at once.
+    /// Resolves when all connections must end at once.
     pub(crate) fn wait_cut(&self) -> Wait {
         self.wait(|state| state.cut)
     }
@@ -63,18 +64,18 @@ impl Stop {
         Wait { stop: self.clone(), slot: None, over }
     }
 
-    /// Counts someone who has to finish, for as long as the guard lives.
+    /// Counts a connection that has to finish, for as long as the guard lives.
     pub fn track(&self) -> Tracked {
         self.0.borrow_mut().tracked += 1;
         Tracked(self.clone())
     }
 
-    /// How many have not finished.
+    /// How many connections have not finished.
     pub fn tracked(&self) -> usize {
         self.0.borrow().tracked
     }
 
-    /// Resolves when a stop was asked for and all have finished.
+    /// Resolves when a stop was requested and all connections have finished.
     pub fn finished(&self) -> impl Future<Output = ()> + use<> {
         self.wait(|state| state.requested && state.tracked == 0)
     }
@@ -86,7 +87,7 @@ impl Stop {
     }
 }
 
-/// Someone who has to finish before [`Stop::finished`].
+/// A connection that has to finish before [`Stop::finished`].
 #[derive(Debug)]
 pub struct Tracked(Stop);
 
@@ -103,7 +104,7 @@ impl Drop for Tracked {
     }
 }
 
-/// A wait for the state to be as it should.
+/// A wait for a condition on the state.
 pub(crate) struct Wait {
     stop: Stop,
     slot: Option<usize>,

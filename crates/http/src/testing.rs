@@ -1,5 +1,5 @@
-//! What the tests of several modules share: files in memory, a fixed date, and a client that speaks
-//! raw HTTP over an in-memory pipe.
+//! The shared parts of the tests: files in memory, a fixed date, and a client that speaks raw HTTP
+//! over an in-memory pipe.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -136,7 +136,7 @@ pub(crate) async fn local<T>(test: impl Future<Output = T>) -> T {
     LocalSet::new().run_until(test).await
 }
 
-/// A pipe that fails where it would end, as a connection does that the peer resets.
+/// A pipe that fails where it would end, as when the peer resets the connection.
 pub(crate) struct Failing(pub(crate) DuplexStream, pub(crate) io::ErrorKind);
 
 impl AsyncRead for Failing {
@@ -170,7 +170,7 @@ impl AsyncWrite for Failing {
     }
 }
 
-/// A connection to a server, seen from the client's end.
+/// A connection to a server, seen from the client.
 pub(crate) struct Client {
     pub(crate) stream: DuplexStream,
     pub(crate) serving: JoinHandle<Result<(), hyper::Error>>,
@@ -181,12 +181,12 @@ pub(crate) fn peer() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 1234))
 }
 
-/// Connects to a server of `handler`; a pipe of `pipe_bytes` lies between.
+/// Connects to a server of `handler`, through a pipe of `pipe_bytes`.
 pub(crate) fn connect<H: Handler>(handler: H, config: ServerConfig, pipe_bytes: usize) -> Client {
     connect_to(Server::new(handler, config, clock()), pipe_bytes).0
 }
 
-/// As [`connect`], and gives the server back.
+/// Connects to `server`, and returns the server too.
 pub(crate) fn connect_to<H: Handler>(
     server: Server<H>,
     pipe_bytes: usize,
@@ -194,7 +194,7 @@ pub(crate) fn connect_to<H: Handler>(
     connect_through(server, pipe_bytes, |io| io)
 }
 
-/// The same through what `wrap` makes of the server's end.
+/// Connects to `server`, whose end of the pipe goes through `wrap`.
 pub(crate) fn connect_through<H: Handler, I: AsyncRead + AsyncWrite + Unpin + 'static>(
     server: Server<H>,
     pipe_bytes: usize,
@@ -208,12 +208,12 @@ pub(crate) fn connect_through<H: Handler, I: AsyncRead + AsyncWrite + Unpin + 's
     (Client { stream, serving, records }, server)
 }
 
-/// A transport that the test plays: what the peer has not taken, and whether it was reset.
+/// A transport that the test scripts: the undelivered bytes, and whether it was reset.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transport {
     pub(crate) undelivered: Rc<Cell<usize>>,
     pub(crate) is_reset: Rc<Cell<bool>>,
-    /// Who is to be woken when the peer resets it.
+    /// The task to wake when the peer resets it.
     pub(crate) task: Rc<RefCell<Option<Waker>>>,
 }
 
@@ -239,7 +239,7 @@ impl Control for Transport {
     }
 }
 
-/// As [`connect`], over that transport.
+/// Connects to a server of `handler` over `transport`.
 pub(crate) fn connect_over<H: Handler>(
     transport: &Transport,
     handler: H,
@@ -248,7 +248,7 @@ pub(crate) fn connect_over<H: Handler>(
     serve_over(transport, Server::new(handler, config, clock()))
 }
 
-/// Connects to that server over that transport.
+/// Connects to `server` over `transport`.
 pub(crate) fn serve_over<H: Handler>(transport: &Transport, server: Server<H>) -> Client {
     let (stream, io) = tokio::io::duplex(1 << 20);
     let serving = Rc::new(server).serve_controlled(TokioIo::new(io), transport.clone(), peer());
@@ -300,7 +300,7 @@ impl Client {
         reply
     }
 
-    /// Asks with one request and reads its response.
+    /// Sends one request and reads its response.
     pub(crate) async fn ask(&mut self, method: &str, target: &str, fields: &str) -> Reply {
         let request = format!("{method} {target} HTTP/1.1\r\nHost: here\r\n{fields}\r\n");
         self.send(request).await;
@@ -311,7 +311,7 @@ impl Client {
         self.ask("GET", target, "").await
     }
 
-    /// Everything until the server closes.
+    /// All bytes until the server closes.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes).await.unwrap();

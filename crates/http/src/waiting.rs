@@ -1,15 +1,15 @@
-//! Connections that wait for their peers, and who of them goes when memory is wanted for others:
-//! one that has no request, or not all of it. If it has what only requests need it gives that up
-//! first, and stays.
+//! Connections that wait for their peers, and the choice of one that goes when other connections
+//! need memory. It has no request, or not all of one. If it has the memory that only requests need,
+//! it frees that first, and stays.
 //!
 //! ```text
 //!   front ─▶ nothing came since it was put here: goes ─▶ rests, or is closed if it did
 //!            something came, or it is being answered ─▶ to the back, and looked at again
 //! ```
 //!
-//! That is the second-chance rule: nothing is done when a request comes or is answered. Those that
-//! have what requests need have a queue of their own, which is looked at first: nobody is closed
-//! while another can rest.
+//! That is the second-chance rule: a request that comes or is answered costs nothing. Connections
+//! that have the memory that requests need have a queue of their own, which is looked at first: no
+//! connection closes while another can rest.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,21 +19,21 @@ use std::time::{Duration, Instant};
 
 use crate::patient::Phase;
 
-/// Connections that are looked at for one that goes, at most.
+/// Connections to look at for one that goes, at most.
 const LOOKED_AT: usize = 256;
 
-/// So long every connection may wait: a request is under way to one that has just come.
+/// Every connection may wait this long: a new connection's request is on its way.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// All connections of a server, those first that have waited longest, more or less.
+/// All connections of a server, roughly those first that have waited longest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitingRoom(Rc<RefCell<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Those that have what requests need, by the number that each drew when it was put there last.
+    /// Connections with the memory that requests need, by the number of their latest entry.
     awake: BTreeMap<u64, Place>,
-    /// The others, likewise.
+    /// The other connections, likewise.
     resting: BTreeMap<u64, Place>,
     next_number: u64,
 }
@@ -41,7 +41,7 @@ struct Queue {
 #[derive(Debug)]
 struct Place {
     connection: Rc<Connection>,
-    /// When it was put here, or what it waited for then had begun.
+    /// When it was entered, or the start of its wait at that time.
     since: Instant,
 }
 
@@ -53,18 +53,18 @@ struct Connection {
     task: RefCell<Option<Waker>>,
 }
 
-/// What a connection that goes gives back.
+/// The memory that a connection frees when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// What only requests need: it rests.
+    /// The memory that only requests need: it rests.
     Awake,
-    /// What it takes while it rests: it goes.
+    /// The memory of a resting connection: it goes.
     Resting,
-    /// All: it goes with a part of a request.
+    /// All of its memory: it goes with a part of a request.
     Both,
 }
 
-/// A connection's place, for as long as it lives.
+/// A connection's place in the waiting room, for the connection's whole life.
 #[derive(Debug)]
 pub(crate) struct Seat {
     connection: Rc<Connection>,
@@ -95,7 +95,7 @@ impl Queue {
 }
 
 impl WaitingRoom {
-    /// A place for a connection whose phase that is.
+    /// Enters a connection with that phase.
     pub(crate) fn enter(&self, phase: Phase, now: Instant) -> Seat {
         let (number, is_wanted, task) = Default::default();
         let connection = Rc::new(Connection { phase, number, is_wanted, task });
@@ -103,8 +103,8 @@ impl WaitingRoom {
         Seat { connection, room: self.clone() }
     }
 
-    /// Has one that waits for its peer go, or rest, and says what it gives. `None` if none was
-    /// found.
+    /// Makes a connection that waits for its peer close or rest, and returns the memory that it
+    /// frees. `None` if it found none.
     pub(crate) fn send_one_away(&self, now: Instant) -> Option<Given> {
         let wanted = {
             let mut queue = self.0.borrow_mut();
@@ -123,7 +123,7 @@ impl WaitingRoom {
 
 impl Queue {
     fn pick(&mut self, is_awake: bool, now: Instant) -> Option<Rc<Connection>> {
-        // One that gets a second chance may be the only one: all are looked at twice.
+        // A connection that gets a second chance may be the only one: all are looked at twice.
         for _ in 0..LOOKED_AT.min(2 * self.places(is_awake).len()) {
             let (_, Place { connection, since: before }) = self.places(is_awake).pop_first()?;
             let waits_since = connection.phase.waits_since();
@@ -144,8 +144,8 @@ impl Queue {
 }
 
 impl Seat {
-    /// The connection has what requests need from now on, or has given it up, in place of ending
-    /// if it was wanted.
+    /// Notes that the connection has the memory that requests need from now on, or has freed it. If
+    /// it was wanted, that counts in place of its end.
     pub(crate) fn set_awake(&self, is_awake: bool) {
         let mut queue = self.room.0.borrow_mut();
         let place = queue.remove(&self.connection);
@@ -154,8 +154,8 @@ impl Seat {
         place.into_iter().for_each(|place| queue.push(place));
     }
 
-    /// True if the connection should end, or rest: its place is wanted, and it still waits for its
-    /// peer. Else whoever polls is woken when that is so.
+    /// True if the connection should close or rest: its memory is wanted, and it still waits for
+    /// its peer. Else the calling task is woken when that becomes true.
     pub(crate) fn is_wanted(&self, cx: &Context<'_>) -> bool {
         let seat = &self.connection;
         if seat.is_wanted.get() && seat.phase.waits_since().is_some() {
@@ -186,7 +186,7 @@ mod tests {
         let (room, begin) = (WaitingRoom::default(), Instant::now());
         let phases: Vec<Phase> = (0..4).map(|_| Phase::new(begin)).collect();
         let seats: Vec<Seat> = phases.iter().map(|p| room.enter(p.clone(), begin)).collect();
-        // The first is being answered, the second was a moment ago, of the third a body is awaited.
+        // The first is in progress, the second was a moment ago, and the third waits for a body.
         phases[0].on_request(begin + SECOND, false);
         phases[1].on_response(begin + SECOND * 2);
         phases[2].on_request(begin, true);

@@ -50,7 +50,8 @@ fn a_connection_is_charged_while_it_is_in_and_one_that_waits_goes_for_it() {
     assert_eq!(by_connections.load(Ordering::Relaxed), RESTING_BYTES);
     drop(first);
     assert_eq!(by_connections.load(Ordering::Relaxed), 0);
-    // With little room somebody goes, if there is one; with none nobody comes in else.
+    // With little room one connection goes, if one waits. With no room a new one comes in only
+    // then.
     room.set(ConnectionRoom::Little);
     assert!(door.admit(ip("192.0.2.1"), now).is_ok());
     room.set(ConnectionRoom::None);
@@ -77,7 +78,7 @@ fn those_that_may_rest_do_so_before_anybody_goes() {
     seats.iter().for_each(|seat| seat.set_awake(true));
     let resting = door.seat(Phase::new(now), now);
     let now = now + Duration::from_secs(1);
-    // What one gives by resting is not enough for a connection; what two give is.
+    // One connection frees too little by resting for a new connection; two free enough.
     assert!(door.admit(ip("192.0.2.1"), now).is_ok());
     let is_wanted = |seat: &Seat| seat.is_wanted(&Context::from_waker(Waker::noop()));
     assert_eq!((seats.each_ref().map(is_wanted), is_wanted(&resting)), ([true, true], false));

@@ -1,4 +1,4 @@
-//! Whatever is taken back, the peer gets what it would have got without.
+//! Reading file data again: the peer receives the same bytes whatever is taken back.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -52,7 +52,7 @@ impl Wire {
         self.wake();
     }
 
-    /// Memory is short, and so many bytes were sent.
+    /// Memory is short, and that many bytes were sent.
     fn want_back(&self, sent: usize) {
         let mut state = self.0.borrow_mut();
         state.sent = state.sent.max(sent.min(state.held.len()));
@@ -227,7 +227,7 @@ impl FileSource for Changing {
     }
 }
 
-/// What the peer does, and what happens to memory.
+/// The peer's actions, and the changes in memory.
 #[derive(Clone, Debug)]
 enum Step {
     Take(usize),
@@ -242,8 +242,8 @@ const ALL: &str = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n\
 
 const ONE: &str = "GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-/// Serves the requests while the steps are done, and then until all is taken; what the peer got,
-/// how much was taken back, and whether the connection was reset.
+/// Serves the requests while the steps are done, and then until the peer has taken all. Returns the
+/// bytes that the peer received, the bytes taken back, and whether the connection was reset.
 fn serve(
     source: Changing,
     requests: &str,
@@ -318,7 +318,7 @@ fn what_was_not_sent_is_taken_back_and_what_was_is_not() {
     let steps = [Step::Turn(20), Step::WantBack(10_000), Step::Turn(20)];
     let (_, taken_back, is_reset) = serve(Changing::new(), ONE, &steps, || ());
     assert_eq!((taken_back, is_reset), (ROOM - 10_000, false));
-    // The head is no file's.
+    // The head is not from a file.
     let steps = [Step::Turn(20), Step::WantBack(0), Step::Turn(20)];
     let (bytes, taken_back, _) = serve(Changing::new(), ONE, &steps, || ());
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;

@@ -32,7 +32,7 @@ async fn body_on(
     body
 }
 
-/// An open file, of which nothing is known that must not change.
+/// An open file whose version is not known, so that no change fails.
 fn opening(
     source: Rc<MemoryFiles>,
     handle: Vec<u8>,
@@ -41,7 +41,7 @@ fn opening(
     Opening { source, handle, version, changed: Rc::default() }
 }
 
-/// A transport that wants so much, and has so much room.
+/// A transport with a given demand and given room.
 #[derive(Default)]
 struct Wanting {
     wants: Cell<usize>,
@@ -197,7 +197,7 @@ impl Purse {
 #[tokio::test]
 async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
     let file = vec![7; 256 << 10];
-    // What is read at once, how much in a chunk, and how much ahead of it.
+    // The first read, the size of a chunk, and how much is read ahead of it.
     for (is_scarce, first, chunk_kib, ahead_kib) in [(false, 128, 128, 128), (true, 0, 16, 0)] {
         let purse = Purse { is_scarce, ..Purse::default() };
         let source = MemoryFiles::new(&[("f", &file)]);
@@ -208,7 +208,7 @@ async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
         assert_eq!((chunk.len() >> 10, purse.held_kib()), (chunk_kib, chunk_kib + ahead_kib));
         drop(chunk);
         assert_eq!(purse.held_kib(), ahead_kib);
-        // What is left arrives whole, and nothing stays charged.
+        // The rest arrives whole, and nothing stays charged.
         assert_eq!(body.collect().await.unwrap().to_bytes().len() >> 10, 256 - chunk_kib);
         assert_eq!(purse.held_kib(), 0);
     }

@@ -1,4 +1,4 @@
-//! The client against our server, and against one that the test plays.
+//! The client against our server, and against one that the test scripts.
 
 use super::*;
 use crate::testing::{Failing, MemoryFiles, clock, local, peer};
@@ -32,7 +32,7 @@ async fn get(client: &mut Client<Empty<Bytes>>) -> Bytes {
     answer.into_body().collect().await.unwrap().to_bytes()
 }
 
-/// A client of a server that the test plays.
+/// A client of a scripted server.
 async fn played() -> (Client<Empty<Bytes>>, DuplexStream) {
     let (io, server) = tokio::io::duplex(64 << 10);
     (client(io).await, server)
@@ -47,7 +47,7 @@ async fn answer(server: &mut DuplexStream, with: &[u8]) {
     server.write_all(with).await.unwrap();
 }
 
-/// All that comes until the client has closed its half.
+/// All bytes that arrive until the client has closed its half.
 async fn rest(server: &mut DuplexStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     server.read_to_end(&mut bytes).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_server_that_resets_has_not_closed_behind_us() {
     local(async {
         for (kind, closed) in [
             (io::ErrorKind::ConnectionReset, Closed::ByServer),
-            // TLS without its last word.
+            // TLS without its close_notify.
             (io::ErrorKind::UnexpectedEof, Closed::ByUs),
         ] {
             let (io, mut server) = tokio::io::duplex(64 << 10);

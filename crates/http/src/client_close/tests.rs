@@ -1,4 +1,4 @@
-//! CLIENT_CLOSE at the server: what is obeyed, what is refused, and what never is a request.
+//! CLIENT_CLOSE at the server: which requests it obeys, which it refuses, and which are none.
 
 mod asking;
 
@@ -37,17 +37,17 @@ fn close() -> String {
     String::from_utf8(request("h")).unwrap()
 }
 
-/// What the server counted of CLIENT_CLOSE: obeyed, not ended, refused.
+/// The server's counts of CLIENT_CLOSE: obeyed, not ended, refused.
 fn counted(tally: Tally) -> (u64, u64, u64) {
     (tally.client_closes, tally.client_closes_unended, tally.client_closes_refused)
 }
 
-/// Sends that in pieces of so many bytes and closes the client's half. Returns all that the server
-/// says until it closes, what it counted, and how many requests it answered.
+/// Sends the bytes in pieces of that size and closes the client's half. Returns everything that the
+/// server sends until it closes, its counts, and how many requests it answered.
 async fn say(text: &str, piece: usize) -> (String, (u64, u64, u64), usize) {
     let (mut client, server) = client();
     for piece in text.as_bytes().chunks(piece) {
-        // A server that has refused something takes no more in.
+        // A server that has refused a request accepts no more.
         let _ = client.stream.write_all(piece).await;
         tokio::task::yield_now().await;
     }
@@ -185,7 +185,7 @@ async fn patience(sent: &[u8]) -> (Duration, (u64, u64, u64)) {
     assert_eq!(client.receive(false).await.body, b"aaa");
     let begin = Time::now();
     while !client.serving.is_finished() {
-        // The pipe of a server that is gone takes nothing.
+        // The pipe of a server that has gone accepts nothing.
         let _ = client.stream.write_all(sent).await;
         sleep(Duration::from_millis(100)).await;
     }
@@ -202,7 +202,7 @@ async fn a_client_that_does_not_close_is_closed_after_the_grace() {
             let grace = Duration::from_secs(1);
             assert!((grace..grace + Duration::from_millis(200)).contains(&elapsed), "{elapsed:?}");
         }
-        // More than may be dropped.
+        // More bytes than the server may drop.
         let (elapsed, counted) = patience(&[b'x'; 300_000]).await;
         assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
         assert_eq!(counted, (0, 1, 0));
@@ -230,7 +230,7 @@ async fn a_client_that_resets_behind_it_has_not_closed() {
     local(async {
         for (kind, wanted) in [
             (io::ErrorKind::ConnectionReset, (0, 1, 0)),
-            // TLS without its last word.
+            // TLS without its close_notify.
             (io::ErrorKind::UnexpectedEof, (1, 0, 0)),
         ] {
             let server = Server::new(files(), ServerConfig::default(), clock());

@@ -146,7 +146,7 @@ fn a_tag_is_weak_while_the_file_may_change_within_its_second_and_then_another() 
     let asked = headers(&[("if-none-match", &young.etag)]);
     assert_eq!(evaluate(&asked, &young), Verdict::NotModified);
     assert_eq!(evaluate(&asked, &settled), Verdict::Proceed, "it may have changed meanwhile");
-    // What is weak is no promise about bytes.
+    // A weak tag promises nothing about bytes.
     let asked = headers(&[("if-match", &young.etag)]);
     assert_eq!(evaluate(&asked, &young), Verdict::Failed);
     let asked = headers(&[("if-range", &young.etag)]);

@@ -1,4 +1,4 @@
-//! Connections: keeping, limits, timeouts, closing and the record of what happened.
+//! Connections: keep-alive, limits, timeouts, closing, and the record of each response.
 
 use super::*;
 use crate::memory::{ConnectionRoom, Keeper};

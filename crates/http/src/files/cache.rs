@@ -1,5 +1,5 @@
-//! What is known of files that are asked for often: their bytes if they are short, else an open
-//! descriptor, and what every response says of them.
+//! The cache of files that clients request often. It keeps the bytes of short files and an open
+//! descriptor of longer ones, and the fields that every response repeats.
 //!
 //! ```text
 //!   asked for ─▶ checked less than `cache_age` ago? ─ yes ─▶ bytes: answered, no system call
@@ -8,13 +8,13 @@
 //!                        └─ no: what was opened takes its place
 //! ```
 //!
-//! A file is opened anew by its whole path, so that every rule of the source holds as without a
-//! cache: a name that leads out of the root by now is refused, at the latest after `cache_age`.
+//! A file is opened anew by its whole path, so every rule of the source holds as without a cache. A
+//! name that now leads out of the root is refused after `cache_age` at the latest.
 //!
-//! No answer mixes two versions. Files are kept only when their times are older than the granule of
-//! a file system's clock, so that whoever changes one gives it another time. Bytes are kept if the
-//! file was the same before and after they were read. What is not kept in memory is looked at again
-//! when its last byte was read ([`Opening`]).
+//! No answer mixes two versions. The cache keeps a file only when its times are older than the
+//! granule of a file system's clock, so that any change gives it other times. It keeps bytes if the
+//! file was the same before and after the read. A file that is not in memory is checked again when
+//! its last byte was read ([`Opening`]).
 //!
 //! [`Opening`]: crate::body::Opening
 
@@ -34,23 +34,23 @@ use crate::content_type;
 use crate::path::RelativePath;
 use crate::source::Metadata;
 
-/// What an entry takes beside a file's bytes, about: its path twice, its fields, its places.
+/// The memory of an entry beside the file's bytes, about: its path twice, its fields, its places.
 const ENTRY_BYTES: u64 = 512;
 
-/// Files kept that the tables have room for in the beginning.
+/// The number of files that the tables have room for in the beginning.
 const FIRST_ENTRIES: usize = 256;
 
-/// A file, and what responses say of it.
+/// A file, and the fields of its responses.
 pub(super) struct Known<H> {
     pub(super) metadata: Metadata,
-    /// Its times are so old that a change gives it others.
+    /// Its times are old enough that a change gives it other times.
     pub(super) is_settled: bool,
     pub(super) validators: Validators,
     pub(super) etag: Option<HeaderValue>,
     pub(super) modified: Option<HeaderValue>,
     pub(super) content_type: HeaderValue,
     pub(super) content: Content<H>,
-    /// When it was last known to be what its path names.
+    /// When it was last known to be the file that its path names.
     checked: Cell<Instant>,
 }
 
@@ -84,28 +84,28 @@ impl<H> Known<H> {
         }
     }
 
-    /// The same file, whose bytes are in memory.
+    /// Replaces the content with bytes in memory.
     pub(super) fn with_bytes(self, bytes: Bytes) -> Known<H> {
         Known { content: Content::Bytes(bytes), ..self }
     }
 }
 
-/// What the cache has done, and what it holds.
+/// The counts of the cache, and how much it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheTally {
-    /// Files whose bytes were in memory.
+    /// Requests whose file was in memory.
     pub hits: u64,
-    /// Files that were open.
+    /// Requests whose file was open.
     pub open_hits: u64,
-    /// Files that had to be opened.
+    /// Requests whose file had to be opened.
     pub misses: u64,
-    /// Files that were looked at again, and stood unchanged.
+    /// Files that were checked and had not changed.
     pub revalidations: u64,
-    /// Files that were kept and had changed, or were gone.
+    /// Kept files that had changed or were gone when checked.
     pub outdated: u64,
-    /// Bytes that were given back because connections needed the memory.
+    /// Bytes given back because connections needed the memory.
     pub given_back_bytes: u64,
-    /// Responses that failed because their file changed while it was sent.
+    /// Responses that failed because their file changed during the transfer.
     pub changed_midway: u64,
     /// Bytes in memory now.
     pub bytes: u64,
@@ -113,16 +113,16 @@ pub struct CacheTally {
     pub open: u64,
 }
 
-/// What is found of a path.
+/// The result of a look-up.
 pub(super) enum Found<H> {
-    /// A file, known to be what the path names.
+    /// A file, known to be the one that the path names.
     Fresh(Rc<Known<H>>),
-    /// A file of which that was known once.
+    /// A file that the path named at the last check, which is too long ago.
     Stale(Rc<Known<H>>),
     Nothing,
 }
 
-/// Files weigh what their bytes take.
+/// A file weighs as much as its bytes.
 #[derive(Clone)]
 struct ByBytes;
 
@@ -137,7 +137,7 @@ impl<H> Weighter<RelativePath, Rc<Known<H>>> for ByBytes {
 
 type Table<H, W> = RefCell<Cache<RelativePath, Rc<Known<H>>, W>>;
 
-/// The files of one shard that are kept. A path is in one of the two tables at most.
+/// The kept files of one shard. A path is in at most one of the two tables.
 pub(super) struct FileCache<H> {
     hot: Table<H, ByBytes>,
     open: Table<H, UnitWeighter>,
@@ -153,7 +153,7 @@ impl<H> FileCache<H> {
     pub(super) fn new(config: &FilesConfig) -> FileCache<H> {
         let FilesConfig { cache_bytes, cache_file_bytes, cache_open, cache_age, .. } = *config;
         let [most_bytes, most_file_bytes] = [cache_bytes, cache_file_bytes].map(|n| n as u64);
-        // Of no age nothing is ever found.
+        // With an age of zero a look-up never finds anything.
         let most_open = if cache_age.is_zero() { 0 } else { cache_open };
         let cache = FileCache {
             hot: RefCell::new(Cache::with_weighter(FIRST_ENTRIES, most_bytes, ByBytes)),
@@ -169,7 +169,7 @@ impl<H> FileCache<H> {
         cache
     }
 
-    /// What is known of a path.
+    /// Looks a path up.
     pub(super) fn find(&self, path: &RelativePath, now: Instant) -> Found<H> {
         if self.age.is_zero() {
             return Found::Nothing;
@@ -183,28 +183,28 @@ impl<H> FileCache<H> {
         }
     }
 
-    /// A file's bytes were found in memory.
+    /// Counts a file whose bytes were in memory.
     pub(super) fn on_hit(&self) {
         self.count(|tally| tally.hits += 1);
     }
 
-    /// A file was found open.
+    /// Counts a file that was open.
     pub(super) fn on_open_hit(&self) {
         self.count(|tally| tally.open_hits += 1);
     }
 
-    /// A file had to be opened.
+    /// Counts a file that had to be opened.
     pub(super) fn on_miss(&self) {
         self.count(|tally| tally.misses += 1);
     }
 
-    /// A file is still what its path names.
+    /// Notes that a file is still the one that its path names.
     pub(super) fn revalidate(&self, known: &Known<H>, now: Instant) {
         known.checked.set(now);
         self.count(|tally| tally.revalidations += 1);
     }
 
-    /// A path names another file by now, or none.
+    /// Notes that a path names another file by now, or none.
     pub(super) fn forget(&self, path: &RelativePath) {
         let gone = self.hot.borrow_mut().remove(path);
         let gone = gone.or_else(|| self.open.borrow_mut().remove(path));
@@ -239,7 +239,7 @@ impl<H> FileCache<H> {
         }
     }
 
-    /// Gives half of the bytes back, and all where they are few.
+    /// Gives back half of the bytes, or all where they are few.
     pub(super) fn give_back(&self) {
         let mut hot = self.hot.borrow_mut();
         let before = hot.weight();
@@ -250,15 +250,15 @@ impl<H> FileCache<H> {
         self.count(|tally| tally.given_back_bytes += given);
     }
 
-    /// Keeps so many bytes at most from here on, and lets go what is more.
+    /// Sets how many bytes the cache keeps at most from here on, and drops what is more.
     pub(super) fn set_most_bytes(&self, bytes: u64) {
-        // Of no age nothing is ever found.
+        // With an age of zero a look-up never finds anything.
         let bytes = if self.age.is_zero() { 0 } else { bytes };
         self.most_bytes.set(bytes);
         self.hot.borrow_mut().set_capacity(bytes);
     }
 
-    /// Lets all descriptors go. False if there was none.
+    /// Closes all descriptors. False if there were none.
     pub(super) fn close_all(&self) -> bool {
         let mut open = self.open.borrow_mut();
         let has_some = !open.is_empty();
@@ -266,7 +266,7 @@ impl<H> FileCache<H> {
         has_some
     }
 
-    /// Where files are counted that change while they are sent.
+    /// The counter of files that change while they are sent.
     pub(super) fn changed(&self) -> &Rc<Cell<u64>> {
         &self.changed
     }
@@ -287,7 +287,7 @@ impl<H> FileCache<H> {
     }
 }
 
-/// Fewer bytes are given back at once.
+/// Below this the cache gives back everything at once.
 const FEW_BYTES: u64 = 64 << 10;
 
 impl<H> fmt::Debug for FileCache<H> {

@@ -7,9 +7,9 @@ use http::HeaderValue;
 
 use crate::body::Piece;
 
-/// Separates the parts. It need not be random: each part's length is told by its `Content-Range`,
-/// and a receiver that searches instead is warned of by RFC 9110 §14.6. Long enough not to be met
-/// by chance.
+/// Separates the parts. It need not be random: `Content-Range` gives each part's length, and RFC
+/// 9110 §14.6 warns receivers against searching for the boundary. It is long enough not to occur by
+/// chance.
 const BOUNDARY: &str = "lightwait-part-6f1d0c5ba2e94387";
 
 /// The value of `Content-Range` for a part of a representation of `length` bytes.

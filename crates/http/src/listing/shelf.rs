@@ -1,13 +1,13 @@
-//! Listings made once for many: those who ask at once share one, and it is kept while the
-//! directory's time of modification stands.
+//! Listings that many requests share. Requests at the same time share one listing, and it is kept
+//! while its directory's time of modification stands.
 //!
-//! That time is a clock's reading with a granule. A directory that was changed within the last
-//! granule may be changed again and keep its time: such a listing is neither kept nor shared with
-//! those who come after it has begun. They share the next one, which begins when it is over, so
-//! that a directory is read by one thread at a time.
+//! That time is a clock's reading with a granule. A directory that has changed within the last
+//! granule may change again and keep its time. Such a listing is not kept, and requests that come
+//! after its start do not share it. They share the next one, which begins when it is over, so that
+//! one thread at a time reads a directory.
 //!
-//! A listing tells lengths and times of files, too, which change and leave the directory's time as
-//! it is. So it is kept for a short time only.
+//! A listing also shows lengths and times of files, which change without the directory's time. So
+//! it is kept for a short time only.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use crate::source::{Entries, FileSource, GRANULE, Metadata, Opened};
 /// Listings kept, at most, however short they are.
 const KEPT: usize = 256;
 
-/// A page, or why there is none.
+/// A page, or the error instead of it.
 type Outcome = Result<Bytes, io::ErrorKind>;
 
 /// The listings of one shard.
@@ -36,7 +36,7 @@ pub(crate) struct Shelf {
     clock: Clock,
     hidden: bool,
     max_listing: usize,
-    /// Bytes kept, and for how long, at most.
+    /// The limits on bytes kept and on their age.
     most_bytes: usize,
     most_age: Duration,
     kept: RefCell<Kept>,
@@ -59,7 +59,7 @@ struct KeptPage {
     used: u64,
 }
 
-/// What a directory is recognised by.
+/// The identity and state of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     identity: u64,
@@ -77,11 +77,11 @@ impl Version {
     }
 }
 
-/// Listings of one directory that are being made. Those who wait for them hold them.
+/// The listings of one directory in progress. The requests that wait for them hold them.
 #[derive(Default)]
 struct UnderWay {
     current: Weak<Listing>,
-    /// Begins when the current one is over.
+    /// It begins when the current one is over.
     next: Weak<Listing>,
 }
 
@@ -91,7 +91,7 @@ impl std::fmt::Debug for UnderWay {
     }
 }
 
-/// A listing that is being made.
+/// A listing in progress.
 struct Listing {
     flight: Rc<Flight<Outcome>>,
     of: Version,
@@ -102,7 +102,7 @@ struct Listing {
 }
 
 impl Listing {
-    /// True if what it shows is no older than the moment when the directory was found as `seen`.
+    /// True if the listing shows the directory as it was found in `seen`, or later.
     fn shows(&self, seen: Version) -> bool {
         self.begun.get().is_none_or(|begun| self.of == seen && seen.is_settled(begun))
     }
@@ -162,7 +162,7 @@ impl Shelf {
         Some(found.page.clone())
     }
 
-    /// One that is being made and shows what was `seen`, or a new one.
+    /// A listing in progress that shows the directory as in `seen`, or a new one.
     fn listing<S: FileSource>(
         self: &Rc<Self>,
         source: &Rc<S>,
@@ -179,7 +179,7 @@ impl Shelf {
         let before = [&current, &next].into_iter().flatten().find(|l| !l.flight.is_over());
         let listing = self.begin(source, path, handle, seen, before.map(|l| l.flight.clone()));
         match before {
-            // It has begun, or it would have been joined; there is none behind it.
+            // It has begun, or this request would have joined it; no other is behind it.
             Some(before) => {
                 found.current = Rc::downgrade(before);
                 found.next = Rc::downgrade(&listing);
@@ -193,7 +193,7 @@ impl Shelf {
         listing
     }
 
-    /// A listing that begins when the one before it is over.
+    /// A listing that begins when the one in progress is over.
     fn begin<S: FileSource>(
         self: &Rc<Self>,
         source: &Rc<S>,
@@ -230,7 +230,7 @@ impl Shelf {
         Rc::new(Listing { flight, of, begun, path: path.clone(), shelf: Rc::downgrade(self) })
     }
 
-    /// Keeps a page, and lets those go that were used longest ago, if there are too many.
+    /// Keeps a page, and drops those used longest ago if there are too many.
     fn keep(&self, path: RelativePath, page: Bytes, of: Version) {
         let mut kept = self.kept.borrow_mut();
         let kept = &mut *kept;

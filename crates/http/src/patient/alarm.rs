@@ -1,4 +1,5 @@
-//! Waking a task at a deadline that is mostly moved before it comes.
+//! A timer for a deadline that is mostly moved before it comes. It wakes a task at the deadline, or
+//! before.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Giving memory back that the transport wants, and writing again what was taken back
+//! Gives memory back that the transport wants, and writes taken-back data again
 //! ([`Record`](crate::again::Record)).
 
 use std::io;
@@ -11,13 +11,13 @@ use super::Patient;
 use crate::control::Control;
 
 impl<I, C: Control> Patient<I, C> {
-    /// Bytes written that the peer has not taken, in the transport or taken back from it.
+    /// Written bytes that the peer has not taken, in the transport or taken back from it.
     pub(super) fn undelivered(&self) -> Option<usize> {
         let taken_back = self.phase.record_mut().as_ref().map_or(0, |record| record.taken_back());
         self.control.undelivered_bytes().map(|bytes| bytes + taken_back)
     }
 
-    /// What the peer has taken need not be read again.
+    /// Drops data from the record that the peer has taken.
     pub(super) fn forget_delivered(&self) {
         let mut record = self.phase.record_mut();
         let undelivered = || self.control.undelivered_bytes().unwrap_or(0);
@@ -26,7 +26,8 @@ impl<I, C: Control> Patient<I, C> {
         }
     }
 
-    /// Holds back what comes first of these, if it can be read again; how many bytes, if any.
+    /// Holds back the first of these slices, if they can be read again. Returns how many bytes;
+    /// `None` if none.
     pub(super) fn hold_back<'a>(&self, slices: impl Iterator<Item = &'a [u8]>) -> Option<usize> {
         let mut record = self.phase.record_mut();
         let record = record.as_mut()?;
@@ -35,7 +36,7 @@ impl<I, C: Control> Patient<I, C> {
         (held > 0).then_some(held)
     }
 
-    /// The transport took the first `taken` bytes of these.
+    /// Notes that the transport took the first `taken` bytes of these slices.
     pub(super) fn note_written<'a>(
         &self,
         slices: impl Iterator<Item = &'a [u8]>,
@@ -49,7 +50,7 @@ impl<I, C: Control> Patient<I, C> {
         }
     }
 
-    /// Passes on what becomes of bytes that cannot be written while something is held back.
+    /// Returns the outcome for bytes that cannot be written while data is held back.
     pub(super) fn judge_held_back<'a>(
         &mut self,
         cx: &mut Context<'_>,
@@ -65,8 +66,8 @@ impl<I, C: Control> Patient<I, C> {
 }
 
 impl<I: Write + Unpin, C: Control> Patient<I, C> {
-    /// Gives memory back that the transport wants, of what was written and can be read again. Ready
-    /// once the transport has all of it again: that takes a peer that takes data.
+    /// Gives memory back that the transport wants, from written data that can be read again. Ready
+    /// once the transport has all of it again, which needs a peer that takes data.
     pub(super) fn poll_restored(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Patient { phase, control, inner, .. } = self;
         let Some(record) = &mut *phase.record_mut() else { return Poll::Ready(Ok(())) };
@@ -100,7 +101,7 @@ impl<I: Write + Unpin, C: Control> Patient<I, C> {
 
 impl<I, C: Control> Drop for Patient<I, C> {
     fn drop(&mut self) {
-        // What was taken back is not sent any more, and the end of the stream must not say so.
+        // Taken-back data is not sent any more, and the end of the stream must not hide that.
         let mut record = self.phase.record_mut();
         if record.take().is_some_and(|record| record.taken_back() > 0) {
             self.control.abort();

@@ -1,4 +1,4 @@
-//! Opening files beneath a root, whatever names and links say.
+//! Opens files beneath a root, whatever names and links say: no path leaves the root.
 //!
 //! Linux 5.6 and later resolve the whole path in one call that refuses to leave the root
 //! (`openat2`, RESOLVE_BENEATH). Elsewhere the path is walked a segment at a time and no symbolic
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 
 use crate::path::RelativePath;
 
-/// How far opening may go.
+/// How long an open may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// Only what the kernel's caches answer at once; else `AGAIN`.
+    /// Only as long as the kernel's caches need; else `AGAIN`.
     Cached,
-    /// Whatever it takes.
+    /// As long as it takes.
     Blocking,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn open(
     }
 }
 
-/// The path as the kernel takes it.
+/// The path in the kernel's form.
 fn name_of(path: &RelativePath) -> &OsStr {
     let bytes = path.as_bytes();
     OsStr::from_bytes(if bytes.is_empty() { b"." } else { bytes })

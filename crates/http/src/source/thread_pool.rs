@@ -1,9 +1,9 @@
 //! The machine's file system, read by a few threads, or by io_uring.
 //!
-//! What the kernel's caches hold is taken at once, without a thread (`openat2` with RESOLVE_CACHED,
+//! Data in the kernel's caches is taken at once, without a thread (`openat2` with RESOLVE_CACHED,
 //! `preadv2` with RWF_NOWAIT: neither waits for a disk), and so is a file on a file system in
-//! memory. All else goes to the threads, and an ordinary waker brings the answer back. Reads go to
-//! io_uring where that is asked for ([`Disk`]): many at a time then, and one thread.
+//! memory. All else goes to the threads, and an ordinary waker brings the answer back. If the
+//! caller asks for it, reads go to io_uring ([`Disk`]): then one thread has many in progress.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -30,7 +30,7 @@ mod uring;
 use threads::Threads;
 use uring::Uring;
 
-/// By which means files are read that the kernel's caches do not hold.
+/// How to read file data that the kernel's caches do not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
     /// By threads, a read at a time each.
@@ -40,10 +40,10 @@ pub enum Disk {
     Uring,
 }
 
-/// Who reads what the kernel's caches do not hold.
+/// A reader of file data that the kernel's caches do not hold.
 trait Reads: Send + Sync + std::fmt::Debug {
-    /// Fills a buffer, of which so many bytes are `filled` already, from an offset on that is that
-    /// of its first byte. It is truncated if the file ends before.
+    /// Fills a buffer from an offset on; `filled` bytes of it are there already. The offset is that
+    /// of the buffer's first byte. The buffer is truncated if the file ends before.
     fn read(
         &self,
         file: Arc<OpenFile>,
@@ -81,10 +81,10 @@ impl ThreadPoolFiles {
         Ok(ThreadPoolFiles { root: Arc::new(root), reads: threads.clone(), threads })
     }
 
-    /// The same, which reads by that means.
+    /// Makes the source read by `disk`.
     ///
     /// # Errors
-    /// If the kernel does not offer it, or does not let us have it.
+    /// If the kernel does not offer it, or does not permit it.
     pub fn by(self, disk: Disk) -> io::Result<Self> {
         let reads: Arc<dyn Reads> = match disk {
             Disk::Threads => self.threads.clone(),
@@ -94,23 +94,23 @@ impl ThreadPoolFiles {
     }
 }
 
-/// Where files are looked for, and those that are open.
+/// The root directory, and the files that are open.
 #[derive(Debug)]
 struct Root {
     directory: OwnedFd,
     open: Arc<OpenFiles>,
 }
 
-/// The regular files that are open, by device and inode: responses that send the same file share
-/// one descriptor, however many they are and however slowly their peers take it.
+/// The regular files that are open, by device and inode. Responses that send the same file share
+/// one descriptor, however many they are and however slow their peers.
 #[derive(Debug, Default)]
 struct OpenFiles(Mutex<HashMap<(u64, u64), Weak<OpenFile>>>);
 
-/// An open file. An inode is not used again as long as it is open.
+/// An open file. While it is open its inode is not used again.
 #[derive(Debug)]
 struct OpenFile {
     file: File,
-    /// Among which open files it is found, and as which.
+    /// The table that it is in, and its key there.
     listed: Option<(Arc<OpenFiles>, (u64, u64))>,
 }
 
@@ -119,7 +119,7 @@ impl OpenFiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file as it is open already, or as it was opened now.
+    /// The file if it is open already, or else the one that was opened now.
     fn share(self: &Arc<Self>, file: File, metadata: &std::fs::Metadata) -> Arc<OpenFile> {
         if !metadata.is_file() {
             return Arc::new(OpenFile { file, listed: None });
@@ -139,7 +139,7 @@ impl Drop for OpenFile {
     fn drop(&mut self) {
         let Some((open, inode)) = self.listed.take() else { return };
         let mut by_inode = open.by_inode();
-        // Somebody may have opened it again meanwhile.
+        // Another thread may have opened it again meanwhile.
         if by_inode.get(&inode).is_some_and(|file| file.strong_count() == 0) {
             by_inode.remove(&inode);
         }
@@ -210,7 +210,7 @@ fn open(root: &Root, path: &RelativePath, effort: Effort) -> Result<Opened<FileH
     Ok(Opened { handle, metadata })
 }
 
-/// Our view of the file system's; `None` for what is neither file nor directory.
+/// The metadata in our form; `None` for a file that is neither regular nor a directory.
 fn describe(metadata: &std::fs::Metadata) -> Option<Metadata> {
     let kind = match () {
         () if metadata.is_file() => Kind::File,
@@ -223,7 +223,7 @@ fn describe(metadata: &std::fs::Metadata) -> Option<Metadata> {
     Some(Metadata { kind, len_bytes, modified: metadata.modified().ok(), changed, identity })
 }
 
-/// A time of the file system's; `None` before 1970.
+/// A time of the file system; `None` before 1970.
 fn time_of(seconds: i64, nanos: i64) -> Option<SystemTime> {
     let (seconds, nanos) = (u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
     UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
@@ -240,11 +240,11 @@ fn open_error(errno: Errno) -> OpenError {
     }
 }
 
-/// What the page cache had.
+/// The data that the page cache had.
 enum Cached {
-    /// All that was asked for, or all there is: so many bytes.
+    /// All requested bytes, or all until the end of the file: this many.
     Complete(usize),
-    /// So many bytes; the rest must be fetched.
+    /// This many bytes; the rest must be fetched.
     UpTo(usize),
 }
 
@@ -258,7 +258,7 @@ fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<Cached
             Ok(n) => length += n,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return Ok(Cached::UpTo(length)),
-            // File systems that cannot promise not to wait.
+            // File systems that cannot promise that they do not wait.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 if !is_in_memory(file) {
                     return Ok(Cached::UpTo(length));
@@ -272,7 +272,7 @@ fn read_cached(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<Cached
     Ok(Cached::Complete(length))
 }
 
-/// True on a file system without a disk: it makes nobody wait, though tmpfs does not promise that.
+/// True on a file system without a disk: a read never waits, though tmpfs does not promise that.
 fn is_in_memory(file: &File) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;
@@ -295,12 +295,12 @@ fn read_blocking(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usiz
 
 fn list(root: &Root, handle: &FileHandle, limit: usize) -> io::Result<Entries> {
     let modified = handle.file.file.metadata()?.modified().ok();
-    // The first in the order of the listing, and not those that the directory gives first.
+    // The first in the order of the listing, and not the first that the directory gives.
     let (mut first, mut complete) = (BTreeMap::new(), true);
     for entry in Dir::read_from(&handle.file.file)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        // `.`, `..` and names that no request can name (with a backslash) are left out.
+        // `.`, `..` and names that no request can contain (with a backslash) are left out.
         let Some(path) = handle.path.join(name) else { continue };
         // Opened rather than asked by name, so that a link out of the root tells nothing.
         let Ok(opened) = open(root, &path, Effort::Blocking) else { continue };

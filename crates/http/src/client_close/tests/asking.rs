@@ -6,7 +6,7 @@ use super::*;
 
 type FileServer = Server<Files<MemoryFiles>>;
 
-/// A server that asks where it would close, and everywhere while the cell says so.
+/// A server that asks on answers after which it would close, and on all while the cell says so.
 fn asking(config: ServerConfig) -> (Client, Rc<FileServer>, Rc<Cell<bool>>) {
     let pressed = Rc::new(Cell::new(false));
     let is_pressed = pressed.clone();
@@ -20,7 +20,7 @@ fn config() -> ServerConfig {
     ServerConfig { ask_client: true, ..ServerConfig::default() }
 }
 
-/// What the server counted: asked, obeyed, not heeded.
+/// The server's counts: asked, obeyed, not heeded.
 fn asked(server: &FileServer) -> (u64, u64, u64) {
     let tally = server.tally();
     (tally.asked, tally.asked_obeyed, tally.asked_unheeded)
@@ -66,7 +66,7 @@ async fn a_client_that_does_not_know_it_is_closed_after_the_grace() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_resets_has_not_done_as_it_was_asked() {
     local(async {
-        // Where we would close, and on a connection that would be kept.
+        // On the last answer, and on a connection that would be kept.
         for fields in ["Connection: close\r\n", ""] {
             let server = Server::new(files(), config(), clock()).ask_clients_while(|| true);
             let failing = |io| Failing(io, io::ErrorKind::ConnectionReset);
@@ -127,7 +127,7 @@ async fn under_pressure_a_kept_connection_is_asked_and_a_client_obeys_by_client_
         let (mut client, server, pressed) = asking(ServerConfig::default());
         assert_eq!(client.get("/a").await.field("connection"), None);
         pressed.set(true);
-        // Those in flight are answered all the same, each with the option.
+        // The server still answers those in flight, each with the option.
         client.send(GET_A.repeat(3)).await;
         for _ in 0..3 {
             let reply = client.receive(false).await;
@@ -157,7 +157,7 @@ async fn a_kept_connection_that_is_asked_lasts_for_the_grace_behind_each_answer(
         assert!((100..120).contains(&waited), "{waited}");
         let _ = client.serving.await.unwrap();
         assert_eq!(asked(&server), (1, 0, 1));
-        // A client that just closes obeys as well.
+        // A client that only closes obeys as well.
         let (mut client, server, pressed) = asking(config());
         pressed.set(true);
         client.get("/a").await;

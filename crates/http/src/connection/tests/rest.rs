@@ -1,4 +1,4 @@
-//! A connection that waits for a request gives up what only requests need, and nobody notices.
+//! A connection that waits for a request frees what only requests need. Its client does not notice.
 
 use super::*;
 

@@ -6,11 +6,11 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::advance;
 
-/// A directory that is read when the test lets it, and counts how often.
+/// A directory that blocks each read until the test permits it, and counts reads.
 struct Slow {
     modified: Cell<SystemTime>,
     begun: Cell<usize>,
-    /// One for each reading.
+    /// A permit for each read.
     permits: Rc<Semaphore>,
 }
 
@@ -69,7 +69,7 @@ impl World {
         World { shelf: Shelf::new(config, clock()), source: Rc::new(source) }
     }
 
-    /// Somebody asks for the listing of `path`.
+    /// Asks for the listing of `path`.
     fn ask(&self, path: &str) -> JoinHandle<Outcome> {
         let (shelf, source) = (self.shelf.clone(), self.source.clone());
         let path = crate::path::resolve(path).unwrap().path;
@@ -79,7 +79,7 @@ impl World {
         })
     }
 
-    /// Lets so many readings end, now or later.
+    /// Permits that many reads, now or later.
     async fn allow(&self, readings: usize) {
         self.source.permits.add_permits(readings);
         for _ in 0..20 {
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// The same, and how many readings have begun in all.
+    /// Permits that many reads, and returns how many have begun in all.
     async fn begun_after(&self, readings: usize) -> usize {
         self.allow(readings).await;
         self.source.begun.get()
@@ -203,7 +203,8 @@ async fn so_many_bytes_are_kept_and_the_latest_used_stay() {
             let kept = world.shelf.kept.borrow();
             assert!(kept.bytes <= bytes && kept.pages.len() == bytes / length);
             assert_eq!(kept.bytes, kept.pages.values().map(|kept| kept.page.len()).sum());
-            // With room for two, `/b/` has gone for `/c/`; with room for one, each for the next.
+            // With room for two, `/c/` has replaced `/b/`; with room for one, each page replaces
+            // the one before.
             assert_eq!(world.source.begun.get(), begun);
         }
     })

@@ -1,9 +1,9 @@
 //! io_uring's two queues, with buffers that they own: the one file of this crate with `unsafe`.
 //!
-//! The kernel writes into a buffer from the moment a read is submitted until its completion is
-//! taken. So [`Ring`] takes buffer and file by value, keeps them in a slot, and gives them back
-//! with the completion and never before: nobody else can touch or free them meanwhile. A ring that
-//! is dropped with reads under way waits for them.
+//! The kernel writes into a buffer from the submission of a read until its completion. So [`Ring`]
+//! takes buffer and file by value, keeps them in a slot, and gives them back with the completion
+//! and never before: no other code can touch or free them meanwhile. A ring that is dropped with
+//! reads in progress waits for them.
 #![allow(unsafe_code, reason = "what is submitted must live until it is completed")]
 
 use std::io;
@@ -14,42 +14,42 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::OpenFile;
 
-/// Reads under way, at most, and one for the bell.
+/// Reads in progress, at most; one more is for the bell.
 const DEPTH: u32 = 128;
 
 /// Names the bell among completions.
 const BELL: u64 = u64::MAX;
 
-/// Reads that the kernel does meanwhile. For one thread.
+/// The reads that the kernel has in progress. For one thread.
 pub(super) struct Ring<T> {
     ring: IoUring,
     slots: Vec<Option<Read<T>>>,
     free: Vec<usize>,
-    /// Readable when there is something new to submit; and where its count is read to.
+    /// The bell: readable when there is a new read to submit; and the buffer for its count.
     bell: (Arc<OwnedFd>, Box<[u8; 8]>),
     /// The bell is being read.
     is_armed: bool,
 }
 
-/// A read of a file into a buffer, and who wants it.
+/// A read of a file into a buffer, and its owner.
 pub(super) struct Read<T> {
     pub(super) file: Arc<OpenFile>,
-    /// Of the first byte of the buffer in the file.
+    /// The offset in the file of the buffer's first byte.
     pub(super) offset: u64,
     pub(super) buffer: Vec<u8>,
-    /// Bytes of the buffer that are there.
+    /// Bytes of the buffer that are filled.
     pub(super) filled: usize,
     pub(super) owner: T,
 }
 
-/// A read that is over for now, and how many bytes it brought.
+/// A read that is over for now, and how many bytes it returned.
 pub(super) type Done<T> = (Read<T>, io::Result<usize>);
 
 impl<T> Ring<T> {
-    /// A ring for this thread, which hears that bell.
+    /// A ring for this thread, which that bell wakes.
     ///
     /// # Errors
-    /// The kernel has none for us.
+    /// If the kernel does not permit one.
     pub(super) fn new(bell: Arc<OwnedFd>) -> io::Result<Ring<T>> {
         let entries = DEPTH + 1;
         let ring = IoUring::builder()
@@ -72,15 +72,15 @@ impl<T> Ring<T> {
         !self.free.is_empty()
     }
 
-    /// True if no read is under way.
+    /// True if no read is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.free.len() == self.slots.len()
     }
 
-    /// Begins a read of what is not filled yet.
+    /// Begins a read of the part of the buffer that is not filled.
     ///
     /// # Panics
-    /// If there is no room, or nothing left to fill.
+    /// If there is no free slot, or the buffer is full.
     pub(super) fn begin(&mut self, read: Read<T>) {
         let slot = self.free.pop().expect("room for a read");
         let read = self.slots[slot].insert(read);
@@ -95,8 +95,8 @@ impl<T> Ring<T> {
         self.push(&entry);
     }
 
-    /// Submits what was begun and waits until something is done, or the bell rings. Hands what is
-    /// done to `sink`.
+    /// Submits the reads that were begun, and waits until one is done or the bell rings. Hands
+    /// finished reads to `sink`.
     pub(super) fn wait(&mut self, mut sink: impl FnMut(Done<T>)) -> io::Result<()> {
         if !self.is_armed {
             self.arm();
@@ -152,7 +152,8 @@ impl<T> Drop for Ring<T> {
         }
         while self.is_armed || !self.is_idle() {
             if self.submit_and_wait().is_err() {
-                // Better to lose memory than to have the kernel write into what is used again.
+                // Losing memory is better than letting the kernel write into memory that is used
+                // again.
                 std::mem::forget(std::mem::take(&mut self.slots));
                 std::mem::forget(std::mem::take(&mut self.bell.1));
                 return;

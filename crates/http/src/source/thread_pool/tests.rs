@@ -138,7 +138,7 @@ async fn what_is_made_of_a_listing_is_made_on_a_thread_of_the_pool() {
     assert!(name.starts_with("files-"), "{name}");
 }
 
-/// Those who read from a disk, each by its name. Where the kernel has no io_uring it says so.
+/// The readers of a disk, each with its name. Where the kernel has no io_uring it says so.
 fn readers() -> Vec<(&'static str, Arc<dyn Reads>)> {
     let mut all: Vec<(&str, Arc<dyn Reads>)> =
         vec![("threads", Arc::new(Threads::start(3).unwrap()))];
@@ -170,7 +170,7 @@ async fn every_reader_reads_the_same() {
             "{name}: the end"
         );
         assert_eq!(read(5, 7, 7).await.unwrap().unwrap(), long[5..12], "{name}: nothing to do");
-        // More at once than a ring has room for; some are not waited for.
+        // More at once than a ring has room for; some are abandoned.
         let many: Vec<_> = (0..500).map(|at| read(at * 1000, 1000 + at as usize, 0)).collect();
         for (at, reading) in many.into_iter().enumerate().filter(|(at, _)| at % 3 > 0) {
             let expected = &long[at * 1000..at * 1000 + 1000 + at];

@@ -1,4 +1,4 @@
-//! A few threads with one queue, for what waits for a disk.
+//! A few threads with one queue, for work that may wait for a disk.
 
 use std::collections::VecDeque;
 use std::io;
@@ -56,7 +56,7 @@ impl Threads {
     ) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
         let job: Job = Box::new(move || {
-            // Nobody may wait any more: the connection is gone.
+            // The receiver may be gone: the connection has ended.
             let _ = sender.send(work());
         });
         self.queue.state.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
@@ -81,7 +81,7 @@ impl Reads for Threads {
 }
 
 impl Queue {
-    /// A thread's life.
+    /// The loop of a thread.
     fn work(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

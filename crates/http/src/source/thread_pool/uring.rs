@@ -1,5 +1,5 @@
-//! Reads by io_uring: one thread submits them, as many at a time as the ring has room for, and
-//! takes what is done. The copy out of the kernel's caches is that thread's work as well.
+//! Reads by io_uring. One thread submits as many reads at a time as the ring has room for, and
+//! takes the finished ones. That thread also copies the data out of the kernel's caches.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,7 +16,7 @@ use super::{OpenFile, Reads};
 
 type Owner = oneshot::Sender<io::Result<Vec<u8>>>;
 
-/// The thread, and what is on its way to it.
+/// The thread, and the reads on their way to it.
 #[derive(Debug)]
 pub(super) struct Uring {
     inbox: Arc<Inbox>,
@@ -27,7 +27,7 @@ pub(super) struct Uring {
 /// one read at a time.
 struct Inbox {
     state: Mutex<State>,
-    /// Rung when something came into an empty inbox.
+    /// Rung when a read came into an empty inbox.
     bell: Arc<OwnedFd>,
 }
 
@@ -58,7 +58,7 @@ impl Uring {
     /// A ring and its thread.
     ///
     /// # Errors
-    /// The kernel has no io_uring, or not for us; or no thread.
+    /// If the kernel has no io_uring or does not permit it, or there is no thread.
     pub(super) fn start() -> io::Result<Uring> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let inbox = Arc::new(Inbox { state: Mutex::default(), bell: bell.clone() });
@@ -101,7 +101,7 @@ impl Reads for Uring {
 }
 
 impl Inbox {
-    /// The thread's life.
+    /// The loop of the thread.
     fn serve(&self, mut ring: Ring<Owner>) {
         let mut again = VecDeque::new();
         loop {
@@ -114,7 +114,7 @@ impl Inbox {
             let is_over = state.closed && ring.is_idle();
             drop(state);
             if is_over || ring.wait(|done| again.extend(settle(done))).is_err() {
-                // What waits is dropped, and its users hear of that.
+                // The waiting reads are dropped, and their users hear of that.
                 self.lock().reads.clear();
                 return;
             }
@@ -122,7 +122,7 @@ impl Inbox {
     }
 }
 
-/// Hands a read that is complete to its owner. Gives one back of which more is to be read.
+/// Hands a finished read to its owner. Returns the read if more of it is to be read.
 fn settle((mut read, outcome): Done<Owner>) -> Option<Read<Owner>> {
     let outcome = match outcome {
         Ok(bytes) => {
@@ -136,7 +136,7 @@ fn settle((mut read, outcome): Done<Owner>) -> Option<Read<Owner>> {
         Err(why) if why.kind() == io::ErrorKind::Interrupted => return Some(read),
         Err(why) => Err(why),
     };
-    // Nobody may wait any more: the connection is gone.
+    // The receiver may be gone: the connection has ended.
     let _ = read.owner.send(outcome);
     None
 }
