@@ -1,4 +1,5 @@
-//! An exhaustive search: two real hosts, and a network that does its worst within bounds.
+//! An exhaustive search over two real hosts and a network that does its worst within bounds. It
+//! visits every reachable state and checks the rules in each.
 //!
 //! ```text
 //!   state = what each host has been given, in order │ packets under way │ the time │ bounds left
@@ -9,11 +10,11 @@
 //!
 //! Which of several packets is delivered first is reordering, and needs no move of its own.
 //!
-//! A host does the same whenever it is given the same: what it has been given *is* its state, and
-//! what comes of one more input is computed once, by the engine, and looked up from then on
-//! ([`Actor`]). Two orders of events at different hosts lead to the same state, and it is entered
-//! once. In each state that has no time left, the network turns fair, and both ends must finish,
-//! and then hold TIME-WAIT for 2·MSL.
+//! A host given the same inputs always does the same, so its inputs *are* its state. The engine
+//! computes the effect of one more input once, and the search looks it up from then on ([`Actor`]).
+//! Two orders of events at different hosts lead to one state, and the search enters it once. In
+//! each state with no time left the network turns fair: both ends must finish, and then hold
+//! TIME-WAIT for 2·MSL.
 
 mod actor;
 pub mod packet;
@@ -30,90 +31,91 @@ pub use actor::{Actor, Order, View};
 use actor::{Input, Node};
 use packet::Packet;
 
-/// The longest that a packet is under way (RFC 9293's MSL). TIME-WAIT has to be held twice as long.
+/// The longest time that a packet is in flight (RFC 9293's MSL). TIME-WAIT must last twice as long.
 pub const MSL: Duration = Duration::from_secs(30);
 
-/// How long a connection takes, at least.
+/// The shortest time that a connection takes.
 const MOMENT: Duration = Duration::from_micros(100);
 
-/// Time-outs after which a fair network must have let both ends finish.
+/// Time-outs within which a fair network must have let both ends finish.
 const PATIENCE: usize = 200;
 
-/// How much the network may do.
+/// The bounds on what the network may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
-    /// Times that it lets time pass to the next deadline; what is under way is lost then.
+    /// Times that it lets time pass to the next deadline, which loses the packets in flight.
     pub timers: u8,
-    /// Of those, times that one packet is not, and is late.
+    /// How many of those times keep one packet, which arrives late.
     pub delays: u8,
-    /// Packets that it delivers and keeps.
+    /// Packets that it delivers and also keeps.
     pub repeats: u8,
     /// Options that it strips.
     pub strips: u8,
-    /// The client opens again between the same ends.
+    /// The client may open again between the same ends.
     pub reopens: Option<Reopen>,
 }
 
-/// A second connection between the same ends, begun while one packet of the first is under way. The
-/// network repeats nothing then.
+/// A second connection between the same ends, which begins while one packet of the first is in
+/// flight. The network repeats no packet then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reopen {
-    /// So long after both have closed.
+    /// How long after both have closed it begins.
     pub after: Duration,
-    /// The old packet has text; else it is any.
+    /// The old packet must have text; else any packet counts.
     pub with_text: bool,
 }
 
-/// What is to be searched.
+/// The hosts, the bounds and the rules of one search.
 pub struct Plan {
-    /// The hosts: the client, the server.
+    /// The configurations of the client and the server.
     pub configs: [Config; 2],
-    /// Who closes first.
+    /// Which end closes first.
     pub order: Order,
-    /// What the network may do.
+    /// The bounds on the network.
     pub bounds: Bounds,
-    /// The one rule that is asked for; `None`: all of them.
+    /// The only rule to check; `None`: all rules.
     pub only: Option<Rule>,
-    /// What a host with a rule taken out would send or take besides: changes a packet that leaves
-    /// the client (0) or the server (1), or adds one behind it. None for the real ones.
+    /// A mutant: a host with a rule removed, which sends or accepts more. The function changes a
+    /// packet that leaves the client (0) or the server (1), or adds one behind it. `None` for real
+    /// hosts.
     pub mutant: Option<Mutant>,
 }
 
-/// See [`Plan::mutant`]: also what is seen of both ends when the packet has left.
+/// See [`Plan::mutant`]. It also sees the view of both ends after the packet has left.
 pub type Mutant = fn(usize, [&View; 2], Packet) -> Vec<Packet>;
 
-/// What must be so in every state.
+/// The rules that hold in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// No text of an old connection is accepted by a new one.
+    /// A new connection accepts no text of an old one.
     NoOldText,
-    /// No end is told of an error; but TIME-WAIT may refuse a second connection.
+    /// No end reports an error; but TIME-WAIT may refuse a second connection.
     NoError,
-    /// From when both have closed and for 2·MSL one end at least holds TIME-WAIT.
+    /// For 2·MSL after both have closed, at least one end holds TIME-WAIT.
     Held,
-    /// The end holds it that both have agreed on, and both hear of an agreement if nothing is
-    /// stripped.
+    /// The end that both have agreed on holds it, and both know of an agreement if the network
+    /// strips nothing.
     Agreed,
-    /// What both ends were told has arrived has arrived.
+    /// Data has arrived if an end was told that it has.
     NoLoss,
     /// On a fair network both ends finish.
     Finished,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Found {
     /// States entered.
     pub states: usize,
-    /// Inputs that the engine was given: other steps were looked up.
+    /// Inputs that the engine computed; all other steps were looked up.
     pub steps: usize,
     /// States in which the client's second connection has been established.
     pub again: usize,
-    /// The first state that breaks a rule: what, and how it came about, a line a packet.
+    /// The first state that breaks a rule: the rule and the path to it, a line a packet.
     pub fault: Option<String>,
 }
 
-/// A packet under way: since when, to whom, and what it is.
+/// A packet in flight: since when, to which end, and its content.
 type Flying = (Instant, usize, Packet);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -130,14 +132,14 @@ enum Move {
     Repeat(usize),
     Strip(usize),
     Lose,
-    /// All but that.
+    /// Loses all packets but this one.
     Delay(usize),
     Reopen(Duration),
 }
 
-/// What has happened, and when.
+/// An event on the path to a state, and its time.
 enum Event {
-    /// A packet came to this side.
+    /// A packet reached this side.
     Packet(Instant, usize, Packet, &'static str),
     Other(Instant, &'static str),
 }
@@ -157,17 +159,17 @@ impl fmt::Display for Event {
 struct Search<'a> {
     plan: &'a Plan,
     actors: [Actor; 2],
-    /// Hashes of states: 64 bits are enough to tell some millions apart.
+    /// Hashes of states: 64 bits are enough to tell some millions of states apart.
     seen: HashSet<u64>,
-    /// The same of those from which a fair network has let both ends finish.
+    /// Hashes of the states from which a fair network has let both ends finish.
     finished: HashSet<u64>,
-    /// From what the client has opened again: see [`Search::is_new_ground`].
+    /// Hashes of the states from which the client has opened again: see [`Search::is_new_ground`].
     reopened: HashSet<u64>,
     path: Vec<Event>,
     found: Found,
 }
 
-/// Enters every state there is; stops at the first that breaks a rule.
+/// Enters every reachable state; stops at the first that breaks a rule.
 pub fn run(plan: &Plan) -> Found {
     let [client, server] = plan.configs.clone();
     let actors = [Actor::new(0, client, plan.order), Actor::new(1, server, plan.order)];
@@ -189,7 +191,8 @@ pub fn run(plan: &Plan) -> Found {
 }
 
 impl Search<'_> {
-    /// Explores what follows `state`; the rule that is broken, if one is: `path` leads there.
+    /// Explores the states after `state`. Returns the broken rule if one is broken; then `path`
+    /// leads there.
     fn enter(&mut self, state: &State) -> Option<String> {
         if !self.seen.insert(hash_of(state)) {
             return None;
@@ -219,7 +222,7 @@ impl Search<'_> {
                 continue;
             }
             let repeats = (state.bounds.repeats > 0).then_some(Move::Repeat(index));
-            // All of them are made; old text is what most is to be found with, so it comes first.
+            // All moves are tried. Old text is the likeliest to break a rule, so it comes first.
             let (first, second) = match flying.2.has_text() {
                 true => (repeats, Some(Move::Deliver(index))),
                 false => (Some(Move::Deliver(index)), repeats),
@@ -247,9 +250,9 @@ impl Search<'_> {
         moves
     }
 
-    /// True if the client has not opened again from such a state. Of two ends that are closed only
-    /// the records tell how they came to be so: their numbers, which are the same in all runs, and
-    /// when they began.
+    /// True if the client has not opened again from such a state. If both ends are closed, only
+    /// their records tell how that came about: the numbers in them, which are the same in all runs,
+    /// and the times when they began.
     fn is_new_ground(&mut self, state: &State) -> bool {
         let records = self.views(state).map(|view| (view.records, view.held_since));
         let mut hasher = DefaultHasher::new();
@@ -261,7 +264,7 @@ impl Search<'_> {
         [0, 1].map(|side| self.actors[side].view(state.nodes[side]))
     }
 
-    /// Makes a move; the rule that it breaks, if it does.
+    /// Makes a move. Returns the broken rule, if it breaks one.
     fn take(&mut self, state: &mut State, next: Move) -> Option<String> {
         match next {
             Move::Deliver(index) => {
@@ -306,7 +309,7 @@ impl Search<'_> {
         self.path.push(Event::Packet(now, to, packet.clone(), what));
     }
 
-    /// Time passes to the next deadline at which something comes of it: a host may look early.
+    /// Time passes to the next deadline that has an effect: a host may look early.
     fn wait(&mut self, state: &mut State) -> Option<String> {
         for _ in 0..PATIENCE {
             let seen = |search: &Self, state: &State| {
@@ -325,7 +328,7 @@ impl Search<'_> {
         None
     }
 
-    /// Time passes to the next deadline; what is older than MSL is under way no more.
+    /// Time passes to the next deadline. Packets older than MSL leave the network.
     fn wait_once(&mut self, state: &mut State) -> Option<String> {
         let deadlines = self.views(state).map(|view| view.deadline);
         let at = deadlines.into_iter().flatten().min()?.max(state.now);
@@ -343,7 +346,8 @@ impl Search<'_> {
         None
     }
 
-    /// A host is given something: what it sends is under way then. The rule that is broken.
+    /// Gives a host an input; the packets that it sends are then in flight. Returns the broken
+    /// rule.
     fn give(&mut self, state: &mut State, side: usize, input: Input) -> Option<String> {
         let before = self.views(state).map(|view| view.is_done);
         let (node, sent) = self.actors[side].after(state.nodes[side], input);
@@ -390,7 +394,7 @@ impl Search<'_> {
         fault.map(str::to_owned)
     }
 
-    /// The same where an end was told of an error.
+    /// The rule that this state breaks, where an end has reported an error.
     fn judge_failed(&self, state: &State) -> Option<&'static str> {
         // TIME-WAIT may refuse a second connection.
         if self.plan.bounds.reopens.is_some() {
@@ -404,7 +408,7 @@ impl Search<'_> {
         }
     }
 
-    /// The same where both have closed.
+    /// The rule that this state breaks, where both ends have closed.
     fn judge_held(&self, state: &State) -> Option<&'static str> {
         let [client, server] = self.views(state);
         let since = client.held_since.into_iter().chain(server.held_since).min();
@@ -414,7 +418,7 @@ impl Search<'_> {
             .then_some("both ends are closed, and nobody holds TIME-WAIT")
     }
 
-    /// The same of what both have agreed on.
+    /// The rule on agreement that this state breaks.
     fn judge_agreed(&self, state: &State) -> Option<&'static str> {
         if !self.asks(Rule::Agreed) {
             return None;
@@ -426,16 +430,16 @@ impl Search<'_> {
                 return Some("the end that was agreed on does not hold TIME-WAIT");
             }
         }
-        // An old SYN draws an ACK from a server that is not open yet. The client takes it for the
-        // sign that its proof was heard. If it was not, both ends hold.
+        // An old SYN draws an ACK from a server that is not open yet. The client takes that ACK for
+        // the sign that the server has its proof. If the server has not, both ends hold.
         let is_alone = self.plan.bounds.reopens.is_none();
         let is_whole = state.bounds.strips == self.plan.bounds.strips;
         (is_alone && is_whole && client.agreed != server.agreed)
             .then_some("one end alone knows of the agreement, and nothing was stripped")
     }
 
-    /// The network turns fair: what is under way arrives, or is lost, and nothing else is. Both
-    /// ends must finish, and TIME-WAIT must pass.
+    /// The network turns fair: it delivers or loses the packets in flight, and no others. Both ends
+    /// must finish, and TIME-WAIT must pass.
     fn finish(&mut self, state: &State) -> Option<String> {
         for is_lost in [false, true] {
             let mut state = state.clone();
@@ -474,27 +478,27 @@ impl Search<'_> {
         Some("an end does not finish, though nothing is lost any more".to_owned())
     }
 
-    /// Both ends are closed, and nobody holds TIME-WAIT any more.
+    /// True if both ends are closed, and neither holds TIME-WAIT any more.
     fn is_settled(&self, state: &State) -> bool {
         let is_free = |view: &View| view.is_done && view.records == 0;
         state.flying.is_empty() && self.views(state).into_iter().all(is_free)
     }
 }
 
-/// True if a TIME-WAIT that began then may be over.
+/// True if a TIME-WAIT that began at that time may be over.
 fn is_over(state: &State, since: Instant) -> bool {
     state.now.since(since) >= 2 * MSL
 }
 
-/// What is remembered of a state.
+/// The hash by which the search remembers a state.
 fn hash_of(state: &State) -> u64 {
     let mut hasher = DefaultHasher::new();
     state.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Adds a packet to those under way, which are in order: states that differ by nothing else are
-/// one.
+/// Adds a packet to those in flight and keeps them in order, so that states that differ only in the
+/// order of their packets are one.
 fn insert(flying: &mut Vec<Flying>, packet: Flying) {
     let at = flying.partition_point(|other| *other <= packet);
     flying.insert(at, packet);

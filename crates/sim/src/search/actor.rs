@@ -1,5 +1,5 @@
-//! A host and its application, as what it has been given: the real engine runs once for each
-//! history, and what came of it is looked up from then on.
+//! A host and its application, identified by their inputs. The real engine runs once for each
+//! history, and its effects are looked up from then on.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,47 +16,47 @@ use super::packet::Packet;
 /// A history, by its number.
 pub(super) type Node = usize;
 
-/// Who closes, and when. The client sends a request, and the server an answer.
+/// Which end closes, and when. The client sends a request, and the server an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The server behind its answer, the client when it has read that.
+    /// The server closes after its answer, and the client when it has read that.
     ServerFirst,
-    /// The client behind its request, and reads on. The server answers when it has read the end of
-    /// that, and closes: as a server of HTTP which does not know CLIENT_CLOSE.
+    /// The client closes its half after its request, and reads on. The server answers when it has
+    /// read the end of that, and closes: like an HTTP server that does not know CLIENT_CLOSE.
     ClientFirst,
-    /// The client behind its request, and the server behind its answer, which waits for the request
-    /// alone: the two FINs may cross.
+    /// The client closes after its request, and the server after its answer, which waits for the
+    /// request alone: the two FINs may cross.
     AtOnce,
-    /// The client behind its request. The server, when it has read the end of that, sends nothing.
+    /// The client closes after its request. The server has read the end of that and sends nothing.
     Unanswered,
-    /// As `ClientFirst`, but the client closes both halves at once: a mutant of CLIENT_CLOSE.
+    /// Like `ClientFirst`, but the client closes both halves at once: a mutant of CLIENT_CLOSE.
     ClientLeaves,
 }
 
-/// Bytes of a request and of an answer: more than an ISN moves on in a moment.
+/// Bytes of a request and of an answer: more than an ISN advances in a moment.
 const TEXT: usize = 600;
 
-/// What a host is given.
+/// An input to a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Input {
-    /// The client opens; from the same port as before.
+    /// The client opens, from the same port as before.
     Open(Instant),
     Packet(Instant, Packet),
     Time(Instant),
 }
 
-/// What can be seen of a host.
+/// The visible state of a host.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// When time alone has work for it.
+    /// When the host has work without another input.
     pub deadline: Option<Instant>,
-    /// Its connection is closed, or was not to be.
+    /// Its connection is closed, or was not opened.
     pub is_done: bool,
-    /// It was told of an error.
+    /// It has reported an error.
     pub failed: bool,
-    /// It was given text of two connections as one's, or of the one before.
+    /// It has read text of two connections as one's, or text of the previous one.
     pub mixed: bool,
-    /// It was given all that it was to get.
+    /// It has read all the text that it should get.
     pub has_all: bool,
     /// Records in TIME-WAIT.
     pub records: usize,
@@ -64,17 +64,17 @@ pub struct View {
     pub held_since: Option<Instant>,
     /// Its second connection has been established.
     pub is_again: bool,
-    /// By agreement it holds, or the peer does.
+    /// By agreement this host holds TIME-WAIT.
     pub relies_on_us: bool,
-    /// The peer does.
+    /// By agreement the peer holds TIME-WAIT.
     pub relies_on_peer: bool,
-    /// Its connections of which it knew so at some time.
+    /// How many of its connections have agreed on a holder at some time.
     pub agreed: u64,
     /// The end of what its connection has sent.
     pub sent_to: Option<Seq>,
 }
 
-/// A history's last input, and what came of it.
+/// A history's last input, and its effect.
 #[derive(Debug)]
 struct Entry {
     before: Option<Node>,
@@ -102,12 +102,12 @@ impl Actor {
         Actor { side, config, order, entries, after }
     }
 
-    /// Nothing has been given.
+    /// The history without inputs.
     pub(super) fn root(&self) -> Node {
         0
     }
 
-    /// Histories that the engine has lived through.
+    /// Histories that the engine has run.
     pub(super) fn steps(&self) -> usize {
         self.entries.len()
     }
@@ -116,7 +116,7 @@ impl Actor {
         &self.entries[node].view
     }
 
-    /// The history that goes on with `input`, and what the host sends then.
+    /// The history that goes on with `input`, and the packets that the host then sends.
     pub(super) fn after(&mut self, node: Node, input: Input) -> (Node, Rc<[Packet]>) {
         let key = (node, input);
         if let Some(next) = self.after.get(&key) {
@@ -187,7 +187,7 @@ impl Life {
         self.view
     }
 
-    /// Takes the input in, lets the application do what it can, and returns what is sent.
+    /// Takes the input, lets the application act, and returns the packets that the host sends.
     fn live(&mut self, input: &Input) -> Vec<Packet> {
         match input {
             Input::Open(now) => {
@@ -231,7 +231,7 @@ impl Life {
         }
     }
 
-    /// Notes what has become of the host.
+    /// Notes the state of the host.
     fn look(&mut self) {
         if self.host.time_wait_len() > 0 {
             self.view.held_since.get_or_insert(self.now);
@@ -244,7 +244,7 @@ impl Life {
 
     fn open(&mut self) {
         let [local, remote] = ends();
-        // TIME-WAIT of our own forbids it: then there is no second connection.
+        // Our own TIME-WAIT forbids it: then there is no second connection.
         if let Ok(id) = self.host.connect(self.now, local, remote) {
             self.begin(id);
         }
@@ -260,7 +260,7 @@ impl Life {
         (self.view.held_since, self.view.sent_to) = (None, None);
     }
 
-    /// One thing that the application can do; false if there is none.
+    /// One action of the application; false if it has none.
     fn act(&mut self) -> bool {
         let Some(id) = self.id else { return self.accept() };
         let state = self.host.state(id);
@@ -307,12 +307,12 @@ impl Life {
         }
     }
 
-    /// What the text of a side consists of in this connection.
+    /// The byte that fills the text of a side in this connection.
     fn letter(&self, side: usize) -> u8 {
         [b'A', b'a'][side] + (self.count - 1)
     }
 
-    /// Writes what is to be written, and closes when it is time for that.
+    /// Writes the text, and closes when it is time for that.
     fn speak(&mut self, id: ConnectionId) -> bool {
         let has_request = self.read.len() >= TEXT;
         let may_say = match (self.side, self.order) {
@@ -344,7 +344,7 @@ impl Life {
         true
     }
 
-    /// It closes both halves, and hears nothing any more.
+    /// Closes both halves, and reads nothing any more.
     fn leaves(&self) -> bool {
         self.order == Order::ClientLeaves && self.side == 0
     }
@@ -354,7 +354,7 @@ impl Life {
         self.end(id, self.host.state_between(local, remote))
     }
 
-    /// The connection is over: what has become of it.
+    /// Notes how the connection has ended.
     fn end(&mut self, id: ConnectionId, state: State) -> bool {
         if !matches!(state, State::Closed | State::TimeWait) {
             return false;
@@ -370,7 +370,7 @@ impl Life {
     }
 }
 
-/// The client's, and the server's.
+/// The addresses of the client and of the server.
 fn ends() -> [SocketAddr; 2] {
     [([10, 0, 0, 1], 4000).into(), ([10, 0, 0, 2], 80).into()]
 }

@@ -1,4 +1,4 @@
-//! A packet under way, and what a network, or a host with a rule taken out, does to it.
+//! A packet in flight, and the changes that a network, or a host with a rule removed, makes to it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
@@ -12,7 +12,7 @@ use lightwait_core::wire::ip;
 use lightwait_core::wire::options::Experimental;
 use lightwait_core::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, Segment, checksum};
 
-/// An IPv4 packet with a TCP segment. Its hash is known, since it is asked for often.
+/// An IPv4 packet with a TCP segment. Its hash is stored, since it is needed often.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Packet {
     hash: u64,
@@ -26,7 +26,7 @@ impl Hash for Packet {
 }
 
 impl Packet {
-    /// Of these bytes.
+    /// A packet of these bytes.
     pub fn new(bytes: &[u8]) -> Packet {
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes);
@@ -49,7 +49,7 @@ impl Packet {
         self.parts().2.flags
     }
 
-    /// The number behind all that it carries.
+    /// The sequence number after its last byte.
     pub fn end(&self) -> Seq {
         self.parts().2.end()
     }
@@ -64,19 +64,19 @@ impl Packet {
         !self.parts().2.options.experimental.is_empty()
     }
 
-    /// The same without that.
+    /// A copy of the packet without its experimental option.
     #[must_use]
     pub fn stripped(&self) -> Packet {
         self.with_option(Experimental::EMPTY)
     }
 
-    /// The same with this option.
+    /// A copy of the packet with this option.
     #[must_use]
     pub fn with_option(&self, option: Experimental) -> Packet {
         self.rebuilt(|header| header.options.experimental = option)
     }
 
-    /// The RST with ACK that goes on where it ends.
+    /// A RST with ACK whose sequence number is the end of this packet.
     #[must_use]
     pub fn reset_behind(&self) -> Packet {
         let (source, destination, segment) = self.parts();
@@ -85,13 +85,13 @@ impl Packet {
         written((source, destination), &header, &[])
     }
 
-    /// The same, but all it says is that what comes before `ack` has arrived.
+    /// A copy whose only control bit is ACK, with the acknowledgement `ack`.
     #[must_use]
     pub fn acknowledging(&self, ack: Seq) -> Packet {
         self.rebuilt(|header| (header.ack, header.flags) = (ack, Flags::ACK))
     }
 
-    /// From whom, to whom.
+    /// Its source and destination.
     pub fn ends(&self) -> (IpAddr, IpAddr) {
         let (source, destination, _) = self.parts();
         (source, destination)
