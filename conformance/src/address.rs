@@ -1,7 +1,7 @@
 //! Socket addresses as bytes: `struct sockaddr_in` and `sockaddr_in6` of Linux.
 //!
-//! A socket of the IPv6 family speaks of IPv4 peers by mapped addresses (RFC 4291 §2.5.5.2), the
-//! engine only of plain ones.
+//! A socket of the IPv6 family uses mapped addresses for IPv4 peers (RFC 4291 §2.5.5.2), and the
+//! engine plain ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

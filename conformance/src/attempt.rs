@@ -1,4 +1,4 @@
-//! An attempt at a call: done, or to be made once more.
+//! An attempt at a call: it is done, or the caller must make it again.
 
 use lightwait_core::Instant;
 
@@ -9,14 +9,14 @@ use crate::errno::Errno;
 pub enum Progress<T> {
     /// It is done.
     Done(T),
-    /// It must wait for the world to change, or for this time, when it must be tried once more.
+    /// It must wait until the world changes, or until this time; then the caller tries it again.
     Wait(Option<Instant>),
 }
 
-/// What an attempt at a call comes to.
+/// The outcome of an attempt at a call.
 pub type Attempt<T> = Result<Progress<T>, Errno>;
 
-/// A call that is done.
+/// A finished call.
 pub fn done<T>(value: T) -> Attempt<T> {
     Ok(Progress::Done(value))
 }

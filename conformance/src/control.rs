@@ -1,4 +1,4 @@
-//! `fcntl(2)` and `ioctl(2)`.
+//! `fcntl(2)` and `ioctl(2)` on a socket.
 
 use std::os::fd::RawFd;
 
@@ -36,10 +36,10 @@ impl World {
         }
     }
 
-    /// `ioctl(2)`, whose requests all concern one number: what it becomes, if it does.
+    /// `ioctl(2)`, whose requests all concern one number. Returns the new number, if there is one.
     ///
     /// # Errors
-    /// `EINVAL` for what is not served, or in LISTEN.
+    /// `EINVAL` for a request that is not served, or in LISTEN.
     pub fn ioctl(
         &mut self,
         fd: RawFd,

@@ -1,13 +1,13 @@
 //! The door: a [`World`] under one mutex, entered from two threads.
 //!
-//! Who moves time, and when:
+//! The rules by which time moves:
 //!
-//! - `gettimeofday` by a microsecond a call, `usleep` by what it is asked for, `netdev_receive`
-//!   from deadline to deadline until a packet leaves.
+//! - `gettimeofday` moves it by a microsecond a call, `usleep` by its argument, and
+//!   `netdev_receive` from deadline to deadline until a packet leaves.
 //! - A thread in a call that blocks sleeps on a condition variable. Before time moves, every
 //!   sleeper has looked at the world as it is; one that wakes with a result *holds* time until it
 //!   has read the clock, so that it learns exactly when its call ended.
-//! - The thread that opened the door has nobody who would move time for it: when one of its own
+//! - No other thread moves time for the thread that opened the door. When one of that thread's own
 //!   calls blocks, it moves time itself.
 
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub struct Door {
     settled: Condvar,
     /// The thread that opened the door.
     driver: ThreadId,
-    /// Where the state of its sockets is told.
+    /// The path of the socket that reports the state of its sockets.
     state_path: Option<PathBuf>,
 }
 
@@ -49,7 +49,7 @@ pub struct Door {
 struct Inside {
     world: World,
     sleepers: Vec<Sleeper>,
-    /// Woken with a result, and the clock not read yet.
+    /// Threads that woke with a result and have not read the clock yet.
     holders: Vec<ThreadId>,
     /// Counts the changes that sleepers must look at.
     epoch: u64,
@@ -68,13 +68,13 @@ struct Sleeper {
 type Guard<'a> = MutexGuard<'a, Inside>;
 
 impl Inside {
-    /// True if somebody has to look, or to read the clock, before `me` may move time.
+    /// True if another thread has to look, or to read the clock, before `me` may move time.
     fn is_unsettled(&self, me: ThreadId) -> bool {
         self.sleepers.iter().any(|sleeper| sleeper.seen != self.epoch)
             || self.holders.iter().any(|holder| *holder != me)
     }
 
-    /// When something will happen by itself.
+    /// The time of the next event that needs no call.
     fn deadline(&self) -> Option<Instant> {
         let sleepers = self.sleepers.iter().filter_map(|sleeper| sleeper.until);
         sleepers.chain(self.world.deadline()).min()
@@ -82,8 +82,8 @@ impl Inside {
 }
 
 impl Door {
-    /// Opens a door to `world`; the calling thread is the one that moves time. `state_path`: where
-    /// somebody tells the state of its sockets.
+    /// Opens a door to `world`; the calling thread is the one that moves time. A socket at
+    /// `state_path` reports the state of the door's sockets.
     pub fn new(world: World, state_path: Option<PathBuf>) -> Door {
         Door {
             inside: Mutex::new(Inside {
@@ -99,7 +99,7 @@ impl Door {
         }
     }
 
-    /// Where the state of its sockets is told.
+    /// The path of the socket that reports the state of its sockets.
     pub fn state_path(&self) -> Option<&Path> {
         self.state_path.as_deref()
     }
@@ -171,7 +171,7 @@ impl Door {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Any call of a thread that held time ends that.
+    /// A call of a thread that holds time ends the hold.
     fn enter(&self, me: ThreadId) -> Guard<'_> {
         let mut inside = self.lock();
         if inside.holders.contains(&me) {
@@ -208,12 +208,12 @@ impl Door {
 
     // ---- time
 
-    /// What time it is, which takes a microsecond.
+    /// Returns the time, which costs a microsecond.
     pub fn time(&self) -> Instant {
         let me = thread::current().id();
         let inside = self.enter(me);
-        // Only now is it known how late it is: others may have moved the time meanwhile, and no two
-        // calls may see the same.
+        // The time is known only now: other threads may have moved it meanwhile, and no two calls
+        // may see the same.
         let inside = self.settle(inside, me);
         let until = inside.world.now() + TICK;
         self.advance(inside, me, until).world.now()
@@ -231,13 +231,13 @@ impl Door {
     pub fn send(&self, packet: &[u8]) {
         let me = thread::current().id();
         let inside = self.enter(me);
-        // Whoever has been woken sees the world as it was before this packet.
+        // Threads that woke see the world as it was before this packet.
         let mut inside = self.settle(inside, me);
         inside.world.on_packet(packet);
         self.end_call(&mut inside, me, false);
     }
 
-    /// The next packet that leaves, and when it left: time moves until there is one, for
+    /// The next packet that leaves, and when it left. Time moves until there is one, for
     /// [`PATIENCE`] at most; then `None`.
     pub fn receive(&self) -> Option<(Vec<u8>, Instant)> {
         let me = thread::current().id();
@@ -269,7 +269,7 @@ impl Door {
     fn step<'a>(&self, inside: Guard<'a>, me: ThreadId, limit: Instant) -> Guard<'a> {
         let mut inside = self.settle(inside, me);
         let now = inside.world.now();
-        // What is due already has been seen to; it must not keep time from moving.
+        // Due work is done already; it must not keep time from moving.
         let next = inside.deadline().map_or(limit, |next| next.max(now + TICK)).min(limit);
         let has_changed = inside.world.pass_to(next);
         let is_due = |sleeper: &Sleeper| sleeper.until.is_some_and(|until| until <= next);

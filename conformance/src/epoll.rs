@@ -1,7 +1,7 @@
 //! `epoll(7)`: level-triggered, edge-triggered and one-shot.
 //!
-//! A level-triggered file is reported while any bit that was asked for is set; an edge-triggered
-//! one once for each piece of news about it; a one-shot one once until it is armed again.
+//! A level-triggered file is reported while any requested bit is set. An edge-triggered one is
+//! reported once for each piece of news about it, and a one-shot one once until it is armed again.
 
 mod calls;
 
@@ -13,23 +13,23 @@ use lightwait_core::Readiness;
 
 use crate::errno::Errno;
 
-/// Bits that steer, and are never reported.
+/// Bits that set the mode, and are never reported.
 const STEERING: u32 =
     (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP | libc::EPOLLEXCLUSIVE) as u32;
 
-/// Bits that are reported whether they were asked for or not.
+/// Bits that are reported whether requested or not.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 
 /// An event as `epoll_wait` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What is.
+    /// The bits that are set.
     pub events: u32,
-    /// What the caller wants to be told with it.
+    /// The caller's data for this file.
     pub data: u64,
 }
 
-/// One file that is watched.
+/// A watched file.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     wanted: u32,
@@ -56,7 +56,7 @@ impl Epoll {
         self.watched.remove(&fd);
     }
 
-    /// The host had something to tell of `fd`.
+    /// The host has news of `fd`.
     pub fn on_notice(&mut self, fd: RawFd, readiness: Readiness) {
         if let Some(watched) = self.watched.get_mut(&fd)
             && bits_of(readiness) & (watched.wanted | ALWAYS) != 0
@@ -82,7 +82,7 @@ impl Epoll {
     }
 }
 
-/// The bits that a notice of the host may concern.
+/// The bits that an event of the host may concern.
 fn bits_of(readiness: Readiness) -> u32 {
     let bits = [
         (Readiness::READABLE, libc::EPOLLIN | libc::EPOLLRDNORM | libc::EPOLLRDHUP),
@@ -96,7 +96,7 @@ fn bits_of(readiness: Readiness) -> u32 {
 }
 
 impl Watched {
-    /// What is to be reported when `bits` are set.
+    /// The bits to report when `bits` are set.
     fn report(&mut self, bits: c_short) -> Option<Report> {
         // The bits of poll and of epoll have the same values.
         let events = u32::from(bits as u16) & ((self.wanted & !STEERING) | ALWAYS);

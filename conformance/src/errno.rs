@@ -1,4 +1,4 @@
-//! Error numbers, as Linux gives them.
+//! Error numbers, with the values of Linux.
 
 use lightwait_core::{AcceptError, ConnectError, Error, ReadError, WriteError};
 
@@ -39,13 +39,13 @@ impl From<Error> for Errno {
             Error::NotConnected => Errno::ENOTCONN,
             Error::BrokenPipe => Errno::EPIPE,
             Error::Limit(_) => Errno::ENOBUFS,
-            // `Error` may grow: what has no number of its own is the caller's mistake.
+            // `Error` may grow: an error without a number of its own is the caller's mistake.
             _ => Errno::EINVAL,
         }
     }
 }
 
-/// A call's own error has the number of the [`Error`] that it becomes.
+/// A call's own error has the number of the [`Error`] that it converts to.
 macro_rules! numbered_as_error {
     ($($name:ty),*) => {$(
         impl From<$name> for Errno {

@@ -12,16 +12,17 @@ use std::time::Duration;
 use crate::errno::Errno;
 use crate::socket::{Role, Socket};
 
-/// More bytes than `struct tcp_info` has in any Linux: whoever knows a longer one reads zeros.
+/// More bytes than `struct tcp_info` has in any Linux: a caller with a longer structure reads
+/// zeros.
 const TCP_INFO_LEN: usize = 512;
 
 /// Words of SO_MEMINFO (`SK_MEMINFO_VARS`).
 const MEMINFO_WORDS: usize = 9;
 
-/// What Linux calls an infinite slow-start threshold.
+/// Linux's value for an infinite slow-start threshold.
 const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
-/// Segments out of order that Linux takes for reordering and not for loss.
+/// Segments out of order that Linux accepts as reordering and not loss.
 const REORDERING: u32 = 3;
 
 /// The receiver's first guess of the peer's segments (RFC 9293 MUST-15).
@@ -163,7 +164,7 @@ fn usage(out: &mut Layout, socket: &Socket, now: Instant) {
     out.u64(at::SNDBUF_LIMITED, micros(usage.buffer_limited));
 }
 
-/// A listener tells its queue and the bound of it.
+/// A listener reports the length of its queue and its limit.
 fn listener_info(out: &mut Layout, host: &Host, id: ListenerId, backlog: u32) {
     out.u32(at::UNACKED, host.accept_queue_len(id) as u32);
     out.u32(at::SACKED, backlog);

@@ -9,14 +9,14 @@ use libc::{
     sockaddr, socklen_t, ssize_t, timeval, useconds_t,
 };
 
-/// What `packetdrill_interface_init` fills in.
+/// The table that `packetdrill_interface_init` fills in.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[expect(missing_docs, reason = "each is the system call of its name, with `userdata` first")]
 pub struct Interface {
     /// Passed to every function.
     pub userdata: *mut c_void,
-    /// Ends it all.
+    /// Frees the stack.
     pub free: unsafe extern "C" fn(*mut c_void),
     pub socket: unsafe extern "C" fn(*mut c_void, c_int, c_int, c_int) -> c_int,
     pub bind: unsafe extern "C" fn(*mut c_void, c_int, *const sockaddr, socklen_t) -> c_int,

@@ -6,8 +6,7 @@
 //!    a second thread ─▶────┘ sleeps on a condition variable       └─ packets that have left
 //! ```
 //!
-//! Start reading at [`door`], then [`world`] and [`socket`]. What a caller may ask for is in the
-//! README.
+//! Start reading at [`door`], then [`world`] and [`socket`]. The README lists the calls and flags.
 
 pub mod abi;
 pub mod address;

@@ -1,4 +1,5 @@
-//! Socket options: what `setsockopt` keeps, what of it reaches the engine, what `getsockopt` says.
+//! Socket options: the values that `setsockopt` keeps and `getsockopt` reports, and their effect on
+//! the engine.
 
 mod calls;
 
@@ -13,7 +14,7 @@ use crate::address::Family;
 use crate::errno::Errno;
 use crate::profile::Profile;
 
-/// Named differently, or not at all, by the C library.
+/// Options that the C library names differently, or not at all.
 mod number {
     use libc::c_int;
     pub(super) const TCP_TIMESTAMP: c_int = 24;
@@ -21,18 +22,18 @@ mod number {
     pub(super) const TCP_INQ: c_int = 36;
 }
 
-/// Names of congestion controls that are taken; the engine has the first one, which stands in for
-/// the others.
+/// Names of congestion controls that are accepted. The engine has the first one, which stands in
+/// for the others.
 const CONGESTION: [&str; 3] = ["reno", "newreno", "cubic"];
 
-/// Longest keepalive times that Linux takes, in seconds, and most probes.
+/// The longest keepalive times that Linux accepts, in seconds, and the most probes.
 const KEEPALIVE_SECONDS_MAX: c_int = 32_767;
 const KEEPALIVE_PROBES_MAX: c_int = 127;
 
-/// MSS that Linux takes (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
+/// The range of MSS that Linux accepts (`TCP_MIN_MSS`, `MAX_TCP_WINDOW`).
 const MSS_RANGE: std::ops::RangeInclusive<c_int> = 88..=32_767;
 
-/// Options that are kept and told again, and change nothing here.
+/// Options that are kept and reported, and have no effect here.
 const KEPT: &[(c_int, c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_BROADCAST),
     (libc::SOL_SOCKET, libc::SO_BUSY_POLL),
@@ -70,7 +71,7 @@ const KEPT: &[(c_int, c_int)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
 ];
 
-/// What was asked of a socket.
+/// The options of a socket.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// SO_REUSEADDR.
@@ -81,9 +82,9 @@ pub struct Options {
     pub receive_timeout: Option<Duration>,
     /// SO_SNDTIMEO; `None`: for ever.
     pub send_timeout: Option<Duration>,
-    /// SO_RCVBUF, as it was set.
+    /// SO_RCVBUF, as the caller set it.
     pub receive_buffer: Option<u32>,
-    /// SO_SNDBUF, as it was set.
+    /// SO_SNDBUF, as the caller set it.
     pub send_buffer: Option<u32>,
     /// TCP_MAXSEG.
     pub mss: u16,
@@ -104,7 +105,7 @@ pub struct Options {
     defaults: Defaults,
 }
 
-/// What an option says before it is set.
+/// The value of an option before it is set.
 #[derive(Clone, Copy, Debug)]
 struct Defaults {
     receive_buffer: u32,
@@ -159,7 +160,7 @@ impl Options {
         }
     }
 
-    /// What they mean to the engine.
+    /// The options of the engine that they stand for.
     pub fn engine(&self) -> SocketOptions {
         let keepalive = Keepalive {
             idle: Duration::from_secs(self.keepalive_idle_s as u64),
@@ -176,7 +177,7 @@ impl Options {
                 0 => defaults.user_timeout,
                 ms => Duration::from_millis(ms as u64),
             },
-            // A positive one is a matter of `close`, which waits for it.
+            // A positive one concerns `close`, which waits for it.
             linger: self.linger.filter(Duration::is_zero),
             traffic_class: self.traffic_class as u8,
             send_buffer_bytes: self.send_buffer.unwrap_or(defaults.send_buffer_bytes),
@@ -240,7 +241,7 @@ impl Options {
         let _gone = host.set_options(now, id, corked);
     }
 
-    /// What SO_RCVBUF and SO_SNDBUF say, of a connection with that MSS, or 0 for none.
+    /// The values of SO_RCVBUF and SO_SNDBUF, for a connection with that MSS, or 0 for none.
     pub(crate) fn buffer_sizes(&self, mss: u32) -> [c_int; 2] {
         let defaults = &self.defaults;
         let size = |set: Option<u32>, default: u32| match set {
@@ -306,7 +307,7 @@ impl Options {
         Ok(())
     }
 
-    /// Tells an option of a plain number; `None` if it is none of them.
+    /// The value of an option that is a plain number; `None` if it is none of them.
     fn value(&self, level: c_int, name: c_int) -> Option<c_int> {
         Some(match (level, name) {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address.into(),

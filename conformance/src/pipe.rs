@@ -1,4 +1,4 @@
-//! `splice(2)` between a socket and a pipe, which is the kernel's own.
+//! `splice(2)` between a socket and a pipe; the pipe is the kernel's own.
 
 use std::os::fd::RawFd;
 
@@ -52,7 +52,7 @@ impl World {
         }
         let room = self.writable_bytes(socket)?;
         if room == 0 {
-            // Says why, or that it has to wait.
+            // Returns the error, or asks to wait.
             return self.write(socket, Some(&[0]), flags, &mut Writing::default());
         }
         let mut bytes = vec![0; len.min(room).min(CHUNK)];

@@ -1,4 +1,4 @@
-//! What is possible on a file: the bits of `poll(2)`, as Linux sets them in each state.
+//! The events on a file: the bits of `poll(2)`, as Linux sets them in each state.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::attempt::{Attempt, Progress, done};
 use crate::socket::{Role, Socket};
 use crate::world::World;
 
-/// Bits that are told whether they were asked for or not.
+/// Bits that are reported whether requested or not.
 pub const ALWAYS: c_short = libc::POLLERR | libc::POLLHUP;
 
 const READABLE: c_short = libc::POLLIN | libc::POLLRDNORM;
@@ -21,11 +21,11 @@ const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
 /// One file to be polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// The file descriptor; a negative one is passed over.
+    /// The file descriptor; a negative one is skipped.
     pub fd: RawFd,
-    /// What is asked for.
+    /// The requested bits.
     pub wanted: c_short,
-    /// What is.
+    /// The bits that are set.
     pub found: c_short,
 }
 
@@ -69,7 +69,7 @@ impl Socket {
 }
 
 impl World {
-    /// Every bit that is set for `fd`: ours, or a file of the kernel's.
+    /// Every bit that is set for `fd`: a file of ours, or of the kernel's.
     pub fn poll_bits(&mut self, fd: RawFd) -> c_short {
         if !self.has_file(fd) {
             return kernel::poll(fd);
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// How to wait: `None` if the time is over.
+    /// How to wait; `None` if the time is over.
     pub(crate) fn patience<T>(
         &self,
         timeout_ms: c_int,

@@ -1,4 +1,4 @@
-//! What `flags` make of the engine's configuration.
+//! Parses `flags` into the engine's configuration and the behaviour of the calls.
 //!
 //! Flags are separated by commas: a profile (`linux`, `freebsd` or `rfc`), then changes to it, each
 //! `name=value` (or a bare name, which stands for `name=on`). Later ones win. A profile is nothing
@@ -16,44 +16,44 @@ use lightwait_core::{Capabilities, Config, Medium};
 /// The MTU unless flags say otherwise: Ethernet's.
 const MTU: u16 = 1500;
 
-/// What is handed over at once where the door cuts it: the largest packet of IPv4.
+/// The largest unit that the engine hands over where the door cuts it: the largest packet of IPv4.
 const SEGMENTATION: u32 = 65_535;
 
-/// Ours without being told: packetdrill takes its local address out of these at random.
+/// Addresses that are ours by default: packetdrill takes its local address out of these at random.
 const RANGES: [&str; 2] = ["192.168.0.0/16", "fd3d:fa7b:d17d::/48"];
 
-/// An engine's configuration and how its sockets behave.
+/// The engine's configuration and the behaviour of its sockets.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// The engine's.
+    /// The configuration of the engine.
     pub config: Config,
-    /// Some `local=` was given: nothing is learnt from packets.
+    /// The flags have a `local=`: no address is learnt from packets.
     pub has_local: bool,
-    /// How the calls behave where systems differ.
+    /// The behaviour of the calls where systems differ.
     pub calls: Calls,
 }
 
-/// Where the calls of one system differ from another's.
+/// The differences between the calls of two systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
     /// `accept` gives the new socket the listener's O_NONBLOCK.
     pub accept_inherits_nonblock: bool,
-    /// What SO_RCVBUF says before it is set.
+    /// SO_RCVBUF before it is set.
     pub receive_buffer_bytes: u32,
-    /// What SO_SNDBUF says before it is set.
+    /// SO_SNDBUF before it is set.
     pub send_buffer_bytes: u32,
     /// A reset after the peer's FIN is a broken pipe, not a reset.
     pub reset_after_fin_breaks_pipe: bool,
     /// A connection's buffers that were not set grow to a multiple of its MSS.
     pub rounds_buffers: bool,
-    /// SO_RCVBUF and SO_SNDBUF say twice what was set, half being for overhead.
+    /// SO_RCVBUF and SO_SNDBUF report twice the value that was set, half being for overhead.
     pub doubles_buffers: bool,
 }
 
 impl Profile {
     /// Reads `flags`. An empty text is the `linux` profile.
     ///
-    /// # Errors
+    /// The flag that makes no sense.
     /// Which flag makes no sense.
     pub fn parse(flags: &str) -> Result<Profile, String> {
         let mut profile = Profile::linux();
@@ -80,7 +80,7 @@ impl Profile {
         let mut config = Config::new(device, any(), [0x5a; 32]);
         config.addresses.clear();
         config.ranges = ranges.into_iter().flatten().collect();
-        // Scripts wait for what they expect, and hold nobody off.
+        // Scripts wait for the replies that they expect, so no limit may hold replies back.
         config.limits.replies_per_second = 100_000;
         Profile {
             config,
@@ -96,7 +96,7 @@ impl Profile {
         }
     }
 
-    /// As Linux is.
+    /// The behaviour of Linux.
     pub fn linux() -> Profile {
         let mut profile = Profile::plain();
         profile.cut_at_device(SEGMENTATION);
@@ -117,7 +117,7 @@ impl Profile {
         profile
     }
 
-    /// As FreeBSD is.
+    /// The behaviour of FreeBSD.
     pub fn freebsd() -> Profile {
         let mut profile = Profile::plain();
         let tcp = &mut profile.config.tcp;
@@ -145,7 +145,7 @@ impl Profile {
         profile
     }
 
-    /// As the RFCs have it: every knob of TCP at the engine's default.
+    /// The RFCs' behaviour: every knob of TCP at the engine's default.
     pub fn rfc() -> Profile {
         let mut profile = Profile::plain();
         profile.calls.reset_after_fin_breaks_pipe = false;
@@ -159,7 +159,7 @@ impl Profile {
         self.config.device.checksum = bytes > 0;
     }
 
-    /// Changes one thing.
+    /// Applies one flag.
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let config = &mut self.config;
         match name {
@@ -190,7 +190,7 @@ fn parse<T: FromStr>(value: &str) -> Result<T, String> {
     value.parse().map_err(|_| format!("`{value}` is no value for it"))
 }
 
-/// A placeholder that is taken out again: a configuration begins with an address.
+/// A placeholder, removed again: a configuration begins with an address.
 fn any() -> Cidr {
     RANGES[0].parse().unwrap_or_else(|_| unreachable!("a constant"))
 }

@@ -1,7 +1,7 @@
 //! Cuts the large segments that the engine hands to a device into packets, as a device would.
 //!
-//! The engine gives PSH to the end of what it hands over at once; only a device that cuts shows
-//! whole bursts to it, so the door can be one.
+//! The engine sets PSH at the end of each unit that it hands over. Only a device that cuts receives
+//! whole bursts, so the door can be such a device.
 
 use lightwait_core::Frame;
 use lightwait_core::frame::Segmentation;
@@ -10,7 +10,7 @@ use lightwait_core::wire::ip::protocol;
 use lightwait_core::wire::tcp::{CHECKSUM_OFFSET, Flags};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where things are in an IPv4 header (RFC 791 §3.1) and in an IPv6 header (RFC 8200 §3).
+/// Offsets in an IPv4 header (RFC 791 §3.1) and in an IPv6 header (RFC 8200 §3).
 const IPV4_LEN: usize = 2;
 const IPV4_CHECKSUM: usize = 10;
 const IPV4_ADDRESSES: usize = 12;
@@ -18,7 +18,7 @@ const IPV6_HEADER: usize = 40;
 const IPV6_LEN: usize = 4;
 const IPV6_ADDRESSES: usize = 8;
 
-/// Where things are in a TCP header (RFC 9293 §3.1).
+/// Offsets in a TCP header (RFC 9293 §3.1).
 const TCP_SEQ: usize = 4;
 const TCP_FLAGS: usize = 13;
 

@@ -1,4 +1,5 @@
-//! A socket, as its user sees it.
+//! A socket as its user sees it: its role, options, error and byte counts, over a connection or a
+//! listener of the engine.
 
 pub mod calls;
 
@@ -15,53 +16,53 @@ use crate::errno::Errno;
 use crate::options::Options;
 use crate::usage::Usage;
 
-/// What a socket is at the moment.
+/// The role of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// New, or disconnected.
     Idle,
     /// In LISTEN.
     Listening(ListenerId),
-    /// Its `connect` has not been told of success yet.
+    /// Its `connect` has not returned success yet.
     Connecting(ConnectionId),
     /// Connected, or it has been.
     Connected(ConnectionId),
 }
 
-/// A socket as its user sees it.
+/// A socket with the state that its user sees.
 #[derive(Debug)]
 pub struct Socket {
-    /// Which addresses it speaks of.
+    /// The family of its addresses.
     pub family: Family,
     /// O_NONBLOCK.
     pub nonblocking: bool,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// Where it is bound.
+    /// The address that it is bound to.
     pub local: Option<SocketAddr>,
-    /// What was asked of it.
+    /// Its options.
     pub options: Options,
-    /// SO_ERROR: why the connection ended, until it has been told.
+    /// SO_ERROR: why the connection ended, until the user has read it.
     pub error: Option<Errno>,
     /// SHUT_RD.
     pub read_shut: bool,
     /// SHUT_WR.
     pub write_shut: bool,
-    /// Connections that may wait for `accept`, as it was asked for.
+    /// The backlog: connections that may wait for `accept`.
     pub backlog: u32,
     /// Bytes that its user has read.
     pub bytes_read: u64,
     /// Bytes that its user has written.
     pub bytes_written: u64,
-    /// What it has waited for.
+    /// The times that it has waited.
     pub usage: Usage,
     /// The peer's FIN has come while we had sent none.
     was_half_closed: bool,
-    /// The reason for the end was taken from the engine.
+    /// The reason for the end has been taken from the engine.
     is_over: bool,
 }
 
-/// Who has something to tell.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A connection.
@@ -98,7 +99,7 @@ impl Socket {
         }
     }
 
-    /// True if `source` is what is behind it.
+    /// True if `source` is this socket's connection or listener.
     pub fn is(&self, source: Source) -> bool {
         match source {
             Source::Connection(id) => self.connection() == Some(id),
@@ -131,7 +132,7 @@ impl Socket {
         }
     }
 
-    /// Takes over from the engine why the connection has ended.
+    /// Takes from the engine why the connection has ended.
     pub fn refresh(&mut self, host: &mut Host) {
         let Some(id) = self.connection() else { return };
         if self.is_over {
@@ -143,7 +144,7 @@ impl Socket {
         }
         self.is_over = true;
         let reason = host.take_error(id).map(Errno::from);
-        // A reset after the peer's FIN says that nobody reads what we could still write.
+        // A reset after the peer's FIN: the peer would not read what we could still write.
         let breaks_pipe = self.was_half_closed && self.options.reset_breaks_pipe();
         let reason = match reason {
             Some(Errno::ECONNRESET) if breaks_pipe => Some(Errno::EPIPE),
@@ -166,7 +167,7 @@ impl Socket {
         };
     }
 
-    /// Its user has closed it.
+    /// Notes that its user has closed it.
     pub fn end(&self, host: &mut Host, now: Instant) {
         match self.role {
             Role::Idle => {}
@@ -175,16 +176,16 @@ impl Socket {
         }
     }
 
-    /// What SO_RCVBUF and SO_SNDBUF say.
+    /// The values of SO_RCVBUF and SO_SNDBUF.
     pub(crate) fn buffer_sizes(&self, host: &Host) -> [c_int; 2] {
         let info = self.connection().and_then(|id| host.info(id).ok());
         self.options.buffer_sizes(info.map_or(0, |info| info.mss_bytes.into()))
     }
 
-    /// Applies its options to its connection, or to those that it will accept.
+    /// Applies its options to its connection, or to those that it accepts later.
     pub fn apply_options(&self, host: &mut Host, now: Instant) {
         let options = self.options.engine();
-        // What is gone has no options.
+        // A connection that is gone has no options.
         let _gone = match self.role {
             Role::Idle => Ok(()),
             Role::Listening(id) => host.set_listener_options(id, options),

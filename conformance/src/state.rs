@@ -1,4 +1,5 @@
-//! LIGHTWAIT_STATE: a Unix socket that tells whoever connects the state of every socket.
+//! LIGHTWAIT_STATE: a Unix socket that reports the state of every socket to each client that
+//! connects.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,9 +18,9 @@ use crate::world::World;
 struct Socket {
     door: Weak<Door>,
     path: PathBuf,
-    /// Device and inode: at its path may be another's by now.
+    /// Device and inode: another file may be at its path by now.
     file: (u64, u64),
-    /// A child that forks off has none.
+    /// A forked child does not own the socket.
     process: u32,
 }
 
@@ -32,7 +33,7 @@ impl Socket {
 
     fn remove(&self) {
         if self.is_there() {
-            // Who has removed it meanwhile has done what is wanted.
+            // If another process has removed it meanwhile, the work is done.
             let _gone = std::fs::remove_file(&self.path);
         }
     }
@@ -70,12 +71,12 @@ pub fn serve(door: &Arc<Door>, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the thread that answers for `door`, which its user has left, and removes its socket.
+/// Ends the thread that answers for `door`, whose user has left, and removes its socket.
 pub fn stop(door: &Weak<Door>) {
     sockets().retain(|socket| {
         let is_it = socket.door.ptr_eq(door);
         if is_it && socket.is_there() {
-            // The thread looks for its door when somebody calls. It may hold it until then.
+            // The thread checks its door at the next connection, and may hold the door until then.
             let _gone = UnixStream::connect(&socket.path);
             socket.remove();
         }
@@ -83,7 +84,7 @@ pub fn stop(door: &Weak<Door>) {
     });
 }
 
-/// The process ends: removes the sockets of all its doors.
+/// Removes the sockets of all doors, at the end of the process.
 pub fn remove_all() {
     sockets().drain(..).for_each(|socket| socket.remove());
 }
@@ -93,7 +94,7 @@ fn answer(listener: &UnixListener, door: &Weak<Door>) {
         let Some(door) = door.upgrade() else { return };
         let text = door.look(describe);
         if let Ok(mut caller) = caller {
-            // Whoever has gone away wanted no answer.
+            // A client that has gone wants no answer.
             let _gone = caller.write_all(text.as_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! Reading and writing.
+//! Reading and writing a socket's stream, with the flags and errors of `recv(2)` and `send(2)`.
 
 use std::os::fd::RawFd;
 
@@ -11,16 +11,16 @@ use crate::errno::Errno;
 use crate::socket::Role;
 use crate::world::World;
 
-/// Where read bytes are to go.
+/// The room for read bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// How many bytes fit.
     pub len: usize,
-    /// There is nothing behind the pointer.
+    /// The pointer is null.
     pub is_null: bool,
 }
 
-/// What a read takes from one attempt to the next.
+/// The state of a read between attempts.
 #[derive(Debug, Default)]
 pub struct Reading {
     bytes: Vec<u8>,
@@ -29,12 +29,12 @@ pub struct Reading {
     until: Option<lightwait_core::Instant>,
 }
 
-/// What has been read.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// The bytes for the caller's buffer.
     pub bytes: Vec<u8>,
-    /// What the call returns: more than there are bytes with MSG_TRUNC.
+    /// The return value of the call: with MSG_TRUNC it may exceed the number of bytes.
     pub len: usize,
 }
 
@@ -200,7 +200,7 @@ impl World {
     }
 }
 
-/// What a write takes from one attempt to the next.
+/// The state of a write between attempts.
 #[derive(Debug, Default)]
 pub struct Writing {
     /// Bytes taken so far.

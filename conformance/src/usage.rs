@@ -1,15 +1,14 @@
-//! What has held a connection's sender up, and since when its receiver has heard nothing: the times
-//! of TCP_INFO, which the engine does not keep.
+//! Measures how long a connection's sender was limited and why, and when its receiver last got
+//! data: the times of TCP_INFO, which the engine does not keep.
 //!
-//! The state at the end of one look holds until the next, and there is a look after everything that
-//! happens.
+//! The state at the end of one look holds until the next, and there is a look after every event.
 
 use std::time::Duration;
 
 use lightwait_core::Instant;
 use lightwait_core::tcp::ConnectionInfo;
 
-/// What the sender waits for.
+/// The sender's limit at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum Hold {
     /// It has nothing to send.
@@ -30,9 +29,9 @@ pub struct Usage {
     looked_at: Option<Instant>,
     /// Data was not acknowledged, or waited to be sent.
     pub busy: Duration,
-    /// Of that, the peer's window was too small.
+    /// The part of that in which the peer's window was too small.
     pub window_limited: Duration,
-    /// Of that, the send buffer was full, and the network would have taken more.
+    /// The part of that in which the send buffer was full, and the network would have taken more.
     pub buffer_limited: Duration,
     /// Bytes that have arrived in order.
     received: u64,
@@ -42,7 +41,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Looks at the connection; `received`: bytes that have arrived in order since it began.
+    /// Looks at the connection. `received`: bytes that have arrived in order since it began.
     pub fn look(&mut self, now: Instant, info: &ConnectionInfo, received: u64) {
         let passed = self.looked_at.map_or(Duration::ZERO, |before| now.since(before));
         self.looked_at = Some(now);
@@ -75,7 +74,7 @@ impl Usage {
         }
     }
 
-    /// How long ago data has arrived last.
+    /// How long ago data last arrived.
     pub fn since_received(&self, now: Instant) -> Duration {
         self.received_at.map_or(Duration::ZERO, |at| now.since(at))
     }

@@ -1,4 +1,5 @@
-//! What is behind the door: a host, what time it is, the packets that have left, and the files.
+//! The world behind the door: a host, its virtual time, the packets that have left, and the open
+//! files.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -27,7 +28,7 @@ const PASSES_AT_ONCE: usize = 100_000;
 /// A packet on its way out, and when it left.
 type Departure = (Vec<u8>, Instant);
 
-/// What a file descriptor stands for.
+/// The file of a descriptor.
 #[derive(Debug)]
 pub enum File {
     /// A socket.
@@ -36,18 +37,18 @@ pub enum File {
     Epoll(Epoll),
 }
 
-/// The whole stack and all that its caller has opened.
+/// The whole stack, and all files that its caller has opened.
 #[derive(Debug)]
 pub struct World {
     /// The engine.
     pub host: Host,
-    /// How the door itself is to behave.
+    /// The behaviour of the door itself.
     pub profile: Profile,
     now: Instant,
     outbox: Outbox,
     departures: VecDeque<Departure>,
     files: BTreeMap<RawFd, File>,
-    /// What the host has told of connections since the last look, for edge-triggered waits.
+    /// The host's events on connections since the last look, for edge-triggered waits.
     notices: Vec<(Source, Readiness)>,
     /// Our addresses are known: configured, or learnt from the caller.
     addresses_known: bool,
@@ -57,7 +58,7 @@ impl World {
     /// A world that has just begun.
     ///
     /// # Errors
-    /// Why the profile makes no host.
+    /// If the profile makes no valid host.
     pub fn new(profile: Profile) -> Result<World, lightwait_core::Error> {
         let host = Host::new(profile.config.clone())?;
         Ok(World {
@@ -74,17 +75,17 @@ impl World {
 
     // ---- time and packets
 
-    /// What time it is.
+    /// The virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// When the host has something to do.
+    /// When the host has work to do.
     pub fn deadline(&self) -> Option<Instant> {
         self.host.deadline()
     }
 
-    /// It is `now`. True if that has changed anything.
+    /// Moves the time to `now`. True if that has changed anything.
     pub fn pass_to(&mut self, now: Instant) -> bool {
         self.now = now;
         self.host.on_time(now);
@@ -100,7 +101,8 @@ impl World {
         self.host.on_time(self.now);
     }
 
-    /// Lets the host speak until it has no more to say. True if it had something to say or to tell.
+    /// Lets the host emit until it has no more to send. True if it sent a packet or reported an
+    /// event.
     pub fn pump(&mut self) -> bool {
         let mut has_changed = false;
         for _ in 0..PASSES_AT_ONCE {
@@ -151,8 +153,8 @@ impl World {
 
     // ---- addresses
 
-    /// The caller says that `address` is ours. `firmly`: by binding to it; else it is believed only
-    /// while no address of ours is known.
+    /// The caller says that `address` is ours. `firmly`: it binds to the address; else the claim
+    /// counts only while no address of ours is known.
     pub fn learn_address(&mut self, address: IpAddr, firmly: bool) {
         let is_usable = !address.is_unspecified() && !address.is_multicast();
         if !is_usable || (self.addresses_known && !firmly) {
@@ -167,7 +169,7 @@ impl World {
 
     // ---- files
 
-    /// `fd` now stands for `file`; what it stood for before has been closed behind our back.
+    /// `fd` now names `file`; the caller has closed its previous file behind our back.
     pub fn add_file(&mut self, fd: RawFd, file: File) {
         if let Some(stale) = self.files.insert(fd, file) {
             self.end_file(stale);
@@ -196,10 +198,10 @@ impl World {
         }
     }
 
-    /// The socket behind `fd`, to be changed, and the host.
+    /// The socket behind `fd`, mutable, and the host.
     ///
     /// # Errors
-    /// As [`World::socket`].
+    /// `EBADF` if there is nothing, `ENOTSOCK` if it is something else.
     pub fn socket_and_host(&mut self, fd: RawFd) -> Result<(&mut Socket, &mut Host), Errno> {
         match self.files.get_mut(&fd) {
             Some(File::Socket(socket)) => Ok((socket, &mut self.host)),
@@ -228,7 +230,7 @@ impl World {
         }
     }
 
-    /// Every epoll instance, and what may be looked at meanwhile.
+    /// Every epoll instance, and the rest of the world that may be read meanwhile.
     pub fn epolls(&mut self) -> impl Iterator<Item = &mut Epoll> {
         self.files.values_mut().filter_map(|file| match file {
             File::Epoll(epoll) => Some(epoll),
@@ -236,7 +238,7 @@ impl World {
         })
     }
 
-    /// Takes the file behind `fd` away.
+    /// Removes the file behind `fd`.
     ///
     /// # Errors
     /// `EBADF` if there is nothing.

@@ -1,4 +1,5 @@
-//! Memory of the caller's.
+//! The caller's memory: turns pointers and lengths into slices, copies results back, and sets
+//! errno.
 #![allow(unsafe_code, reason = "the caller's memory is reached by the pointers that it passes")]
 
 use std::ffi::c_void;
@@ -9,12 +10,12 @@ use libc::{iovec, sockaddr, socklen_t, ssize_t};
 use crate::errno::Errno;
 use crate::stream::Room;
 
-/// Returns `result` as C does: -1 and errno.
+/// Converts `result` to C: the value, or -1 with errno set.
 pub(super) fn result(result: Result<c_int, Errno>) -> c_int {
     result.unwrap_or_else(|error| fail(error) as c_int)
 }
 
-/// As [`result`], for calls that count bytes.
+/// Converts a count of bytes to C: the count, or -1 with errno set.
 pub(super) fn count(result: Result<usize, Errno>) -> ssize_t {
     result.map_or_else(fail, |count| count as ssize_t)
 }
@@ -25,11 +26,10 @@ fn fail(error: Errno) -> ssize_t {
     -1
 }
 
-/// `len` bytes at `start`; `None` if there is nothing behind the pointer. Nothing at all needs no
-/// pointer.
+/// `len` bytes at `start`; `None` if the pointer is null. An empty slice needs no pointer.
 ///
 /// # Safety
-/// If not null, `start` must point to `len` initialised bytes that nobody changes meanwhile.
+/// If not null, `start` must point to `len` initialised bytes that do not change meanwhile.
 pub(super) unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Option<&'a [u8]> {
     match (start.is_null(), len) {
         (_, 0) => Some(&[]),
@@ -66,7 +66,7 @@ pub(super) unsafe fn pieces<'a>(vector: *const iovec, len: usize) -> Result<&'a 
     }
 }
 
-/// Room that the pieces have together.
+/// The total room of the pieces.
 pub(super) fn room(pieces: &[iovec]) -> Room {
     let is_null = |piece: &iovec| piece.iov_base.is_null() && piece.iov_len > 0;
     Room {
@@ -75,7 +75,7 @@ pub(super) fn room(pieces: &[iovec]) -> Room {
     }
 }
 
-/// All that the pieces hold; `None` if there is nothing behind one of the pointers.
+/// All bytes of the pieces; `None` if one of the pointers is null.
 ///
 /// # Safety
 /// Each must hold as many initialised bytes as it says.
@@ -113,8 +113,8 @@ pub(super) unsafe fn address<'a>(
     unsafe { bytes(address.cast(), len as usize) }.ok_or(Errno::EFAULT)
 }
 
-/// Gives `value` to a caller that has `*len` bytes of room, cut to that; `*len` becomes the length
-/// of what was there to give, or with `cut` of what was given.
+/// Copies `value` to a caller that has `*len` bytes of room, cut to that room. `*len` becomes the
+/// full length of the value, or with `cut` the length of the copy.
 ///
 /// # Safety
 /// `len`, if not null, must be valid, and `to`, if not null, point to that much memory.

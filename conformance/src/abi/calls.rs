@@ -1,4 +1,4 @@
-//! Calls about sockets, but for those that move data or wait for several.
+//! The calls on sockets, except those that move data or wait for several.
 #![allow(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_int, c_ulong, c_void};

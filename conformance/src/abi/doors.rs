@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::door::Door;
 
-/// Which door a file descriptor belongs to: `getsockopt` of the C library is told nothing else.
+/// The door of each file descriptor. The C library's `getsockopt` passes nothing but the
+/// descriptor.
 static DOORS: Mutex<BTreeMap<RawFd, Weak<Door>>> = Mutex::new(BTreeMap::new());
 
 /// The door behind `userdata`.
@@ -24,7 +25,7 @@ pub(super) unsafe fn door<'a>(userdata: *mut c_void) -> &'a Door {
 /// Notes that `fd` belongs to the door behind `userdata`.
 ///
 /// # Safety
-/// As [`door`].
+/// Those of [`door`].
 pub(super) unsafe fn register(userdata: *mut c_void, fd: RawFd) {
     // SAFETY: made by `Arc::into_raw`; the count is raised for the clone, which is only weak.
     let door = unsafe {
@@ -39,7 +40,7 @@ pub(super) fn door_of(fd: RawFd) -> Option<Arc<Door>> {
     doors().get(&fd).and_then(Weak::upgrade)
 }
 
-/// `fd` is closed.
+/// Notes that `fd` is closed.
 pub(super) fn unregister(fd: RawFd) {
     doors().remove(&fd);
 }

@@ -80,7 +80,7 @@ unsafe extern "C" fn free(userdata: *mut c_void) {
     // SAFETY: made by `Arc::into_raw` and freed only once, by the interface's rules.
     let door = unsafe { Arc::from_raw(userdata.cast::<Door>().cast_const()) };
     let files: Vec<RawFd> = door.look(|world| world.descriptors().collect());
-    // The caller has closed them through libc; their numbers may be somebody else's by now.
+    // The caller has closed them through libc; other files may have their numbers by now.
     for fd in files {
         unregister(fd);
     }

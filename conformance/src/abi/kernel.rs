@@ -1,4 +1,4 @@
-//! The kernel, for file descriptors that are not ours, and to close those that are.
+//! System calls of the kernel, for file descriptors that are not ours, and to close those that are.
 #![allow(unsafe_code, reason = "descriptors that others own are used as C does")]
 
 use std::ffi::c_void;
@@ -22,7 +22,7 @@ fn checked(result: isize) -> Result<usize, Errno> {
 /// # Errors
 /// Those of `close(2)`.
 pub fn close(fd: RawFd) -> Result<(), Errno> {
-    // SAFETY: a number cannot be misused; whoever passes it has taken it out of our table.
+    // SAFETY: a number cannot be misused; the caller has taken it out of our table.
     checked(unsafe { libc::close(fd) } as isize).map(drop)
 }
 
@@ -87,7 +87,7 @@ pub fn readable_bytes(fd: RawFd) -> Result<usize, Errno> {
     Ok(bytes.max(0) as usize)
 }
 
-/// `ioctl` as it is.
+/// `ioctl`, unchanged.
 ///
 /// # Safety
 /// `argument` must be what the request wants.
@@ -116,8 +116,8 @@ pub(super) unsafe fn getsockopt(
     unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, name, value, len) as c_int }
 }
 
-/// True if `fd` is open on the null device, as all of ours are: the caller may have closed one
-/// behind our back, and the number may be somebody else's by now.
+/// True if `fd` is open on the null device, as all of ours are. The caller may have closed one
+/// behind our back, and another file may have the number by now.
 pub(super) fn is_null_device(fd: RawFd) -> bool {
     let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: room for one.
@@ -129,7 +129,7 @@ pub(super) fn is_null_device(fd: RawFd) -> bool {
     status.st_mode & libc::S_IFMT == libc::S_IFCHR && status.st_rdev == libc::makedev(1, 3)
 }
 
-/// Reads from `fd`, at a place of its own or where the file stands.
+/// Reads from `fd`, at the given offset or at the file's own position.
 pub(super) fn read_at(fd: RawFd, out: &mut [u8], at: Option<off_t>) -> Result<usize, Errno> {
     match at {
         None => read(fd, out),
@@ -138,10 +138,10 @@ pub(super) fn read_at(fd: RawFd, out: &mut [u8], at: Option<off_t>) -> Result<us
     }
 }
 
-/// Takes back `len` bytes that were read from where the file stands.
+/// Gives back `len` bytes that were read at the file's position.
 pub(super) fn step_back(fd: RawFd, len: usize, stands: bool) {
     if stands && len > 0 {
-        // SAFETY: plain numbers. What cannot seek has lost them, as `splice` does.
+        // SAFETY: plain numbers. A file that cannot seek has lost them, as with `splice`.
         let _lost = unsafe { libc::lseek(fd, -(len as off_t), libc::SEEK_CUR) };
     }
 }

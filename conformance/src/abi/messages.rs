@@ -1,4 +1,4 @@
-//! Calls that move data.
+//! The calls that move data, from and to the caller's memory.
 #![allow(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_int, c_void};
@@ -60,7 +60,7 @@ pub(super) unsafe extern "C" fn recv(
     let door = unsafe { door(userdata) };
     let read = receive(door, fd, Room { len, is_null: to.is_null() && len > 0 }, flags);
     count(read.map(|read| {
-        // SAFETY: no longer than the room that the caller has told.
+        // SAFETY: no longer than the room that the caller gave.
         unsafe { copy_out(&read.bytes, to) };
         read.len
     }))
@@ -135,7 +135,7 @@ pub(super) unsafe extern "C" fn recvmsg(
     count(received)
 }
 
-/// Tells in a control message how much can still be read, if that was asked for.
+/// Reports in a control message how much can still be read, if the caller asked for that.
 ///
 /// # Safety
 /// The message's control buffer must have room as it says.
@@ -199,7 +199,7 @@ pub(super) unsafe extern "C" fn sendto(
         let sent = to.and_then(|to| connect_and_send(door, fd, data, flags, to));
         return count(sent);
     }
-    // A connected stream ignores where to.
+    // A connected stream ignores the address.
     count(transmit(door, fd, data, flags))
 }
 

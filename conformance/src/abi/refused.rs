@@ -1,4 +1,4 @@
-//! What a caller gets that was refused a door: a table of functions that all fail with `EINVAL`.
+//! The table for a caller that was refused a door: every function fails with `EINVAL`.
 //!
 //! packetdrill does not look at what `packetdrill_interface_init` returns, and calls what the table
 //! holds. It ends by itself when its first call fails.
@@ -31,7 +31,7 @@ macro_rules! refuse {
     };
 }
 
-/// There is nothing to free.
+/// Does nothing: there is no door to free.
 unsafe extern "C" fn free(_: *mut c_void) {}
 
 refuse! {

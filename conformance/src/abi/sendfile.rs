@@ -1,5 +1,5 @@
-//! `sendfile` of the C library, for callers that have preloaded this one: the interface of
-//! packetdrill has no such function, and the null device would swallow the file.
+//! `sendfile` of the C library, for callers that have preloaded this one. packetdrill's interface
+//! has no such function, and the null device would swallow the file.
 #![allow(unsafe_code, reason = "takes the place of a function of the C library")]
 
 use std::ffi::c_int;
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn sendfile(
     count(sent)
 }
 
-/// As [`sendfile`]: offsets have 64 bits either way.
+/// `sendfile64(2)`: offsets have 64 bits either way, so it is [`sendfile`].
 ///
 /// # Safety
 /// As for the system call.

@@ -1,4 +1,4 @@
-//! Time, packets, and waiting for several files at once.
+//! The calls on time and packets, and those that wait for several files at once.
 #![allow(unsafe_code, reason = "functions that C calls")]
 
 use std::ffi::{c_int, c_void};

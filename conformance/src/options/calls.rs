@@ -1,4 +1,4 @@
-//! `setsockopt(2)` and `getsockopt(2)`.
+//! `setsockopt(2)` and `getsockopt(2)` on a socket.
 
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::world::World;
 const MSS_DEFAULT: c_int = 536;
 
 impl World {
-    /// TCP_INQ: what `recvmsg` tells of the bytes that can still be read; `None` if that was not
-    /// asked for. One stands for the end.
+    /// TCP_INQ: the bytes that can still be read, as `recvmsg` reports them; `None` if the caller
+    /// did not ask for that. 1 stands for the end.
     pub fn readable_hint(&self, fd: RawFd) -> Option<c_int> {
         let socket = self.socket(fd).ok()?;
         let asked = socket.options.kept.get(&(libc::IPPROTO_TCP, number::TCP_INQ));

@@ -60,7 +60,8 @@ impl World {
     /// `bind(2)`.
     ///
     /// # Errors
-    /// `EINVAL` if it is bound already, `EADDRINUSE` if somebody else is, and those of the address.
+    /// `EINVAL` if it is bound already, `EADDRINUSE` if another socket is, and those of the
+    /// address.
     pub fn bind(&mut self, fd: RawFd, address: &[u8]) -> Result<(), Errno> {
         let socket = self.socket(fd)?;
         let local = socket.family.decode(address)?;
@@ -201,7 +202,7 @@ impl World {
         }
     }
 
-    /// An address of ours to reach `remote` from: one that the caller has told, else the first of
+    /// An address of ours to reach `remote` from: one that the caller has named, else the first of
     /// the ranges.
     fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
         let of_version = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4();

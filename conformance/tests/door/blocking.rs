@@ -66,7 +66,7 @@ fn accept_and_read_end_exactly_when_the_world_lets_them() {
     let before = stack.time();
     stack.usleep(300_000);
     peer.text(b"late");
-    // A great leap: whoever was woken learns the time before it.
+    // A great leap: each thread that woke reads the time before it.
     stack.usleep(5_000_000);
     let (read, ended_at) = reading.join().expect("no panic");
     assert_eq!(read.expect("data"), b"late");

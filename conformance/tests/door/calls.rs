@@ -1,4 +1,4 @@
-//! What each call returns, in each state.
+//! The return value of each call, in each state.
 
 use lightwait_conformance::address::Family;
 use lightwait_conformance::epoll::Epoll;

@@ -1,4 +1,4 @@
-//! Options: what is set can be read back, and does something.
+//! Options: a value that is set can be read back, and has an effect.
 
 use std::time::Duration;
 

@@ -81,7 +81,7 @@ impl Peer {
         self.seq = self.seq.wrapping_add(1);
     }
 
-    /// The next segment of the stack, whoever it is for.
+    /// The next segment of the stack, to any peer.
     pub(crate) fn next(&self) -> Option<Sent> {
         let (packet, at) = self.stack.packet_out();
         (!packet.is_empty()).then(|| read(&packet, at))

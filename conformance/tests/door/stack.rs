@@ -10,7 +10,7 @@ use lightwait_conformance::abi::packetdrill_interface_init;
 use lightwait_conformance::address::Family;
 use lightwait_conformance::interface::Interface;
 
-/// The outcome of a call: its result, or errno.
+/// The outcome of a call: its return value, or errno.
 pub(crate) type Outcome = Result<i64, i32>;
 
 /// One stack. Cheap to clone; every clone may be used by another thread.
@@ -336,7 +336,7 @@ impl Stack {
     }
 }
 
-/// `getsockopt` of the C library, which this test has linked ours in place of.
+/// `getsockopt` of the C library; this test links ours in its place.
 pub(crate) fn libc_option(
     fd: c_int,
     level: c_int,

@@ -1,4 +1,4 @@
-//! LIGHTWAIT_STATE.
+//! LIGHTWAIT_STATE: the socket that reports the state of every socket.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -52,7 +52,7 @@ fn whoever_connects_is_told_the_state_of_every_socket() {
     assert!(!path.exists());
 }
 
-/// What freeing a door does.
+/// The effect of freeing a door.
 fn leave(door: Arc<Door>) {
     let left = Arc::downgrade(&door);
     drop(door);

@@ -1,4 +1,4 @@
-//! Who moves time, and how far.
+//! Time: which calls move it, and how far.
 
 use lightwait_conformance::address::Family;
 use lightwait_core::wire::tcp::Flags;

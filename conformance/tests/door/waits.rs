@@ -1,4 +1,4 @@
-//! poll and epoll.
+//! poll and epoll: which events they report, and when they return.
 
 use lightwait_conformance::address::Family;
 use lightwait_core::wire::tcp::Flags;

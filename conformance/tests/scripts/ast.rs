@@ -1,4 +1,4 @@
-//! What a script says: options, and events in order.
+//! The content of a script: its options, and its events in order.
 
 use std::net::SocketAddr;
 
@@ -14,13 +14,13 @@ pub(crate) struct Script {
     pub(crate) cleanup: Option<String>,
 }
 
-/// When something is to happen, in microseconds.
+/// When an event should happen, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Absolute(i64),
     /// After the event before it.
     Relative(i64),
-    /// Whenever; for outbound packets alone.
+    /// At any time; for outbound packets alone.
     Any,
     AbsoluteRange(i64, i64),
     RelativeRange(i64, i64),
@@ -44,9 +44,9 @@ pub(crate) enum Action {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// `<`: what we inject.
+    /// `<`: a packet that we inject.
     Inbound,
-    /// `>`: what the stack is to send.
+    /// `>`: a packet that the stack should send.
     Outbound,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct PacketSpec {
     pub(crate) body: BodySpec,
 }
 
-/// What a script says of the IP header.
+/// A script's description of the IP header.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct IpSpec {
     pub(crate) tos: TosSpec,
@@ -85,7 +85,7 @@ pub(crate) enum BodySpec {
     Icmp(IcmpSpec),
 }
 
-/// What a script says of a segment.
+/// A script's description of a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct TcpSpec {
     /// Source and destination; 0: the connection's own.
@@ -114,7 +114,7 @@ pub(crate) struct OptionsSpec {
     pub(crate) any_wscale: bool,
 }
 
-/// What a script says of an ICMP message.
+/// A script's description of an ICMP message.
 #[derive(Clone, Debug)]
 pub(crate) struct IcmpSpec {
     pub(crate) kind: String,
@@ -140,12 +140,12 @@ pub(crate) enum Quoted {
 
 #[derive(Clone, Debug)]
 pub(crate) struct CallSpec {
-    /// When a call that blocks is to return; None: it does not block.
+    /// When a call that blocks should return; None: it does not block.
     pub(crate) end: Option<i64>,
     pub(crate) name: String,
     pub(crate) arguments: Vec<Expr>,
     pub(crate) result: Expr,
-    /// The name of the errno it is to leave.
+    /// The name of the errno that it should set.
     pub(crate) errno: Option<String>,
 }
 
@@ -195,7 +195,7 @@ pub(crate) enum Expr {
     ExtendedError(Vec<Expr>),
 }
 
-/// Which member of `epoll_data` a script names.
+/// The member of `epoll_data` that a script names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EpollData {
     Fd,

@@ -1,4 +1,4 @@
-//! The system calls of scripts: arguments evaluated, the call made, the answer judged.
+//! The system calls of scripts: evaluates the arguments, makes the call, and judges the result.
 
 mod evaluate;
 mod message;
@@ -53,7 +53,7 @@ pub(crate) fn check_answer(call: &CallSpec, is_fd: bool, answer: Answer) -> Resu
     Ok(())
 }
 
-/// What the script expects to be returned, which must be a plain number.
+/// The return value that the script expects, which must be a plain number.
 fn result(call: &CallSpec) -> Result<i32, String> {
     match &call.result {
         Expr::Integer(value) => evaluate::int32(*value),
@@ -61,7 +61,7 @@ fn result(call: &CallSpec) -> Result<i32, String> {
     }
 }
 
-/// What a call returned, as a C int holds it.
+/// The return value of a call, as a C int holds it.
 #[expect(clippy::cast_possible_truncation, reason = "as the original truncates it")]
 fn int(value: i64) -> i32 {
     value as i32
@@ -120,7 +120,7 @@ impl Arguments<'_> {
         evaluate::int32(self.bracketed(index)?)
     }
 
-    /// The live descriptor of the script's.
+    /// The live descriptor for the script's.
     fn fd(&self, index: usize, player: &mut Player) -> Result<i32, String> {
         player.descriptors.live(self.int(index)?)
     }

@@ -1,4 +1,4 @@
-//! One script in a process of its own.
+//! Plays one script in a process of its own.
 
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -78,7 +78,7 @@ pub(crate) fn run(path: &Path, is_own: bool, ip: Option<&str>) -> Result<(), Fai
     }
 }
 
-/// What the new process does.
+/// The work of the new process.
 pub(crate) fn main(path: &Path) -> ExitCode {
     match play_file(path) {
         Ok(()) => ExitCode::SUCCESS,

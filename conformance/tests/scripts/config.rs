@@ -1,8 +1,8 @@
-//! How a script is to be run: its own options, then those of the environment.
+//! The configuration of a script: its own options, then those of the environment.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Which IP the sockets and the packets speak.
+/// The IP version of the sockets and of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IpMode {
     V4,
@@ -54,8 +54,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The defaults, with `options` in order. `number` chooses the local address, as the original
-    /// does by lot.
+    /// The defaults, with `options` in order. `number` chooses the local address, which the
+    /// original chooses at random.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Config {
             "non_fatal" => self.is_packet_fatal = !wanted()?.contains("packet"),
             "code_command" => self.code_command = wanted()?.to_owned(),
             "so_flags" => self.flags = Some(wanted()?.to_owned()),
-            // Of a network that is not there, or of another way to run.
+            // Options for a network that does not exist here, or for another way to run.
             "code_format" | "code_sockopt" | "gateway_ip" | "netmask_ip" | "speed" | "mss"
             | "mtu" | "init_scripts" | "define" | "so_filename" | "wire_client" | "wire_server"
             | "wire_server_at" | "wire_server_ip" | "wire_server_port" | "wire_client_dev"
@@ -139,7 +139,7 @@ impl Config {
         names.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
     }
 
-    /// More flags for the stack, before those that it has, which win.
+    /// More flags for the stack, before its own flags, which win.
     pub(crate) fn add_flags(&mut self, more: &[String]) {
         let own = self.flags.take();
         let (profile, own) = match &own {
@@ -166,12 +166,12 @@ impl Config {
         if self.mode == IpMode::V4 { libc::AF_INET } else { libc::AF_INET6 }
     }
 
-    /// What `bind` is given.
+    /// The argument of `bind`.
     pub(crate) fn bind_address(&self) -> SocketAddr {
         SocketAddr::new(self.mapped(self.local()), self.bind_port)
     }
 
-    /// What `connect` is given.
+    /// The argument of `connect`.
     pub(crate) fn connect_address(&self) -> SocketAddr {
         SocketAddr::new(self.mapped(self.remote()), self.connect_port)
     }

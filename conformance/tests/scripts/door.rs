@@ -13,7 +13,7 @@ use lightwait_conformance::interface::{Init, Interface};
 
 use address::{RawAddress, storage};
 
-/// What a call returned, and errno behind it.
+/// The return value of a call, and errno after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) value: i64,
@@ -94,7 +94,7 @@ impl Door {
         answer(unsafe { (self.table.listen)(self.user(), fd, backlog) })
     }
 
-    /// And who was accepted.
+    /// Also returns the address of the accepted peer.
     pub(crate) fn accept(&self, fd: c_int) -> (Answer, Option<SocketAddr>) {
         let mut raw = RawAddress::empty();
         let mut length = storage();

@@ -211,7 +211,7 @@ fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
 
-/// The length of the longest prefix of which every character passes.
+/// The length of the longest prefix whose characters all pass.
 fn prefix(text: &str, passes: impl Fn(char) -> bool) -> usize {
     text.find(|c| !passes(c)).unwrap_or(text.len())
 }

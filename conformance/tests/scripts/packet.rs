@@ -1,7 +1,7 @@
 //! Raw IP packets: written, read, and compared.
 //!
-//! Nothing here is the engine's: what judges it must not share its mistakes, and scripts ask for
-//! packets that the engine's own writer refuses to make.
+//! Nothing here comes from the engine: the judge must not share the engine's mistakes. Scripts also
+//! ask for packets that the engine's own writer refuses to make.
 
 mod check;
 mod icmp;
@@ -177,7 +177,8 @@ pub(crate) fn build(
         TosSpec::Ecn(value) | TosSpec::Whole(value) => value,
         TosSpec::Unchecked | TosSpec::Ect01 => 0,
     };
-    // What is injected must live to the end of its way; what is expected is not compared then.
+    // An injected packet must live to the end of its way. The field is not compared in an expected
+    // one.
     let ttl = spec.ip.ttl.unwrap_or(if spec.direction == Direction::Inbound { 255 } else { 0 });
     let flow_label = spec.ip.flow_label;
     Ok(Datagram { source, destination, tos, ttl, flow_label, header_bytes, body })

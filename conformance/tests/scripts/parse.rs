@@ -13,7 +13,7 @@ pub(crate) struct Fault {
     pub(crate) what: String,
 }
 
-/// The script that `text` is. `defines` are symbols set from outside; the script's own `--define`
+/// Parses `text` into a script. `defines` are symbols set from outside; the script's own `--define`
 /// lines add to them.
 pub(crate) fn parse(text: &str, defines: &[(String, String)]) -> Result<Script, Fault> {
     let lexemes = scan(text).map_err(|(line, what)| Fault { line, what })?;
@@ -170,7 +170,7 @@ impl Parser {
         Some(command)
     }
 
-    /// Replace every word that is a defined symbol by what it stands for.
+    /// Replace every word that is a defined symbol by its value.
     fn define(&mut self, symbols: &[(String, String)]) {
         for lexeme in &mut self.lexemes[self.at..] {
             let Token::Word(word) = &lexeme.token else { continue };
@@ -251,7 +251,7 @@ impl Parser {
         }
     }
 
-    /// Seconds, as microseconds; what is below one is cut off.
+    /// Seconds, as microseconds; smaller parts are cut off.
     #[expect(clippy::cast_possible_truncation, reason = "as the original does; scripts are short")]
     fn time(&mut self) -> Result<i64, Fault> {
         let line = self.line();

@@ -35,7 +35,7 @@ const TICKS_BEFORE_START: usize = 10;
 ///
 /// # Errors
 ///
-/// A message that says what was expected, what happened, and at which line.
+/// A message with the expectation, the event, and the line.
 pub(crate) fn play(
     script: &Script,
     path: &str,
@@ -58,7 +58,7 @@ pub(crate) fn play(
     player.finish()
 }
 
-/// What an event's successor needs to know of it.
+/// The facts about an event that its successor needs.
 #[derive(Clone, Copy)]
 struct Past {
     /// Its time in the script.
@@ -75,7 +75,7 @@ pub(crate) struct Now {
     /// Its time in the script, and the end of its range.
     pub(crate) usecs: i64,
     pub(crate) until_usecs: i64,
-    /// What relative times were added to.
+    /// The time that relative times were added to.
     pub(crate) offset_usecs: i64,
 }
 
@@ -204,8 +204,8 @@ impl Player {
         })
     }
 
-    /// What the original does at the end: wait for a call that still blocks, close every
-    /// descriptor through libc, and reset every connection.
+    /// The original's work at the end: wait for a call that still blocks, close every descriptor
+    /// through libc, and reset every connection.
     fn finish(mut self) -> Result<(), String> {
         if !self.await_idle()? {
             let line = self.worker.line();

@@ -1,7 +1,7 @@
-//! `#ifdef NAME`, `#ifndef NAME`, `#else` and `#endif` in other people's scripts, which they run
+//! `#ifdef NAME`, `#ifndef NAME`, `#else` and `#endif`: scripts of other projects use them, and run
 //! through a preprocessor first.
 
-/// The text with what is not to be read taken out; every line keeps its number.
+/// Blanks the parts of the text that do not apply; every line keeps its number.
 pub(crate) fn preprocess(text: &str, defined: &[&str]) -> String {
     let mut stack: Vec<bool> = Vec::new();
     let mut output = String::with_capacity(text.len());

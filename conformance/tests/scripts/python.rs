@@ -1,5 +1,5 @@
-//! Python snippets of scripts: what `getsockopt` says when a snippet's time comes is written down
-//! as assignments, and all is run as one program at the end.
+//! The Python snippets of scripts. At a snippet's time the runner writes the answer of `getsockopt`
+//! down as assignments, and at the end it runs all of them as one program.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ sys.excepthook = excepthook
 
 ";
 
-/// Linux's names for what some fields hold.
+/// Linux's names for the values of some fields.
 const SYMBOLS: &[(&str, u64)] = &[
     ("TCP_ESTABLISHED", 1),
     ("TCP_SYN_SENT", 2),
@@ -107,7 +107,7 @@ const TCP_INFO: &[(&str, usize, usize)] = &[
 /// The length of `struct tcp_info`; the original dies of a shorter answer.
 const TCP_INFO_BYTES: usize = 248;
 
-/// What a congestion control may say of itself, by the least length of its answer.
+/// The fields that a congestion control may report, by the least length of its answer.
 const CC_INFO: &[(&str, usize, usize, usize)] = &[
     ("bbr_bw_lo", 0, 4, 20),
     ("bbr_bw_hi", 4, 4, 20),
@@ -147,7 +147,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// Write down what the socket `fd` says now, and the snippet behind it.
+    /// Write down the current values of the socket `fd`, and the snippet after them.
     pub(crate) fn collect(
         &mut self,
         fd: Option<i32>,

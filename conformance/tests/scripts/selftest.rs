@@ -153,7 +153,7 @@ fn settings() -> Result<(), Failed> {
     check(missing.is_empty(), &format!("conformance/README.md has no row for {missing:?}"))
 }
 
-/// What the grammar takes, and the same one step beyond.
+/// Texts that the grammar accepts, and the same texts one step beyond.
 fn grammar_refuses() -> Result<(), Failed> {
     let pairs = [
         ("0 < S 0:0(0) win 65535", "0 < S 0:0(0) win 65536"),

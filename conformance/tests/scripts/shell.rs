@@ -1,8 +1,8 @@
 //! Shell commands of scripts.
 //!
-//! Those of our own scripts are run. Those of others set up a kernel and its network, which are not
-//! what is being tested, and must not be touched: they are left out, but for those that only look
-//! at the state of sockets.
+//! The commands of our own scripts are run. Those of other projects set up a kernel and its
+//! network, which the test must not touch: they are left out, except those that only look at the
+//! state of sockets.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 pub(crate) struct Shell {
     /// Where commands are run: beside the script.
     pub(crate) directory: PathBuf,
-    /// Whether they are.
+    /// Whether commands are run.
     pub(crate) is_trusted: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Kernel settings that other people's scripts make, as flags of the stack.
+//! Translates the kernel settings of other projects' scripts into flags of the stack.
 //!
 //! A script sets them by shell commands before its first call. The stack behind the interface has
-//! no kernel, and gets its configuration when it is opened: whoever runs such a script against it
-//! reads the commands first and translates them.
+//! no kernel, and gets its configuration when it is opened. So the runner reads the commands first
+//! and translates them.
 
 use crate::ast::{Action, Script};
 
-/// A setting, and what each value that is not the default means.
+/// A setting, and the meaning of each value that is not the default.
 const SETTINGS: &[(&str, &[(&str, &str)])] = &[
     ("tcp_timestamps", &[("0", "timestamps=off")]),
     ("tcp_sack", &[("0", "sack=off")]),
@@ -47,7 +47,7 @@ pub(crate) fn missing_from(readme: &str) -> Vec<String> {
         .collect()
 }
 
-/// What the commands before the first call mean, in order.
+/// The meanings of the commands before the first call, in order.
 pub(crate) fn flags(script: &Script) -> Vec<String> {
     let before = script.events.iter().map_while(|event| match &event.action {
         Action::Command(command) => Some(command),

@@ -16,7 +16,7 @@ pub(crate) fn close(fd: c_int) -> Result<(), Error> {
     if unsafe { libc::close(fd) } == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// What Python code asks of a socket; the library under test answers in libc's place.
+/// The socket options that Python code reads; the library under test answers in libc's place.
 pub(crate) fn getsockopt(
     fd: c_int,
     level: c_int,

@@ -75,8 +75,8 @@ pub(super) fn accept(
     }))
 }
 
-/// What `connect` and everything like it does to the script's view of a socket. `family` is that of
-/// an address that the script gives by its family alone.
+/// The effect of `connect`, and of calls like it, on the script's view of a socket. `family` is
+/// that of an address that the script gives by its family alone.
 pub(super) fn note_connect(
     player: &mut Player,
     script_fd: i32,

@@ -1,4 +1,4 @@
-//! Calls that move bytes. What is written is zeros; what is read is not looked at.
+//! The calls that move bytes. They write zeros, and do not look at the bytes that they read.
 
 use super::plain::{family, note_connect};
 use super::{Arguments, evaluate};
@@ -6,7 +6,7 @@ use crate::ast::Expr;
 use crate::play::{Player, Prepared};
 use crate::system;
 
-/// Descriptor, buffer and length, as the first three arguments of most.
+/// Descriptor, buffer and length: the first three arguments of most.
 fn common(
     player: &mut Player,
     arguments: &Arguments<'_>,

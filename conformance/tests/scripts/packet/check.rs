@@ -1,10 +1,10 @@
-//! Whether a packet is the one that a script expects: the fields that packetdrill compares, in its
-//! order and in its words.
+//! Compares a packet with the one that a script expects: the fields that packetdrill compares, in
+//! its order and with its messages.
 
 use super::{Body, Datagram, Segment, flag, options};
 use crate::ast::TosSpec;
 
-/// A packet that a script expects, in the script's numbers, and what of it matters.
+/// A packet that a script expects, in the script's numbers, and which of its fields matter.
 pub(crate) struct Expectation {
     pub(crate) datagram: Datagram,
     pub(crate) tos: TosSpec,
@@ -25,7 +25,7 @@ pub(crate) struct StampTolerance {
     pub(crate) exact_echo: bool,
 }
 
-/// Compare `actual`, mapped into the script's numbers, with what was expected.
+/// Compares `actual`, mapped into the script's numbers, with the expected packet.
 pub(crate) fn check(
     expected: &Expectation,
     actual: &Datagram,
@@ -167,8 +167,8 @@ fn check_tcp(
     field("tcp_urg_ptr", wanted.urgent, actual.urgent)
 }
 
-/// The same options in the same order. The value of a timestamp and its echo are compared where
-/// asked.
+/// Checks that the options are equal and in the same order. It compares the value of a timestamp
+/// and its echo where the script asks for that.
 fn check_options(
     wanted: &Segment,
     actual: &Segment,

@@ -56,7 +56,7 @@ const V6_EXCEEDED: &[&str] = &["exceeded_hop_limit", "exceeded_frag_time"];
 
 const V6_PARAMETER: &[&str] = &["header_field", "unknown_next_header", "unknown_option"];
 
-/// The message that `spec` describes. What it quotes has no ports yet: see [`quote`].
+/// The message that `spec` describes. The quoted packet has no ports yet: see [`quote`].
 pub(super) fn build(spec: &IcmpSpec, source: IpAddr, destination: IpAddr) -> Result<Body, String> {
     let (kind, code) = numbers(spec, source.is_ipv4())?;
     let mut rest = vec![0; 4];

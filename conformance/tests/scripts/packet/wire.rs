@@ -96,7 +96,7 @@ fn sixteen(address: IpAddr) -> [u8; 16] {
 ///
 /// # Errors
 ///
-/// What is wrong with it: truncated, fragmented, or with a wrong checksum.
+/// The fault of the packet: truncated, fragmented, or with a wrong checksum.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Datagram>, String> {
     match bytes.first().map(|byte| byte >> 4) {
         Some(4) => decode_v4(bytes),

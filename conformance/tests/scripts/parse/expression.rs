@@ -77,7 +77,7 @@ impl Parser {
         Ok(Expr::List(list))
     }
 
-    /// What stands in braces is told by its first word.
+    /// The first word in the braces tells which structure it is.
     fn braced(&mut self) -> Result<Expr, Fault> {
         self.want_sign('{')?;
         let first = match self.peek() {
@@ -186,7 +186,7 @@ impl Parser {
         if self.take_ellipsis() { Ok(()) } else { Err(self.unexpected("...")) }
     }
 
-    /// What stands in a list.
+    /// The elements of a list.
     fn elements(&mut self) -> Result<Vec<Expr>, Fault> {
         match self.list()? {
             Expr::List(elements) => Ok(elements),

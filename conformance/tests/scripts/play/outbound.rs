@@ -244,7 +244,7 @@ fn note_stamp(socket: &mut Socket, wanted: &[u8], actual: &[u8]) -> Result<(), S
     Ok(())
 }
 
-/// A live timestamp as the script counts: from the first pair.
+/// A live timestamp on the script's clock, computed from the first pair.
 fn map_stamp(options: &mut [u8], first: Option<(u32, u32)>) {
     if let (Some(at), Some((script, actual))) = (packet::timestamp_place(options), first) {
         let value = packet::word(options, at).wrapping_sub(actual).wrapping_add(script);
@@ -252,7 +252,8 @@ fn map_stamp(options: &mut [u8], first: Option<(u32, u32)>) {
     }
 }
 
-/// The same label as before for the same label in the script, another for another.
+/// Checks the flow label: the same script label must give the same live label, and another script
+/// label another.
 fn check_flow_label(socket: &mut Socket, script: u32, live: u32) -> Result<(), String> {
     if live == 0 {
         return Err("flowlabel unmarked in the live packet".into());

@@ -1,5 +1,5 @@
-//! What is known of the script's descriptors: which live one each is, and for a socket the two
-//! worlds that it joins, the script's numbers and the live ones.
+//! The script's descriptors: the live descriptor of each, and for a socket both numberings, the
+//! script's and the live one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -79,13 +79,13 @@ impl Socket {
         }
     }
 
-    /// What turns a script's sequence number of the other end into a live one. Those of SYNs are
-    /// absolute, others count from the SYN's.
+    /// The offset from a script's sequence number of the other end to the live one. Those of SYNs
+    /// are absolute, others count from the SYN's.
     pub(crate) fn remote_offset(&self, is_syn: bool) -> u32 {
         if is_syn { 0 } else { self.live.remote_isn }
     }
 
-    /// What turns a script's sequence number of the stack into a live one.
+    /// The offset from a script's sequence number of the stack to the live one.
     pub(crate) fn local_offset(&self, is_syn: bool) -> u32 {
         let shift = if is_syn { self.script.local_isn } else { 0 };
         self.live.local_isn.wrapping_sub(shift)

@@ -21,7 +21,7 @@ use crate::door::{Answer, Door};
 /// How long the original waits for the second thread, of the machine's time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a call left in memory.
+/// The data that a call left in memory.
 pub(crate) enum Output {
     None,
     Address(Option<SocketAddr>),
@@ -33,7 +33,7 @@ pub(crate) enum Output {
     Pipe([i32; 2]),
 }
 
-/// What a call returned.
+/// The outcome of a call.
 pub(crate) struct Returned {
     pub(crate) answer: Answer,
     pub(crate) output: Output,
@@ -53,7 +53,7 @@ pub(crate) struct Prepared {
     /// A result that is a descriptor need only be one.
     pub(crate) is_fd: bool,
     pub(crate) run: Run,
-    /// What is to be done and checked when result and errno are right.
+    /// The checks to make when result and errno are right.
     pub(crate) judge: Judge,
 }
 
