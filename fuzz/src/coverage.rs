@@ -1,5 +1,5 @@
-//! Which lines of `lightwait-core` the stored corpora reach, counted by rustc's own instrumentation
-//! (`-C instrument-coverage`) and read by the LLVM tools of the same version.
+//! Counts which lines of `lightwait-core` the stored corpora reach. rustc's own instrumentation
+//! (`-C instrument-coverage`) counts, and the LLVM tools of the same version read the counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,10 @@ use lightwait_fuzz::Target;
 
 use crate::{root, tools};
 
-/// What is counted.
+/// The crate whose lines are counted.
 const COUNTED: &str = "crates/core/src/";
 
-/// For each file, how often each of its lines that hold code was reached.
+/// For each file, how often each of its lines with code was reached.
 type Files = BTreeMap<String, BTreeMap<u32, u64>>;
 
 /// Replays both corpora, prints a table, and fails below `least` percent.

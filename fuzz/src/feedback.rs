@@ -1,5 +1,5 @@
-//! The targets as libFuzzer wants them. `lightwait-fuzz` builds this with counters, and runs it;
-//! the environment says which target.
+//! The targets in the form that libFuzzer needs. `lightwait-fuzz` builds this with counters and
+//! runs it; an environment variable names the target.
 #![no_main]
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,8 @@ use lightwait_fuzz::Target;
 
 use crate::{Fuzz, corpus, root, tools};
 
-/// What `cargo fuzz` passes as well: LLVM's pass that counts edges and watches comparisons.
+/// The options that `cargo fuzz` passes as well: LLVM's pass that counts edges and watches
+/// comparisons.
 const FLAGS: [&str; 6] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -23,7 +24,7 @@ const INPUT_BYTES: usize = 2048;
 /// Seconds that one input may take.
 const INPUT_SECONDS: u32 = 20;
 
-/// Fuzzes `target`, and says how to replay what failed.
+/// Fuzzes `target`, and prints how to replay a failure.
 pub(crate) fn run(target: Target, fuzz: &Fuzz) -> Result<(), String> {
     let program = tools::build("feedback", "feedback", "fuzz", &FLAGS)?;
     let found = root().join("target/fuzz/found").join(target.name());
@@ -58,7 +59,7 @@ fn libfuzzer(program: &Path, target: Target) -> Command {
     command
 }
 
-/// Makes the failing input small, and says what to do with it.
+/// Shrinks the failing input, and prints how to replay it.
 fn report(target: Target, failing: &Path) -> String {
     let Some(input) = only_file(failing) else {
         return format!("{}: libFuzzer failed, and left no input", target.name());

@@ -1,12 +1,11 @@
 //! The target `host`: any sequence of frames and calls, on two hosts joined by a cable.
 //!
-//! The input's first bytes configure the hosts; each further piece of it is one step: a call on one
-//! of the hosts, some time, something that happens to a frame on its way, or a frame that nobody
-//! sent. After each step what must hold is checked; at the end everything is closed, and nothing
-//! may be left.
+//! The input's first bytes configure the hosts. Each further piece of it is one step: a call on one
+//! of the hosts, a lapse of time, an event on a frame in flight, or a forged frame. After each step
+//! the target checks the invariants. At the end everything is closed, and nothing may be left.
 //!
-//! As long as no frame was forged or damaged, the streams must be right as well: what one end reads
-//! is what the other end wrote.
+//! As long as no frame was forged or damaged, the streams must be right as well: each end reads
+//! exactly the bytes that the other end wrote.
 
 mod check;
 mod end;
@@ -29,7 +28,7 @@ use ledger::Ledger;
 
 /// Steps of an input at most; what follows is ignored.
 const MAX_STEPS: usize = 400;
-/// Frames under way at most; beyond it they are lost, as on any full link.
+/// Frames in flight at most; further frames are lost, as on any full link.
 const CABLE_FRAMES: usize = 128;
 
 /// Runs the target on one input. With `trace`, prints every step and frame.
@@ -49,7 +48,7 @@ pub fn run(input: &[u8], trace: bool) {
     world.finish();
 }
 
-/// A frame under way.
+/// A frame in flight.
 #[derive(Clone, Debug)]
 struct Flight {
     /// The end it goes to.
@@ -59,7 +58,7 @@ struct Flight {
     segment_size: u16,
 }
 
-/// Two hosts, the cable, and what is known of the streams.
+/// Two hosts, the cable, and the record of the streams.
 struct World {
     now: Instant,
     medium: Medium,
@@ -96,7 +95,7 @@ impl World {
         }
     }
 
-    /// One step, as the next bytes say.
+    /// One step, as the next bytes of the input say.
     fn step(&mut self, source: &mut Source<'_>) {
         let kind = source.u8();
         let side = usize::from(kind >> 7);
@@ -166,7 +165,7 @@ impl World {
         self.send(side);
     }
 
-    /// Puts what an end has to send on the cable.
+    /// Puts the frames of an end on the cable.
     fn send(&mut self, side: usize) {
         while let Some(frame) = self.ends[side].outbox.take() {
             let flight = check::emitted(&mut self.ends[side], &frame, 1 - side);
@@ -206,7 +205,7 @@ impl World {
         }
     }
 
-    // ---- frames under way
+    // ---- frames in flight
 
     fn show(&self, arrow: &str, bytes: &[u8]) {
         if self.trace {
@@ -229,7 +228,7 @@ impl World {
         self.ends[flight.to].host.on_frame(self.now, frame);
     }
 
-    /// A frame that nobody sent arrives.
+    /// A forged frame arrives.
     fn inject(&mut self, to: usize, bytes: Vec<u8>, source: &mut Source<'_>) {
         self.ledger.honest = false;
         let segment_size = source.pick(&[0, 0, 0, 536, 1, 1460]);
@@ -241,7 +240,7 @@ impl World {
         self.deliver(index);
     }
 
-    /// A frame is lost, doubled, overtaken, or (and this is not honest) damaged.
+    /// A frame is lost, doubled, overtaken, or damaged (which is not honest).
     fn disturb(&mut self, source: &mut Source<'_>) {
         let mishaps = if self.forgeries { 8 } else { 6 };
         let (what, index) = (source.below(mishaps), source.below(self.cable.len()));

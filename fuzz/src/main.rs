@@ -33,7 +33,7 @@ enum Command {
     Host(Fuzz),
     /// Run inputs, without mutating them; by default the stored corpus
     Replay {
-        /// Which target
+        /// The target to run
         #[arg(value_enum)]
         target: Name,
         /// Files that each hold an input
@@ -44,10 +44,10 @@ enum Command {
     },
     /// Make a failing input as small as may be
     Shrink {
-        /// Which target
+        /// The target to run
         #[arg(value_enum)]
         target: Name,
-        /// The input; the smaller one is put beside it
+        /// The failing input; the smaller one is written beside it
         input: PathBuf,
     },
     /// Print the lines of lightwait-core that the stored corpora reach
@@ -63,13 +63,14 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Fuzz {
-    /// For how long
+    /// How many seconds to fuzz
     #[arg(long, default_value_t = 60)]
     seconds: u32,
-    /// The same seed makes the same inputs
+    /// The seed of the mutations: an equal seed makes equal inputs
     #[arg(long, default_value_t = 1)]
     seed: u32,
-    /// Put what reaches new code into the stored corpus, and take out what is no longer needed
+    /// Add inputs that reach new code to the stored corpus, and remove those that are no longer
+    /// needed
     #[arg(long)]
     keep: bool,
 }
@@ -111,7 +112,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Where the stored inputs of a target are.
+/// The directory of a target's stored inputs.
 fn corpus(target: Target) -> PathBuf {
     root().join("fuzz/corpus").join(target.name())
 }
@@ -124,7 +125,7 @@ fn replay(target: Target, mut inputs: Vec<PathBuf>, trace: bool) -> Result<(), S
     }
     for path in &inputs {
         let input = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        // A panic ends the process: say beforehand where it was.
+        // A panic ends the process, so print the input's name before.
         if trace {
             eprintln!("-- {}", path.display());
         }

@@ -1,4 +1,5 @@
-//! Makes the checksums of a frame right, so that what a fuzzer writes is not all dropped for them.
+//! Corrects the checksums of a frame, so that the host does not drop all of a fuzzer's frames for
+//! them.
 
 use std::net::IpAddr;
 
@@ -8,8 +9,8 @@ use lightwait_core::wire::ethernet::{self, ethertype};
 use lightwait_core::wire::ip::{Packet, protocol};
 use lightwait_core::wire::tcp;
 
-/// Makes every checksum in `frame` right that can be found: of the IPv4 header, and of TCP or
-/// ICMP behind the IP headers. Bytes that are no packet stay as they are.
+/// Corrects every checksum in `frame` that it can find: that of the IPv4 header, and that of TCP or
+/// ICMP behind the IP headers. Leaves bytes alone that are not a packet.
 pub fn seal(medium: Medium, frame: &mut [u8]) {
     let packet = match medium {
         Medium::Ip => frame,
@@ -24,7 +25,7 @@ pub fn seal(medium: Medium, frame: &mut [u8]) {
     seal_packet(packet);
 }
 
-/// As [`seal`], for an IP packet.
+/// Corrects the checksums of an IP packet, without a link header.
 pub fn seal_packet(packet: &mut [u8]) {
     seal_ipv4_header(packet);
     let Ok(view) = Packet::parse(packet) else { return };
@@ -64,8 +65,8 @@ fn seal_ipv4_header(packet: &mut [u8]) {
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// A whole IP packet around `payload`, its checksums right; `None` if it is too long or between
-/// versions.
+/// A whole IP packet around `payload`, with correct checksums; `None` if it is too long, or if its
+/// addresses differ in version.
 pub fn packet(
     source: IpAddr,
     destination: IpAddr,

@@ -4,10 +4,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after which what has been reached is good enough.
+/// Time after which the smallest input so far is good enough.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where `run` panics on an input, if it does. Nothing is printed.
+/// The place where `run` panics on an input, if it does. Prints nothing.
 fn failure(run: &dyn Fn(&[u8]), input: &[u8]) -> Option<String> {
     let place = Arc::new(Mutex::new(None));
     let noted = place.clone();
@@ -23,7 +23,7 @@ fn failure(run: &dyn Fn(&[u8]), input: &[u8]) -> Option<String> {
     Some(place.take().unwrap_or_default())
 }
 
-/// The smallest input found that makes `run` panic where `input` does; `None` if that does not.
+/// The smallest input found that makes `run` panic where `input` does; `None` if `input` does not.
 pub(crate) fn shrink(run: &dyn Fn(&[u8]), input: &[u8]) -> Option<Vec<u8>> {
     let place = failure(run, input)?;
     let fails = |candidate: &[u8]| failure(run, candidate).as_ref() == Some(&place);

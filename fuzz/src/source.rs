@@ -1,17 +1,17 @@
-//! Bytes as a source of decisions.
+//! Reads an input's bytes as a sequence of decisions.
 //!
-//! An input is read from its front, a decision at a time; beyond its end every decision is zero.
-//! So any input means something, a change of one byte changes little, and the beginning of an
-//! input is the beginning of its story.
+//! The source reads an input from its front, a decision at a time; beyond its end every decision is
+//! zero. So any input has a meaning, a change of one byte changes little, and the beginning of an
+//! input decides the beginning of its run.
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Source<'a> {
-    /// All of `input`.
+    /// The whole of `input`.
     pub fn new(input: &'a [u8]) -> Self {
         Source { rest: input }
     }
@@ -65,8 +65,8 @@ impl<'a> Source<'a> {
         self.take(self.rest.len())
     }
 
-    /// How far a number is from where it should be: mostly a little, or about a half or a quarter
-    /// of the space, sometimes anywhere.
+    /// How far a number is from its right value: mostly a little, or about a half or a quarter of
+    /// the space, sometimes anywhere.
     pub fn distance(&mut self) -> u32 {
         const NEAR: [i32; 16] =
             [0, 1, -1, 2, -2, 3, 100, -100, 536, 1000, -1000, 1460, 65_535, -65_536, 1 << 20, 8];

@@ -1,11 +1,11 @@
-//! The compiler and the tools beside it.
+//! Runs the compiler, and the LLVM tools beside it.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::root;
 
-/// What `rustc -vV` says of itself on the line that begins with `key`.
+/// The value of `key` in the output of `rustc -vV`.
 pub(crate) fn rustc(key: &str) -> Result<String, String> {
     let output = Command::new("rustc").arg("-vV").output().map_err(|e| format!("rustc: {e}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -14,14 +14,15 @@ pub(crate) fn rustc(key: &str) -> Result<String, String> {
 }
 
 /// Builds one binary of this package with `flags` for every crate but build scripts, in a folder of
-/// its own under `target/`, and gives back where it is.
+/// its own under `target/`. Returns its path.
 pub(crate) fn build(
     binary: &str,
     features: &str,
     folder: &str,
     flags: &[&str],
 ) -> Result<PathBuf, String> {
-    // With a target named, the flags are not for build scripts, which are linked without a driver.
+    // With a target given, cargo does not use the flags for build scripts, which are linked without
+    // a driver.
     let triple = rustc("host")?;
     let folder = root().join("target").join(folder);
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
@@ -41,7 +42,8 @@ pub(crate) fn build(
     Ok(folder.join(triple).join("fuzz").join(binary))
 }
 
-/// A tool of LLVM that reads what this compiler writes: of the same version.
+/// The path of an LLVM tool of the compiler's own version, so that it can read the compiler's
+/// output.
 pub(crate) fn llvm(name: &str) -> Result<String, String> {
     let version = rustc("LLVM version")?;
     let major = version.split('.').next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The target `wire`: every parser, on arbitrary bytes, on both media.
 //!
-//! The first byte chooses the parser, and whether checksums are made right first. What parses and
-//! can be emitted comes back the same when it is parsed again.
+//! The first byte chooses the parser, and whether the target corrects checksums first. A packet
+//! that parses and can be emitted must parse to the same packet again.
 
 use std::net::IpAddr;
 
@@ -93,7 +93,7 @@ fn packet(bytes: &[u8]) {
     }
 }
 
-/// Without its options and extension headers a packet comes back.
+/// A packet without its options and extension headers must come back.
 fn emit_packet(view: &ip::Packet<'_>) {
     let (source, destination) = (view.source, view.destination);
     let Some(mut header) = ip::Header::new(source, destination, view.protocol, view.payload.len())
@@ -136,7 +136,7 @@ fn segment(bytes: &[u8]) {
     assert_eq!(again, Segment { options, ..view });
 }
 
-/// What of the options is emitted: SACK blocks give way to the others.
+/// The options that are emitted: SACK blocks give way to the others.
 fn kept(options: &Options) -> Options {
     let mut kept = *options;
     kept.sack = lightwait_core::wire::options::SackBlocks::EMPTY;
@@ -179,7 +179,7 @@ fn icmpv6_message(view: &ip::Packet<'_>) {
         return;
     };
     let Ok(message) = icmpv6::Message::parse(view) else { return };
-    // Of listener discovery only whole packets are sent.
+    // Listener discovery sends only whole packets.
     if matches!(message, icmpv6::Message::Mld(_)) {
         return;
     }
@@ -209,7 +209,7 @@ fn capture(bytes: &[u8]) {
     }
 }
 
-/// What is written is read back.
+/// Checks that written bytes parse to the same value.
 fn written_capture(bytes: &[u8]) {
     let mut source = Source::new(bytes);
     let medium = if source.flag() { Medium::Ethernet } else { Medium::Ip };

@@ -21,7 +21,7 @@ fn replay(target: Target) {
     assert!(paths.len() > 50, "a corpus of {} inputs", paths.len());
     for path in paths {
         let input = fs::read(&path).unwrap();
-        // What a failing test has printed says which input it was.
+        // The output of a failing test names the input.
         println!("{}", path.display());
         target.run(&input, false);
     }
@@ -40,7 +40,7 @@ fn every_stored_input_of_the_hosts_passes() {
 /// One line of the corpus of malformed frames.
 struct Bad {
     medium: Medium,
-    /// What counts it: a reason's text, or a counter's name.
+    /// The name under which it is counted: a reason's text, or a counter's name.
     counted: String,
     bytes: Vec<u8>,
 }
@@ -66,7 +66,7 @@ fn malformed_frames() -> Vec<Bad> {
         .collect()
 }
 
-/// A host that listens and has said everything that it says by itself.
+/// A listening host that has sent all its frames of its own accord.
 fn host(medium: Medium) -> (Host, Instant) {
     let device = Capabilities::plain(medium, 1500);
     let mut config = Config::new(device, "10.0.0.2/24".parse().unwrap(), [7; 32]);
@@ -90,7 +90,7 @@ fn host(medium: Medium) -> (Host, Instant) {
     (host, Instant::from_millis(100_000))
 }
 
-/// What has been counted since, by name: the counters, and the reasons of what was malformed.
+/// The counts since then, by name: the counters, and the reasons for malformed frames.
 fn counted(host: &Host) -> Vec<(String, u64)> {
     let counters = host.counters().iter().map(|(name, count)| (name.to_owned(), count));
     let reasons = host.malformed().map(|(reason, count)| (reason.to_string(), count));

@@ -1,4 +1,4 @@
-//! What must hold after each step, whatever happened.
+//! The invariants that hold after each step, whatever happened.
 
 use lightwait_core::frame::{Frame, Medium, RxChecksum, TxChecksum};
 use lightwait_core::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(super) const FINISH_TURNS_MAX: usize = 20_000;
 /// Time after everything was closed until nothing may be left: longer than any timer.
 pub(super) const FINISH_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Every bound of the configuration.
+/// Checks every bound of the configuration.
 pub(super) fn bounds(end: &End) {
     let (host, limits) = (&end.host, &end.host.config().limits);
     assert!(host.pages_in_use() <= limits.pages, "{} pages", host.pages_in_use());
@@ -28,7 +28,7 @@ pub(super) fn bounds(end: &End) {
     assert!(host.time_wait_len() <= limits.time_wait, "{} in TIME-WAIT", host.time_wait_len());
     let orphans = host.fin_wait_2_len();
     assert!(orphans <= limits.time_wait, "{orphans} orphans that are records");
-    // What a SYN has offered stays promised, whatever has been promised to others since.
+    // The window of a SYN stays promised, whatever other connections were promised since.
     let offered = 65_535 * host.connections() as u64;
     let promised = host.receive_window_promised();
     assert!(promised <= limits.receive_window_bytes + offered, "{promised} bytes promised");
@@ -36,14 +36,14 @@ pub(super) fn bounds(end: &End) {
     assert_eq!(malformed, host.counters().frames_malformed);
 }
 
-/// A host at rest has nothing to say, and its next work in the future. One that never comes to
-/// rest would be turned for ever.
+/// A host at rest has no frame to send, and its next work is in the future. A host that never comes
+/// to rest would run for ever.
 pub(super) fn is_at_rest(end: &End, now: Instant) -> bool {
     let due = end.host.deadline().is_some_and(|deadline| deadline <= now);
     !end.host.wants_emit() && !due
 }
 
-/// True if a host holds nothing for anybody.
+/// True if a host holds no state of any connection, and no memory.
 pub(super) fn is_empty(end: &End) -> bool {
     let host = &end.host;
     host.connections() + host.fin_wait_2_len() == 0
@@ -53,7 +53,7 @@ pub(super) fn is_empty(end: &End) -> bool {
         && host.receive_window_promised() == 0
 }
 
-/// The end of the story has come, and not all ends are empty.
+/// Fails at the end of the run, because a host still holds something.
 pub(super) fn left_over(ends: &[End; 2]) {
     for (side, end) in ends.iter().enumerate() {
         let host = &end.host;
@@ -71,7 +71,7 @@ pub(super) fn left_over(ends: &[End; 2]) {
     }
 }
 
-/// An event names something that is there.
+/// A connection that is reported ready must be ready for something.
 pub(super) fn event(end: &End, event: Event) {
     if let Event::Ready(id, readiness) = event {
         assert!(!readiness.is_empty(), "{id:?} is ready for nothing");
@@ -79,7 +79,8 @@ pub(super) fn event(end: &End, event: Event) {
     let _ = end;
 }
 
-/// Every question about a connection has an answer, dead or alive, and they agree.
+/// Every question about a connection has an answer, whether it is dead or alive, and the answers
+/// agree.
 pub(super) fn answers(host: &mut Host, id: ConnectionId) {
     let info = host.info(id);
     assert_eq!(info.is_ok(), host.options(id).is_ok());
@@ -90,8 +91,8 @@ pub(super) fn answers(host: &mut Host, id: ConnectionId) {
     let _ = (host.readiness(id), host.urgent_mark(id), host.addresses());
 }
 
-/// What a host sends is sound, and fits the device. Completes its checksum, as the device would,
-/// remembers it, and gives it back as a frame under way.
+/// Checks that a frame of a host is sound and fits the device. Completes its checksum, as the
+/// device would, remembers the frame, and returns it as a frame in flight.
 pub(super) fn emitted(end: &mut End, frame: &Frame, to: usize) -> Flight {
     let device = end.host.config().device;
     let mut bytes = Vec::new();

@@ -32,9 +32,9 @@ pub(super) struct End {
     pub(super) capacity: usize,
     pub(super) sockets: Vec<Socket>,
     listeners: Vec<ListenerId>,
-    /// A name that was valid once.
+    /// The identifier of a connection that is gone.
     dead: Option<Socket>,
-    /// What it has sent lately.
+    /// The packets that it has sent lately.
     pub(super) seen: Seen,
 }
 
@@ -51,7 +51,7 @@ impl End {
         }
     }
 
-    /// One of the sockets, or at times the name of one that is closed.
+    /// One of the sockets, or sometimes the identifier of a closed one.
     fn socket(&self, source: &mut Source<'_>) -> Option<Socket> {
         let beyond = usize::from(source.u8() > 250);
         let index = source.below(self.sockets.len() + beyond);
@@ -63,7 +63,7 @@ impl End {
         self.dead = Some(socket);
     }
 
-    /// The ways of the sockets, from here to the other end.
+    /// The streams of the sockets, from here to the other end.
     pub(super) fn ways(&self) -> impl Iterator<Item = Way> + '_ {
         self.sockets.iter().map(|socket| socket.way)
     }
@@ -176,17 +176,17 @@ impl World {
         check::answers(&mut self.ends[side].host, socket.id);
     }
 
-    /// Reads what every socket has.
+    /// Reads all data of every socket.
     pub(super) fn read_all(&mut self) {
         for side in 0..self.ends.len() {
             for socket in self.ends[side].sockets.clone() {
-                // What ends a connection is told after what it has brought.
+                // A connection reports its end only after its data.
                 while self.read_from(side, socket, false, 100_000) > 0 {}
             }
         }
     }
 
-    /// Returns how many bytes there were.
+    /// Returns how many bytes it read.
     fn read_from(&mut self, side: usize, socket: Socket, peek: bool, len: usize) -> usize {
         let mut out = vec![0; len];
         let host = &mut self.ends[side].host;

@@ -1,4 +1,4 @@
-//! The end of a story: what was written arrives, everything is closed, and nothing is left.
+//! The end of a run: written data arrives, everything is closed, and nothing is left.
 
 use lightwait_core::time::Duration;
 
@@ -6,14 +6,14 @@ use super::World;
 use super::check;
 use super::end::End;
 
-/// Turns in which an honest cable must bring everything over.
+/// Turns within which an honest cable must deliver everything.
 const DRAIN_TURNS_MAX: usize = 5000;
-/// Time in which it must: some retransmissions at the longest interval.
+/// Time within which it must: some retransmissions at the longest interval.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2 * 3600);
 
 impl World {
-    /// Lets time pass to the next work of an end, if both are at rest, but not beyond `until`;
-    /// false if there is none before.
+    /// Lets time pass to the next work of an end if both are at rest, but not beyond `until`. False
+    /// if there is no work before that.
     fn advance(&mut self, until: lightwait_core::Instant) -> bool {
         let at_rest = self.ends.iter().all(|end| check::is_at_rest(end, self.now));
         if !self.cable.is_empty() || !at_rest {
@@ -29,8 +29,8 @@ impl World {
         }
     }
 
-    /// With nothing more to disturb it, all that was written between two sockets that are still
-    /// held arrives, unless their connection has failed.
+    /// With no more disturbance, all data written between two sockets that are still open arrives,
+    /// unless their connection has failed.
     pub(super) fn drain(&mut self) {
         if !self.ledger.honest {
             return;

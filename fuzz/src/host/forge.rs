@@ -1,5 +1,5 @@
-//! Frames that nobody sent, made to hit: segments near what a connection expects, ICMP errors about
-//! what was really sent, and packets of any kind.
+//! Forged frames, made to hit: segments near those that a connection expects, ICMP errors about
+//! packets that were really sent, and packets of any kind.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,10 +17,10 @@ use super::setup::{self, IPV4, IPV6};
 use crate::seal::packet as sealed_packet;
 use crate::source::Source;
 
-/// Packets of an end that are remembered.
+/// Packets of an end to remember, at most.
 const REMEMBERED: usize = 8;
 
-/// What an end has sent lately, the latest first.
+/// The latest packets of an end, the newest first.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     segments: VecDeque<Sent>,
@@ -60,7 +60,7 @@ impl Seen {
         }
     }
 
-    /// Most often the latest.
+    /// Mostly the latest.
     fn segment(&self, source: &mut Source<'_>) -> Option<Sent> {
         let index = source.below(2 * REMEMBERED).saturating_sub(REMEMBERED);
         self.segments.get(index).or(self.segments.front()).copied()
@@ -75,7 +75,7 @@ impl Seen {
 const PAYLOAD_LENGTHS: [usize; 8] = [0, 0, 1, 10, 100, 1000, 1460, 4000];
 
 impl World {
-    /// A segment as an answer to one that end `to` has sent, or a little beside it.
+    /// A segment that answers a segment of end `to`, or misses it by a little.
     pub(super) fn forge_segment(&mut self, to: usize, source: &mut Source<'_>) {
         let Some(sent) = self.ends[to].seen.segment(source) else { return };
         const LIKELY: [u8; 12] =
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// SYNs from strangers, as a flood has them.
+    /// SYNs from strange addresses, as in a flood.
     pub(super) fn forge_syns(&mut self, to: usize, source: &mut Source<'_>) {
         let (count, ipv6) = (source.below(8) + 1, source.flag());
         let (from, address): (IpAddr, IpAddr) = match ipv6 {
@@ -149,7 +149,7 @@ impl World {
         let Some(mut quoted) = self.ends[to].seen.packet(source) else { return };
         let Ok(sent) = Packet::parse(&quoted).map(|packet| (packet.source, packet.destination))
         else {
-            // A piece of a large one: its length says more than was remembered.
+            // A fragment of a large packet: its length says more than was remembered.
             return self.forge_packet(to, source);
         };
         let (kind, code) = (source.below(5), source.below(8) as u8);
@@ -236,7 +236,7 @@ impl World {
     }
 }
 
-/// Options as the connection expects them, or beside it.
+/// Options that the connection expects, or nearly.
 fn options(sent: &Sent, source: &mut Source<'_>) -> Options {
     let mut options = Options::default();
     let kinds = source.u8();

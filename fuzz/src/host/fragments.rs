@@ -1,4 +1,4 @@
-//! A packet under way comes in pieces, in any order; some pieces overlap, or never arrive.
+//! Cuts a packet in flight into fragments, which come in any order; some overlap, or never arrive.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,8 @@ impl World {
     }
 }
 
-/// The packet cut into fragments of `size` bytes of payload; `None` if it is none, or one already.
+/// The packet, cut into fragments of `size` bytes of payload; `None` if it is not a packet, or is a
+/// fragment already.
 fn pieces(bytes: &[u8], size: usize, id: u32) -> Option<Vec<Vec<u8>>> {
     let packet = Packet::parse(bytes).ok().filter(|packet| packet.fragment.is_none())?;
     let start = packet.bytes.len() - packet.payload.len();

@@ -1,25 +1,24 @@
-//! What was written and read on every stream, apart from the hosts' own books.
+//! The bytes written and read on every stream, counted apart from the hosts' own accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use lightwait_core::Error;
 
-/// From where to where a stream flows.
+/// The direction of a stream: from one end to the other.
 pub(super) type Way = (SocketAddr, SocketAddr);
 
 /// All streams.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// No frame was forged or damaged yet: what is read must be what was written.
+    /// No frame was forged or damaged yet, so the bytes read must be the bytes written.
     pub(super) honest: bool,
     written: BTreeMap<Way, u64>,
     read: BTreeMap<Way, u64>,
-    /// Ways that a second connection has used: bytes of the two cannot be told apart.
+    /// Directions that a second connection has used: bytes of the two cannot be told apart.
     reused: BTreeSet<Way>,
     opened: BTreeSet<Way>,
-    /// Ways whose reader was told of a failure: what comes after it is the end of the stream,
-    /// wherever that is.
+    /// Directions whose reader has got an error: after that the stream ends anywhere.
     failed: BTreeSet<Way>,
 }
 
@@ -43,7 +42,7 @@ fn pattern((from, to): Way, offset: u64) -> u8 {
 }
 
 impl Ledger {
-    /// A connection with these ends exists now, at the first end.
+    /// Notes that a connection with these ends exists now, at the first end.
     pub(super) fn on_open(&mut self, way: Way) {
         if !self.opened.insert(way) {
             self.reused.insert(way);
@@ -57,7 +56,7 @@ impl Ledger {
         (start..start + len as u64).map(|offset| pattern(way, offset)).collect()
     }
 
-    /// `n` of them were taken.
+    /// Notes that the connection took `n` of them.
     pub(super) fn on_written(&mut self, way: Way, n: usize) {
         *self.written.entry(way).or_default() += n as u64;
     }
@@ -67,7 +66,7 @@ impl Ledger {
         self.honest && !self.reused.contains(&way)
     }
 
-    /// These bytes were read at the end of `way`. With `peeked` they stay.
+    /// Checks bytes that were read at the end of `way`. With `peeked` they stay unread.
     pub(super) fn on_read(&mut self, way: Way, bytes: &[u8], peeked: bool) {
         let start = self.read.get(&way).copied().unwrap_or(0);
         let end = start + bytes.len() as u64;
@@ -83,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// The connection's user at the end of `way` was told this.
+    /// Notes that the connection reported this to its user at the end of `way`.
     pub(super) fn on_error(&mut self, way: Way, error: Error) {
         use Error::{BrokenPipe, InvalidInput, NotConnected, WouldBlock};
         if !matches!(error, WouldBlock | BrokenPipe | NotConnected | InvalidInput(_)) {
@@ -91,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// The end of the stream was read.
+    /// Checks the end of the stream, which the user has read.
     pub(super) fn on_end(&self, way: Way) {
         if self.is_judged(way) && !self.failed.contains(&way) {
             let (read, written) = (self.read.get(&way), self.written.get(&way));
@@ -100,7 +99,8 @@ impl Ledger {
         }
     }
 
-    /// The ways between two of these whose bytes have not all arrived, though nothing has failed.
+    /// The directions between two of these ends whose bytes have not all arrived, though nothing
+    /// has failed.
     fn incomplete<'a>(&'a self, ways: &'a [Way]) -> impl Iterator<Item = (Way, u64, u64)> + 'a {
         let count = |of: &BTreeMap<Way, u64>, way| of.get(&way).copied().unwrap_or(0);
         let held = ways.iter().copied().filter(|way| ways.contains(&(way.1, way.0)));
@@ -112,12 +112,12 @@ impl Ledger {
         .filter(|(_, read, written)| read < written)
     }
 
-    /// True if everything written between two of these ways' ends has been read.
+    /// True if all data written between two of these ends has been read.
     pub(super) fn is_complete(&self, ways: &[Way]) -> bool {
         self.incomplete(ways).next().is_none()
     }
 
-    /// As [`Ledger::is_complete`], or else.
+    /// Fails unless all data written between two of these ends has been read.
     pub(super) fn assert_complete(&self, ways: &[Way]) {
         if let Some((way, read, written)) = self.incomplete(ways).next() {
             panic!("{way:?}: {written} bytes written, {read} read, and nothing moves any more");

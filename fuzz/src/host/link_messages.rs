@@ -1,4 +1,4 @@
-//! What neighbours and routers may say: ARP, neighbour discovery, listener discovery.
+//! Messages of neighbours and routers: ARP, neighbour discovery, listener discovery.
 
 use std::net::{IpAddr, Ipv6Addr};
 

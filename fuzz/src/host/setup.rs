@@ -1,4 +1,4 @@
-//! Two configurations: media, features and bounds as the input says.
+//! The configurations of the two hosts: media, features and limits, as the input says.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ pub(super) fn mac(side: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, side as u8 + 1]
 }
 
-/// Addresses that mean something in this world: the first of each version are the ends' own.
+/// IPv4 addresses with a meaning in this world; the first two are the ends' own.
 pub(super) const IPV4: [Ipv4Addr; 8] = [
     Ipv4Addr::new(10, 0, 0, 1),
     Ipv4Addr::new(10, 0, 0, 2),
@@ -27,7 +27,7 @@ pub(super) const IPV4: [Ipv4Addr; 8] = [
     Ipv4Addr::UNSPECIFIED,
 ];
 
-/// As [`IPV4`].
+/// IPv6 addresses with a meaning in this world; the first two are the ends' own.
 pub(super) const IPV6: [Ipv6Addr; 8] = [
     Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1),
     Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2),
@@ -39,18 +39,18 @@ pub(super) const IPV6: [Ipv6Addr; 8] = [
     Ipv6Addr::UNSPECIFIED,
 ];
 
-/// One of them.
+/// One of those addresses.
 pub(super) fn address(source: &mut Source<'_>) -> IpAddr {
     let n = source.u8();
     let index = usize::from(n >> 1) % 8;
     if n & 1 == 0 { IPV4[index].into() } else { IPV6[index].into() }
 }
 
-/// Ports on which something may be.
+/// Ports that sockets may use.
 pub(super) const PORTS: [u16; 4] = [80, 81, 4000, 0];
 
-/// The two ends' configurations, which share the cable's medium and MTU; and whether frames may be
-/// forged and damaged.
+/// The configurations of the two ends, which share the cable's medium and MTU. Also returns whether
+/// frames may be forged and damaged.
 pub(super) fn configs(source: &mut Source<'_>) -> ([Config; 2], bool) {
     let world = source.u8();
     let medium = if world & 1 == 1 { Medium::Ethernet } else { Medium::Ip };
@@ -99,7 +99,7 @@ fn config(side: usize, medium: Medium, mtu: u16, source: &mut Source<'_>) -> Con
     config
 }
 
-/// Bounds so tight that a short input reaches each of them.
+/// Limits so tight that a short input reaches each of them.
 fn tight() -> Limits {
     Limits {
         connections: 5,
