@@ -1,6 +1,6 @@
-//! Which end holds TIME-WAIT, over devices: 20,000 connections of one request each, between our
-//! stack and the kernel's, and between two of ours, by each mechanism. The paper has no such run:
-//! its servers had no clients but the modified ones.
+//! Which end holds TIME-WAIT, over devices, by each mechanism. A run has 20,000 connections of one
+//! request each, between our stack and the kernel's, or between two of ours. The paper has no such
+//! run: its servers had only modified clients.
 //!
 //! ```text
 //!   a network namespace for each run
@@ -9,8 +9,8 @@
 //!   lightwait serve ─── TAP ─── the kernel forwards ─── TAP ─── load, our TCP
 //! ```
 //!
-//! nginx logs the 4-tuple of each connection, and when: so it is seen that none comes again before
-//! its TIME-WAIT is over, in a load that is long enough to need them again.
+//! nginx logs the 4-tuple of each connection and its time. The log shows that no 4-tuple comes
+//! again before its TIME-WAIT is over, in a load that is long enough to need the 4-tuples again.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,37 +23,37 @@ use crate::live::{self, Namespace, Process, Server};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
-/// Connections of a run, and how many of them a second.
+/// Connections of a run, and their rate a second.
 const CONNECTIONS: u64 = 20_000;
 const RATE: u64 = 2000;
 const FILE_BYTES: usize = 500;
-/// The other load: as many 4-tuples as it needs in a time of rest, and half as many again.
+/// The long load: as many 4-tuples as it needs during a time of rest, and half as many again.
 const REUSING_RATE: u64 = 200;
 const REUSING_S: u64 = 100;
-/// For so long no 4-tuple is used again: a minute, and what the kernel's timers may be late.
+/// The time before a 4-tuple is used again: a minute, and the lateness of the kernel's timers.
 const REST_S: f64 = 65.0;
-/// What must have passed, by the clock of nginx.
+/// The least time between two uses of a 4-tuple, by nginx's clock.
 const TIME_WAIT_S: f64 = 60.0;
-/// The server's address, and ours where the kernel is between.
+/// The address of nginx, and of our server.
 const NGINX: &str = "10.77.0.1:8080";
 const OURS: &str = "10.77.0.2";
 
-/// Who serves.
+/// The server of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Serving {
     Nginx,
-    /// Ours, with that value of `--time-wait`.
+    /// Our server, with this value of `--time-wait`.
     Ours(&'static str),
 }
 
-/// Who asks.
+/// The stack of a run's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stack {
     Ours,
     Kernels,
 }
 
-/// Who holds TIME-WAIT at the end of a run: all of it, or next to none.
+/// The end that holds TIME-WAIT at the end of a run: all of it, or next to none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
     Server,
@@ -67,7 +67,7 @@ struct Run {
     stack: Stack,
     close: &'static str,
     holder: Holder,
-    /// What is counted of all connections, by the load's report.
+    /// The counter in the load's report that must count all connections.
     counts: Option<&'static str>,
     /// The kernel ignores every RST in TIME-WAIT (`tcp_rfc1337`).
     ignores_resets: bool,
@@ -111,13 +111,13 @@ impl Run {
     }
 }
 
-/// What a run tells.
+/// The figures of one run.
 struct Seen {
     report: Value,
     /// TIME-WAITs at the server, and at the client.
     held: u64,
     held_by_client: u64,
-    /// 4-tuples that nginx saw, in order, with the time in seconds of each.
+    /// 4-tuples that nginx logged, in order, with the time in seconds of each.
     visits: Vec<(f64, String)>,
     /// Requests that nginx refused.
     refused: usize,
@@ -128,7 +128,7 @@ impl Seen {
         self.report[key].as_u64().unwrap_or_default()
     }
 
-    /// Connections whose 4-tuple had come before, and the shortest time between two of one.
+    /// Connections whose 4-tuple had come before, and the shortest time between two uses of one.
     fn reuse(&self) -> (usize, f64) {
         let (mut last, mut again, mut shortest) = (HashMap::new(), 0, f64::INFINITY);
         for (at, tuple) in &self.visits {
@@ -141,7 +141,7 @@ impl Seen {
     }
 }
 
-/// A namespace with a server, and where its files are.
+/// A namespace with a server, and the directory of its files.
 struct World {
     program: PathBuf,
     directory: PathBuf,
@@ -154,7 +154,7 @@ impl World {
         fs::create_dir_all(&directory)?;
         fs::write(directory.join("small"), vec![b'x'; FILE_BYTES])?;
         let namespace = Namespace::new()?;
-        // What a load on the kernel's stack takes many connections from.
+        // The addresses from which a load on the kernel's stack opens its connections.
         namespace.ip("route add local 10.79.0.0/16 dev lo")?;
         Ok(World { program: live::lightwait()?, directory, namespace })
     }
@@ -246,7 +246,7 @@ impl World {
         Ok(Seen { report, held, held_by_client, visits: Vec::new(), refused: 0 })
     }
 
-    /// Sets what the kernel does with IPv4 there.
+    /// Sets a parameter of the kernel's IPv4 in the namespace.
     fn set(&self, name: &str, value: bool) -> Result<(), Failure> {
         let text = format!("echo {} > /proc/sys/net/ipv4/{name}", u8::from(value));
         live::run(self.namespace.command("sh").args(["-c", &text])).map(drop)
@@ -267,7 +267,7 @@ impl World {
         })
     }
 
-    /// Connections of the kernel's that are in TIME-WAIT.
+    /// The kernel's connections that are in TIME-WAIT.
     fn in_time_wait(&self) -> Result<u64, Failure> {
         let text = live::run(self.namespace.command("cat").arg("/proc/net/sockstat"))?;
         let mut words = text.split_whitespace().skip_while(|word| *word != "tw").skip(1);
@@ -296,7 +296,7 @@ impl Visit<'_> {
     }
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     report.say(kernel()?);
     let head = [
@@ -353,7 +353,7 @@ fn claims(report: &mut Report, run: &Run, seen: &Seen) {
         if holds_all { seen.held >= CONNECTIONS } else { seen.held < CONNECTIONS / 100 },
         seen.held,
     );
-    // The load does not wait until it has taken its last ones over.
+    // The load does not wait until it has taken over the TIME-WAIT of its last connections.
     let holds_most = run.holder != Holder::Server;
     let what = if holds_most { "99 in a hundred" } else { "less than one in a hundred" };
     let held = seen.held_by_client;
@@ -376,7 +376,7 @@ fn claims(report: &mut Report, run: &Run, seen: &Seen) {
     }
 }
 
-/// A load that needs its 4-tuples again: none is used before it has rested.
+/// A load that needs its 4-tuples again: it uses none before that has rested.
 fn reuse(report: &mut Report) -> Outcome {
     let head = [
         "client",

@@ -1,9 +1,9 @@
 //! Figs. 5 to 7: persistent connections, 10 requests in two bursts of 5, the files of Table 2, and
-//! more and more clients on two workstations. In memory, at true rate, by a server that looks for
-//! connections in one list, as SunOS did, and is saturated by any number of clients; its clock goes
-//! on by what it takes of the processor. TIME-WAIT lasts half a second, as in Table 2 it lasts one:
-//! with 60 s a list of today's rates is never done. The last two lines have no list: they are our
-//! engine with its records, which negotiates, and which does not.
+//! an increasing number of clients on two workstations. It runs in memory, at true rate. The server
+//! looks for connections in one list, as SunOS did, and any number of clients saturates it; its
+//! clock advances by the processor time that it uses. TIME-WAIT lasts half a second, where Table 2
+//! has one second: with 60 s a list at today's rates never ends. The last two lines have no list:
+//! they are our engine with its records, with and without negotiation.
 
 use std::time::Duration;
 
@@ -20,15 +20,15 @@ use crate::report::{Report, Table};
 
 const RUNS: u64 = 10;
 const HOSTS: usize = 2;
-/// On each of them.
+/// Clients on each host.
 const CLIENTS: [usize; 4] = [4, 16, 32, 64];
 const REQUESTS: u32 = 10;
 const BURST: u32 = 5;
 const TIME_WAIT: Duration = Duration::from_millis(500);
-/// More blocks than anybody needs.
+/// More blocks than a run needs.
 const BLOCKS: usize = 50_000;
 
-/// The lines: who holds TIME-WAIT, and how the server looks for connections.
+/// The lines of the figures: which end holds TIME-WAIT, and how the server looks for connections.
 const LINES: [(&str, System, Keeping); 6] = [
     ("unmodified", System::Unmodified, Keeping::List(BLOCKS)),
     ("TCP (swap)", System::Swapped, Keeping::List(BLOCKS)),
@@ -37,7 +37,7 @@ const LINES: [(&str, System, Keeping); 6] = [
     ("ours, negotiated", System::Negotiated, Keeping::Records(1 << 20)),
     ("ours, unmodified", System::Unmodified, Keeping::Records(1 << 20)),
 ];
-/// Those that hold TIME-WAIT at the server, and the one to compare our own with.
+/// The lines whose servers hold TIME-WAIT, and the line to compare ours with.
 const UNMODIFIED: usize = 0;
 const OURS_NEGOTIATED: usize = 4;
 const OURS: usize = 5;
@@ -65,12 +65,12 @@ fn run_of(system: System, keeping: Keeping, clients: usize, seed: u64) -> Run {
     }
 }
 
-/// What was seen, by line and number of clients.
+/// The results, by line and number of clients.
 type Found = Vec<Vec<Vec<Seen>>>;
 
 fn measure() -> Found {
     let mut found = vec![vec![Vec::new(); CLIENTS.len()]; LINES.len()];
-    // All take turns: what changes on the machine meanwhile changes for all of them.
+    // The lines take turns, so that a change on the machine affects all of them.
     for seed in 1..=RUNS {
         for (at, &clients) in CLIENTS.iter().enumerate() {
             for ((_, system, keeping), found) in LINES.iter().zip(&mut found) {
@@ -81,7 +81,7 @@ fn measure() -> Found {
     found
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let found = measure();
     let head =
@@ -149,7 +149,7 @@ fn claims(report: &mut Report, found: &Found) {
             falls[0], falls[1], falls[2], falls[3]
         ),
     );
-    // What is in use is what is active, and as many as ended within TIME-WAIT.
+    // The blocks in use are the active connections, and those that ended within TIME-WAIT.
     for line in [UNMODIFIED, OURS] {
         let strays = found[line].iter().flatten().map(|seen| (seen.left - 1.0).abs());
         let strays = strays.fold(0.0, f64::max);
@@ -166,7 +166,7 @@ fn claims(report: &mut Report, found: &Found) {
     claims_of_modified(report, found);
 }
 
-/// What TIME-WAIT costs our engine, which holds it.
+/// The cost of TIME-WAIT for our engine, which holds it.
 fn claims_of_ours(report: &mut Report, found: &Found) {
     let rate = |line: usize, at: usize| stat(&found[line][at], |seen| seen.connections).0;
     let (first, last) = (0, CLIENTS.len() - 1);
@@ -190,7 +190,7 @@ fn claims_of_ours(report: &mut Report, found: &Found) {
     );
 }
 
-/// What is in use, and what a connection gets, where clients hold TIME-WAIT.
+/// The blocks in use, and the throughput of a connection, where clients hold TIME-WAIT.
 fn claims_of_modified(report: &mut Report, found: &Found) {
     let (first, last) = (0, CLIENTS.len() - 1);
     for (number, (system, ..)) in LINES.iter().enumerate().skip(1).take(OURS_NEGOTIATED) {

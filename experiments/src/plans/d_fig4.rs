@@ -1,6 +1,6 @@
-//! One connection whose send buffer follows its window, beside buffers of fixed sizes: how long a
-//! transfer takes, how much buffer it has, and how often it has nothing to send. One set of worlds
-//! makes three figures.
+//! One connection whose send buffer follows its window, beside buffers of fixed sizes. It measures
+//! how long a transfer takes, how much buffer it has, and how often it has nothing to send. One set
+//! of worlds makes three figures.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,9 +19,9 @@ const SEEDS: u64 = 50;
 const LOSSES_PERCENT: [f64; 7] = [0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0];
 const BYTES: u64 = 1000 * SEGMENT;
 const WAY: Way = Way { rate_bits: 1_000_000, round_trip: Duration::from_millis(150), loss: 0.0 };
-/// The paper gives it for its other simulations alone.
+/// The paper gives this value for its other simulations alone.
 const READ_TIME: Duration = Duration::from_millis(50);
-/// What a server of fixed buffers reads at a time; the paper: a few Kbytes.
+/// Bytes that a server with fixed buffers reads at a time; the paper: a few Kbytes.
 const BLOCK: u64 = 16 * SEGMENT;
 
 /// A rule, and its name. The last is ours.
@@ -30,23 +30,23 @@ const RULES: [(Option<u32>, &str); 4] =
 const LARGEST: usize = 2;
 const LOS: usize = 3;
 
-/// What was found with one loss and one rule, over all seeds.
+/// The results with one loss and one rule, over all seeds.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     seconds: Mean,
-    /// In segments: what it may hold, and what it holds.
+    /// In segments: how much the buffer may hold, and how much it holds.
     hiwat: Mean,
     held: Mean,
     misses: Mean,
     reads: Mean,
-    /// Times that the blocked writer was told of room.
+    /// Times that the blocked writer was woken because there was room.
     told: Mean,
 }
 
-/// By loss and rule.
+/// The results by loss and rule.
 type Grid = Vec<Vec<Point>>;
 
-/// What was found already in this process, with how many seeds.
+/// The results so far in this process, with the number of seeds.
 static FOUND: Mutex<Option<(u64, Arc<Grid>)>> = Mutex::new(None);
 
 fn grid(report: &mut Report) -> Result<Arc<Grid>, Failure> {

@@ -1,5 +1,5 @@
-//! Many connections on one pool of buffers, fast and slow ones, by each policy. One set of worlds
-//! makes two figures, and what the text says of fairness.
+//! Many connections, fast and slow, on one pool of buffers, by each policy. One set of worlds makes
+//! two figures, and the paper's statements on fairness.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ const SEEDS: u64 = 50;
 /// Buffers in the pool, each of a segment.
 const POOLS: [usize; 8] = [20, 50, 75, 100, 150, 200, 350, 500];
 const QUICK_POOLS: [usize; 5] = [20, 50, 100, 350, 500];
-/// The pool that the paper speaks of.
+/// The pool in the paper's text.
 const SPOKEN_OF: usize = 350;
 const FAST_BITS: u64 = 1_000_000;
 const SLOW_BITS: u64 = 100_000;
@@ -33,7 +33,7 @@ const BYTES: u64 = 500 * SEGMENT;
 /// The paper does not give p; `d-priority` sweeps it.
 const PRIORITY_CAP: u8 = 8;
 
-/// Policies, by the names that they have in the table. PSC's buffers do not go by the read time.
+/// Policies, by their names in the table. PSC's buffers ignore the read time.
 const POLICIES: [(PoolPolicy, &str); 4] = [
     (PoolPolicy::Naive, "naive"),
     (PoolPolicy::RoundRobin, "RR"),
@@ -44,7 +44,7 @@ const NAIVE: usize = 0;
 const RR: usize = 1;
 const PQ: usize = 2;
 
-/// What was found with one pool and one policy, over all seeds.
+/// The results with one pool and one policy, over all seeds.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     /// Mean rates of transfers, in kbit/s.
@@ -59,7 +59,7 @@ struct Point {
     first_wait: Mean,
 }
 
-/// By pool and policy.
+/// The results by pool and policy.
 struct Grid {
     pools: Vec<usize>,
     points: Vec<Vec<Point>>,
@@ -72,7 +72,7 @@ impl Grid {
     }
 }
 
-/// What was found already in this process, with how many seeds and pools.
+/// The results so far in this process, with the number of seeds and pools.
 static FOUND: Mutex<Option<(u64, Arc<Grid>)>> = Mutex::new(None);
 
 fn grid(report: &mut Report) -> Result<Arc<Grid>, Failure> {
@@ -123,9 +123,9 @@ fn tcp(pool: usize, policy: PoolPolicy, cap: u8) -> TcpConfig {
         tcp.pool.policy = policy;
         tcp.pool.priority_cap = cap;
         tcp.pool.most_connections = AT_ONCE as u32;
-        // As in the paper: who is new stands in line with all others, or has its priority.
+        // As in the paper: a new connection queues with all others, or has its priority.
         tcp.pool.newcomers_first = false;
-        // Nor is anybody reset there, however slow a pool of a few buffers makes it.
+        // No connection is reset there, however slow a pool of a few buffers makes it.
         tcp.stall.after = Duration::from_secs(3600);
         tcp.buffers.send_size = SendRule::Los;
         if policy == PoolPolicy::Naive {
@@ -281,7 +281,7 @@ pub(crate) fn usage(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// What §4 says of fairness, and of who is new.
+/// The statements of §4 on fairness, and on new connections.
 pub(crate) fn fairness(report: &mut Report) -> Outcome {
     let grid = grid(report)?;
     show(report, &grid, "fast_jain", "Jain's index of fast connections", |p| p.fast_jain)?;

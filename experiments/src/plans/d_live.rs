@@ -1,5 +1,5 @@
-//! The policies in the running server: `lightwait serve` with LOS and a small pool, and Linux
-//! clients behind two delay routers, one for fast connections and one for slow ones.
+//! The policies in the running server: `lightwait serve` with LOS and a small pool. Its Linux
+//! clients are behind two delay routers, one for fast connections and one for slow ones.
 //!
 //! ```text
 //!   serve ── TAP ── bridge ──┬─ veth ─ wan, 10 Mbit/s, 75 ms ─ veth ── 10 at a time
@@ -8,9 +8,9 @@
 //!
 //! As in Figs. 8 and 9 of Cohen and Cohen a fast connection could carry 1 Mbit/s; a slow one has a
 //! tenth of that (the paper: a thirtieth, with which a run takes minutes). The paper's connections
-//! have a link each; here those of a kind share one. Each file has a connection of its own, and
-//! nothing is kept of it in memory: a read takes 20 ms more than it does. The routers look at their
-//! devices once a millisecond: two that poll would take both processors.
+//! have a link each; here the connections of a kind share one. Each file has a connection of its
+//! own, and no file is kept in memory: a read takes 20 ms longer than it does. The routers look at
+//! their devices once a millisecond: two that poll would use both processors.
 
 use std::fs;
 use std::path::Path;
@@ -25,9 +25,9 @@ use crate::report::{Report, Table};
 use crate::statistics::Mean;
 
 const READ_TIME: &str = "20ms";
-/// By LOS the fast ones want twice the 190 KB that a round trip carries, the slow ones little. The
-/// tight pool has 105 KB for them: twenty connections take 420 KB of it for HTTP, and an eighth is
-/// received data's.
+/// By LOS the fast connections want twice the 190 KB that a round trip carries, and the slow ones
+/// little. The tight pool has 105 KB for them: twenty connections use 420 KB of it for HTTP, and an
+/// eighth is for received data.
 const POOLS: [(&str, &str); 2] = [("tight", "600KiB"), ("ample", "2MiB")];
 const POLICIES: [&str; 4] = ["naive", "round-robin", "priority", "psc"];
 const NAIVE: usize = 0;
@@ -57,12 +57,12 @@ const KINDS: [Kind; 2] = [
     Kind { name: "slow", rate: "1Mbit", file_bytes: 50_000, number: 2 },
 ];
 
-/// What one run found.
+/// The results of one run.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Goodput of the fast ones and of the slow ones, Mbit/s.
+    /// Goodput of the fast connections and of the slow ones, Mbit/s.
     mbit: [f64; 2],
-    /// Of the pool, in the middle of the run.
+    /// Bytes of the pool in use, in the middle of the run.
     held_bytes: f64,
     failed: u64,
 }
@@ -159,13 +159,13 @@ fn run_once(report: &Report, program: &Path, pool: &str, policy: &str) -> Result
     Ok(Found { mbit, held_bytes: held[held.len() / 2], failed })
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let usual = if report.is_quick() { QUICK_REPEATS } else { REPEATS };
     let repeats = report.seeds(usual) as usize;
     let program = live::lightwait()?;
     let mut found = Vec::new();
-    // In turns, since the machine is not always as fast.
+    // The policies take turns, since the machine's speed varies.
     for _ in 0..repeats {
         for (_, pool) in POOLS {
             for policy in POLICIES {

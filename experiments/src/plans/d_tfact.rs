@@ -1,6 +1,6 @@
-//! What a send buffer must know of a source that is slower than a round trip: T_fact, by the time
-//! that a read takes, by a number set beforehand, and not at all, as the buffers of Semke, Mahdavi
-//! and Mathis.
+//! The knowledge that a send buffer needs of a source that is slower than a round trip: T_fact. The
+//! buffer learns it from the read time, has it preset, or ignores it, as the buffers of Semke,
+//! Mahdavi and Mathis do.
 
 use lightwait_core::config::{Limits, SendRule};
 use lightwait_core::time::Duration;
@@ -14,13 +14,13 @@ use crate::report::{Report, Table};
 use crate::statistics::Mean;
 
 const SEEDS: u64 = 50;
-/// Of a round trip.
+/// Read times, in round trips.
 const READ_TIMES: [f64; 7] = [0.2, 0.5, 0.8, 1.5, 2.0, 3.0, 4.0];
 const ROUND_TRIP: Duration = Duration::from_millis(150);
 const WAY: Way = Way { rate_bits: 1_000_000, round_trip: ROUND_TRIP, loss: 0.005 };
 const BYTES: u64 = 1000 * SEGMENT;
 
-/// What the buffer goes by, and its name.
+/// How the buffer gets T_fact.
 #[derive(Clone, Copy, Debug)]
 enum Factor {
     Measured,
@@ -74,7 +74,7 @@ fn point(read_time: f64, factor: Factor, seeds: u64) -> Result<Point, Failure> {
     })
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let seeds = report.seeds(SEEDS);
     report.say(
@@ -107,7 +107,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     }
     let of = |way: usize| grid.iter().map(move |row| &row[way]);
     let most = of(MEASURED).map(|point| point.misses.mean).fold(0.0, f64::max);
-    // Before an RTT is known, the first reads go by the preset.
+    // Before an RTT is known, the first reads use the preset.
     report.claim(
         "with T_fact measured hardly a miss but for the first reads, whose RTT is not known",
         most < 3.0,

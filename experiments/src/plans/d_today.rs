@@ -1,6 +1,6 @@
-//! Send buffers and pools at the scale of today: many connections at a time, from 1 Mbit/s to
-//! 1 Gbit/s and from 5 to 300 ms, small answers beside large ones, and a pool from tiny to ample;
-//! and the same with a share of peers that ask and never read.
+//! Send buffers and pools at today's scale: many connections at a time, from 1 Mbit/s to 1 Gbit/s
+//! and from 5 to 300 ms, small answers beside large ones, and a pool from tiny to ample. A second
+//! plan adds a share of peers that ask and never read.
 
 use std::cell::RefCell;
 use std::io;
@@ -36,7 +36,7 @@ const LARGE_BYTES: u64 = 1_000_000;
 const LARGE_PART: f64 = 0.1;
 /// Mean time between an answer and the next request.
 const REST_S: f64 = 1.0;
-/// What a read of a file takes, and brings where the buffer does not say.
+/// The time of a file read, and its bytes where the buffer does not choose.
 const READ_TIME: Duration = Duration::from_millis(5);
 const BLOCK: u64 = 64 << 10;
 const BEGIN: Duration = Duration::from_secs(4);
@@ -47,7 +47,7 @@ const POOLS_EACH: [usize; 3] = [2 << 10, 8 << 10, 128 << 10];
 /// The share of peers that never read, in `d-stalled`.
 const STALLED_PART: f64 = 0.2;
 
-/// A rule for buffers, one for the pool, and what both are called.
+/// A rule for buffers, one for the pool, and the name of the pair.
 struct Rules {
     name: &'static str,
     policy: PoolPolicy,
@@ -55,7 +55,7 @@ struct Rules {
 }
 
 const LOS_PRIORITY: usize = 0;
-/// The first of Linux's rules.
+/// The first of the Linux rules.
 const LINUX: usize = 5;
 const RULES: [Rules; 8] = [
     Rules { name: "LOS, priority", policy: PoolPolicy::Priority, change: los },
@@ -90,14 +90,14 @@ fn linux(tcp: &mut TcpConfig, lowat: Option<u32>) {
     tcp.buffers.send_lowat = lowat;
 }
 
-/// What was found in one world.
+/// The results of one world.
 #[derive(Clone, Debug, Default)]
 struct Found {
     goodput_mbit: f64,
-    /// Of small answers, with the opening of their connections.
+    /// Times of small answers, with the opening of their connections.
     small_ms: Vec<f64>,
     held_mib: f64,
-    /// Connections that failed, and did not stall themselves.
+    /// Connections that failed, other than those that never read.
     failed: u64,
 }
 
@@ -107,7 +107,7 @@ impl Found {
     }
 }
 
-/// What the tasks of a world share.
+/// The state that the tasks of a world share.
 #[derive(Debug, Default)]
 struct Shared {
     received: u64,
@@ -164,7 +164,7 @@ fn run_world(
     })
 }
 
-/// Who asks again and again.
+/// A client that sends requests one after another.
 struct Client {
     number: usize,
     never_reads: bool,
@@ -220,12 +220,12 @@ impl Client {
 
 async fn accept(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
-        // A peer that is reset is not the server's failure.
+        // A peer that is reset is not a failure of the server.
         Handle::current().spawn_local(async move { send(stream).await.ok() });
     }
 }
 
-/// As a file server does: reads a block, writes it, reads the next.
+/// Serves like a file server: reads a block, writes it, reads the next.
 async fn send(mut stream: TcpStream) -> io::Result<()> {
     let control = stream.control();
     let mut left = if stream.read_u8().await? == b'L' { LARGE_BYTES } else { SMALL_BYTES };
@@ -254,7 +254,7 @@ async fn look(from: Instant, notes: Notes) {
     }
 }
 
-/// By pool and rules.
+/// The results by pool and rules.
 fn grid(report: &mut Report, stalled_part: f64) -> Result<Vec<Vec<Found>>, Failure> {
     let clients = if report.is_quick() { QUICK_CLIENTS } else { CLIENTS };
     report.say(format!(
@@ -290,7 +290,7 @@ fn grid(report: &mut Report, stalled_part: f64) -> Result<Vec<Vec<Found>>, Failu
     Ok(found.chunks(RULES.len()).map(<[Found]>::to_vec).collect())
 }
 
-/// All read.
+/// The plan in which all clients read.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let grid = grid(report, 0.0)?;
     let best = |row: &[Found]| row.iter().map(|found| found.goodput_mbit).fold(0.0, f64::max);
@@ -335,7 +335,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// Some never read.
+/// The plan in which some clients never read.
 pub(crate) fn stalled(report: &mut Report) -> Outcome {
     report
         .say(format!("{:.0} % of the clients ask for 1 MB and never read.", STALLED_PART * 100.0));
