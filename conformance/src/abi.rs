@@ -1,4 +1,5 @@
-//! The C interface: pointers become slices, errors -1 and errno, and safe code does the rest.
+//! The C interface. It turns pointers into slices and errors into -1 and errno, and calls safe code
+//! for the rest.
 //!
 //! Everything that is `unsafe` in this crate is below here.
 

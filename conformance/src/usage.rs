@@ -14,7 +14,7 @@ enum Hold {
     /// It has nothing to send.
     #[default]
     Idle,
-    /// The network: data is under way.
+    /// The network: data is in flight.
     Network,
     /// The peer's window.
     Window,

@@ -1,4 +1,5 @@
-//! One run of libFuzzer over a target.
+//! Runs libFuzzer over a target: builds it with counters, shrinks a failing input, and with `--keep`
+//! stores inputs that reach new code.
 
 use std::fs;
 use std::path::{Path, PathBuf};

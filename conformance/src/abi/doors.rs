@@ -1,4 +1,4 @@
-//! The doors that are open, and which file descriptors belong to each.
+//! The open doors, and the door of each file descriptor.
 #![allow(unsafe_code, reason = "doors cross a C interface as pointers")]
 
 use std::collections::BTreeMap;

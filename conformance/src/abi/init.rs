@@ -1,4 +1,4 @@
-//! Opening a door, and closing it.
+//! Opens a door for packetdrill, and closes it.
 #![allow(unsafe_code, reason = "the entry point of a C interface")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};

@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn recvfrom(
     // SAFETY: the interface's rules.
     let received = unsafe { recv(userdata, fd, to, len, flags) };
     if received >= 0 && !from.is_null() && !from_len.is_null() {
-        // A stream's bytes come from nobody in particular.
+        // The bytes of a stream have no address of their own.
         // SAFETY: not null, and valid by the interface's rules.
         unsafe { *from_len = 0 };
     }

@@ -1,4 +1,4 @@
-//! The calls of `epoll(7)`.
+//! The calls of `epoll(7)`: `epoll_create`, `epoll_ctl` and `epoll_wait`.
 
 use std::os::fd::RawFd;
 

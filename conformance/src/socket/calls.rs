@@ -1,4 +1,5 @@
-//! The calls that open and close connections.
+//! The calls that open and close connections: `socket`, `bind`, `listen`, `accept`, `connect`,
+//! `shutdown` and `close`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
@@ -32,7 +33,7 @@ impl World {
     /// `socket(2)`.
     ///
     /// # Errors
-    /// What is not TCP is not supported.
+    /// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT` or `EPROTONOSUPPORT` if it is not TCP over IPv4 or IPv6.
     pub fn open_socket(
         &mut self,
         domain: c_int,

@@ -270,7 +270,7 @@ impl Stack {
         outcome(result.into())
     }
 
-    /// What is reported: bits and data, of at most four files.
+    /// The reported bits and data, of at most four files.
     pub(crate) fn epoll_wait(
         &self,
         epoll: c_int,
@@ -325,7 +325,7 @@ impl Stack {
         assert_eq!(unsafe { (self.table().usleep)(self.data(), micros) }, 0);
     }
 
-    /// What time it is, in microseconds.
+    /// The time, in microseconds.
     pub(crate) fn time(&self) -> i64 {
         let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
         // SAFETY: room for one.

@@ -98,7 +98,7 @@ fn play_file(path: &Path) -> Result<(), String> {
         parse(&text, defines)
             .map_err(|fault| format!("{name}:{}: parse error: {}", fault.line, fault.what))
     };
-    // What a script's options say decides what its words mean.
+    // A script's options decide the meaning of its words.
     let mut options = parsed(&[])?.options;
     for (variable, option) in [(FLAGS, "so_flags"), (IP_VERSION, "ip_version")] {
         if let Ok(value) = std::env::var(variable) {
@@ -113,7 +113,7 @@ fn play_file(path: &Path) -> Result<(), String> {
     let directory: std::path::PathBuf = path.parent().map_or_else(Default::default, Path::to_owned);
     let shell = Shell { directory, is_trusted };
     if config.mode == IpMode::V6 && std::env::var_os(IP_VERSION).is_some() {
-        // So that the MSS is what scripts written for IPv4 expect.
+        // The MSS is then the one that scripts for IPv4 expect.
         config.add_flags(&["mtu=1520".to_owned()]);
     }
     if !is_trusted {

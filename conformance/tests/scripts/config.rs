@@ -22,7 +22,7 @@ pub(crate) struct Config {
     pub(crate) tolerance_percent: f64,
     /// An echo of a timestamp that was never sent is computed from the first one.
     pub(crate) scaled_echoes: bool,
-    /// What we send must echo the timestamp that the script says: on in scripts of ours.
+    /// Our packets must echo the timestamp that the script says: on in scripts of ours.
     pub(crate) exact_echoes: bool,
     /// 0: outbound timestamps are not checked.
     pub(crate) stamp_tick_usecs: i64,

@@ -180,7 +180,7 @@ impl Door {
     pub(crate) fn readv(&self, fd: c_int, lengths: &[usize]) -> Answer {
         let mut vectors = Vectors::new(lengths);
         let count = vectors.count();
-        // SAFETY: `count` vectors, each of which describes a buffer that lives in `vectors`.
+        // SAFETY: `count` vectors; each describes a buffer that lives in `vectors`.
         answer(long(unsafe {
             (self.table.readv)(self.user(), fd, vectors.raw.as_mut_ptr(), count)
         }))
@@ -190,7 +190,7 @@ impl Door {
     pub(crate) fn writev(&self, fd: c_int, lengths: &[usize]) -> Answer {
         let mut vectors = Vectors::new(lengths);
         let count = vectors.count();
-        // SAFETY: `count` vectors, each of which describes a buffer that lives in `vectors`.
+        // SAFETY: `count` vectors; each describes a buffer that lives in `vectors`.
         answer(long(unsafe {
             (self.table.writev)(self.user(), fd, vectors.raw.as_mut_ptr(), count)
         }))

@@ -1,4 +1,4 @@
-//! A script's text as lexemes, each with its line.
+//! Cuts a script's text into lexemes, each with its line.
 //!
 //! The rules are those of packetdrill's own scanner: the longest match wins. Its keywords are
 //! ordinary words here; the parser asks for them where the grammar does.
@@ -22,7 +22,7 @@ pub(crate) enum Token {
     Text(String),
     /// A shell command between back quotes.
     Command(String),
-    /// What stands between `%{` and `}%`, without the spaces at its ends.
+    /// The text between `%{` and `}%`, without the spaces at its ends.
     Code(String),
     /// An IPv4 address.
     Ipv4(String),
@@ -103,7 +103,7 @@ impl<'a> Scanner<'a> {
         taken
     }
 
-    /// What stands between two of `quote`; a backslash takes the next character with it.
+    /// The text between two of `quote`; a backslash takes the next character with it.
     fn delimited(&mut self, quote: char) -> Result<String, (usize, String)> {
         let mut escaped = false;
         for (at, character) in self.rest.char_indices().skip(1) {

@@ -1,4 +1,4 @@
-//! Raw IP packets: written, read, and compared.
+//! Raw IP packets: the runner writes, reads and compares them.
 //!
 //! Nothing here comes from the engine: the judge must not share the engine's mistakes. Scripts also
 //! ask for packets that the engine's own writer refuses to make.
@@ -131,7 +131,7 @@ impl Datagram {
         }
     }
 
-    /// What TCP or UDP carries.
+    /// The payload of TCP or UDP.
     pub(crate) fn payload(&self) -> &[u8] {
         match &self.body {
             Body::Tcp(segment) => &segment.payload,

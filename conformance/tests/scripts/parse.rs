@@ -1,4 +1,4 @@
-//! From a script's text to its events: the grammar of packetdrill.
+//! Parses a script's text into its events: the grammar of packetdrill.
 
 mod expression;
 mod packet;

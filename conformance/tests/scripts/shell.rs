@@ -1,4 +1,4 @@
-//! Shell commands of scripts.
+//! Runs the shell commands of scripts, or leaves them out.
 //!
 //! The commands of our own scripts are run. Those of other projects set up a kernel and its
 //! network, which the test must not touch: they are left out, except those that only look at the

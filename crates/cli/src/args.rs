@@ -181,7 +181,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, help_heading = "Files")]
     pub(crate) hidden: bool,
 
-    /// What to serve for a directory
+    /// The file to serve for a directory
     #[arg(long, value_name = "NAME", default_value = "index.html", help_heading = "Files")]
     pub(crate) index: String,
 

@@ -112,7 +112,7 @@ pub(crate) enum DevicePlan {
     },
 }
 
-/// What looks at the frames or changes them: capture, trace, an emulated bad link.
+/// The wrappers that see or change frames: capture, trace, an emulated bad link.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) capture: Option<Capture>,
@@ -120,7 +120,7 @@ pub(crate) struct Watch {
     pub(crate) fault: Option<LinkConfig>,
 }
 
-/// What is logged, and how.
+/// The records to log, and the form of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogPlan {
     pub(crate) json: bool,

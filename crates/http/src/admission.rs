@@ -27,7 +27,7 @@ pub enum Refusal {
     Memory,
 }
 
-/// Counts of refusals, and of which end closed, since the server began.
+/// Counts of refusals, and of closes by either end, since the server began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Connections refused, because there were too many.

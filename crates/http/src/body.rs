@@ -74,7 +74,7 @@ trait Paced: HttpBody<Data = Bytes, Error = io::Error> + Unpin {
     fn set_sink(&mut self, sink: Rc<dyn Sink>);
 }
 
-/// What follows a body: called once with the bytes handed over and whether that was all.
+/// Called once, when a body is over, with the bytes handed over and whether that was all.
 type Report = Box<dyn FnOnce(u64, bool)>;
 
 impl Body {

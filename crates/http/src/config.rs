@@ -79,7 +79,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// What the file service does, and its limits.
+/// The behaviour of the file service, and its limits.
 #[derive(Clone, Debug)]
 pub struct FilesConfig {
     /// The file to serve for a directory that has it. `index.html`.

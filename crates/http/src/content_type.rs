@@ -1,4 +1,4 @@
-//! Media types by extension.
+//! The media type of a file, by its extension (`mime_guess`).
 
 use http::HeaderValue;
 

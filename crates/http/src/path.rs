@@ -1,4 +1,4 @@
-//! From a request's path to a path under the root (RFC 3986 §3.3, RFC 9110 §4.2.3).
+//! Parses a request's path into a path under the root (RFC 3986 §3.3, RFC 9110 §4.2.3).
 //!
 //! A path from this module cannot name anything above the root: no segment is empty, `.` or `..`,
 //! and none contains a slash, a backslash or a NUL. The file source judges symbolic links.

@@ -2,9 +2,9 @@
 //! visits every reachable state and checks the rules in each.
 //!
 //! ```text
-//!   state = what each host has been given, in order │ packets under way │ the time │ bounds left
+//!   state = what each host has been given, in order │ packets in flight │ the time │ bounds left
 //!   move  = deliver a packet │ deliver it and keep it │ strip its option
-//!         │ let time pass to the next deadline, and lose what is under way, but for one packet
+//!         │ let time pass to the next deadline, and lose the packets in flight, but for one
 //!         │ open again between the same ends
 //! ```
 //!
@@ -96,7 +96,7 @@ pub enum Rule {
     /// The end that both have agreed on holds it, and both know of an agreement if the network
     /// strips nothing.
     Agreed,
-    /// Data has arrived if an end was told that it has.
+    /// If the peer acknowledged data, the data has arrived.
     NoLoss,
     /// On a fair network both ends finish.
     Finished,

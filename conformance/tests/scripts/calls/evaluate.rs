@@ -1,4 +1,4 @@
-//! Symbols to numbers, escapes to bytes.
+//! Evaluates arguments: symbols become numbers, and escapes bytes.
 
 use crate::ast::{Expr, MessageExpr};
 use crate::symbols;

@@ -1,4 +1,4 @@
-//! sendmsg and recvmsg, with control messages.
+//! The calls sendmsg and recvmsg, with control messages.
 
 use super::plain::note_connect;
 use super::transfer::vectors;

@@ -1,4 +1,4 @@
-//! Socket options.
+//! The calls that set and read socket options.
 
 use super::Arguments;
 use crate::ast::Expr;

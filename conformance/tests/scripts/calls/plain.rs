@@ -1,4 +1,4 @@
-//! Calls that open, join and close.
+//! The calls that open, connect and close sockets.
 
 use super::{Arguments, result};
 use crate::ast::{CallSpec, Expr};

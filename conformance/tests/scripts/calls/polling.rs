@@ -1,4 +1,4 @@
-//! poll and epoll.
+//! The calls of poll and epoll.
 
 use libc::{epoll_event, pollfd};
 

@@ -1,4 +1,4 @@
-//! Packets as scripts write them, for messages.
+//! Prints packets as scripts write them, for messages.
 
 use super::{Body, Datagram, Segment, flag, options, word};
 

@@ -1,4 +1,4 @@
-//! Packets to bytes and back (RFC 791, 8200, 9293).
+//! Converts packets to bytes and back (RFC 791, 8200, 9293).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

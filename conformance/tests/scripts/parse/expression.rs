@@ -1,4 +1,4 @@
-//! The grammar of arguments.
+//! Parses arguments: their part of packetdrill's grammar.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

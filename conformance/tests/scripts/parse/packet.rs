@@ -1,4 +1,4 @@
-//! The grammar of packets.
+//! Parses packets: their part of packetdrill's grammar.
 
 use super::{Fault, Parser};
 use crate::ast::{

@@ -1,4 +1,4 @@
-//! Waiting for a script's times, and judging when things happened.
+//! Waits for a script's times, and judges when events happened.
 
 use super::{Now, Player, SPIN_USECS};
 use crate::ast::When;

@@ -1,4 +1,5 @@
-//! Packets that a script expects of the stack.
+//! The packets that a script expects of the stack: waits for each, maps it into the script's
+//! numbers, and compares.
 
 use super::clock::seconds;
 use super::{Now, Phase, Player, Socket};

@@ -1,4 +1,4 @@
-//! The second thread, on which calls that block are made.
+//! The second thread, which makes the calls that block.
 //!
 //! As in the original, the first thread goes on as soon as the second sleeps in the kernel or has
 //! come back. What a call returned is judged when the first thread next looks: while it sleeps, or

@@ -1,4 +1,5 @@
-//! `--memory BYTES`: how much memory buffers and files under way may take.
+//! `--memory BYTES`: how much memory buffers and files in flight may use. The default depends on
+//! the memory of the machine or of its control group.
 
 use std::fmt;
 use std::fs;

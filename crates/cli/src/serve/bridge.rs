@@ -1,4 +1,4 @@
-//! The stack behind an ordinary listening socket: no device, no privileges.
+//! The stack behind an ordinary listening socket. It needs no device and no privileges.
 
 use std::net::{SocketAddr, TcpListener as KernelListener};
 

@@ -22,7 +22,7 @@ const ROOM: usize = 60_000;
 #[derive(Default)]
 struct State {
     requests: Vec<u8>,
-    /// What is held: the first bytes were sent.
+    /// The held bytes; the first of them were sent.
     held: Vec<u8>,
     sent: usize,
     received: Vec<u8>,

@@ -100,7 +100,7 @@ async fn an_answer_that_is_not_written_yet_is_written_first() {
         let (mut client, server) = connect_to(server, 1000);
         client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na").await;
         sleep(Duration::from_millis(1)).await;
-        // The answer is under way, and the peer takes none of it yet.
+        // The answer is in flight, and the peer takes none of it yet.
         client.send(["bc", &close()].concat()).await;
         client.stream.shutdown().await.unwrap();
         sleep(Duration::from_millis(1)).await;

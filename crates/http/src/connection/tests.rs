@@ -140,7 +140,7 @@ async fn as_many_fields_as_the_limit_pass_and_one_more_does_not() {
     .await;
 }
 
-/// A head with a field of `bytes` bytes, or with a target of so many.
+/// A head with a field of `bytes` bytes, or with a target of that length.
 fn long_head(field: bool, bytes: usize) -> String {
     let long = "x".repeat(bytes);
     if field {

@@ -1,4 +1,5 @@
-//! Several ranges in one response: `multipart/byteranges` (RFC 9110 §14.6).
+//! Several ranges in one response: builds the parts of a `multipart/byteranges` body (RFC 9110
+//! §14.6).
 
 use std::ops::Range;
 

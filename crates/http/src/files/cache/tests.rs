@@ -1,4 +1,4 @@
-//! What is kept, for how long, and that no answer mixes two versions of a file.
+//! The cache of files: which it keeps, for how long, and that no answer mixes two versions of one.
 
 use super::super::Files;
 use super::*;
@@ -104,7 +104,7 @@ impl Site {
         fs::write(self.path(name), vec![byte; length]).unwrap();
     }
 
-    /// What the source was asked meanwhile.
+    /// The calls of the source meanwhile.
     async fn calls(&self, asking: impl Future<Output = ()>) -> [usize; 3] {
         self.calls.set([0; 3]);
         asking.await;
@@ -116,7 +116,7 @@ impl Site {
     }
 }
 
-/// What came of a request: the status, the tag, and the body if it was whole.
+/// The outcome of a request: the status, the tag, and the body if it was whole.
 struct Reply {
     status: u16,
     etag: Option<String>,
@@ -289,7 +289,7 @@ async fn what_changes_is_served_as_it_was_or_as_it_is_and_after_the_age_as_it_is
             let is_new = within.body == after.body && within.etag == after.etag;
             assert!(is_old || is_new, "{name}, {how}");
             assert!(within.body.is_some(), "{name}, {how}: whole");
-            // What is open is looked at first; that it has a name less is a change, too.
+            // An open file is checked first; the loss of a name is a change, too.
             assert_eq!(is_old && !is_new, name == "short", "{name}, {how}");
             match fs::metadata(site.path(name)) {
                 Ok(found) => {
@@ -417,7 +417,7 @@ async fn the_cache_is_a_quarter_of_the_memory_at_most() {
     assert!(kept(&site) <= 100_000, "{}", kept(&site));
 }
 
-/// A file that may change whenever it is asked for something.
+/// A file that may change at each call on it.
 #[derive(Clone, Default)]
 struct Restless(Rc<RefCell<Rest>>);
 

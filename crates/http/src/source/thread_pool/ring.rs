@@ -1,4 +1,5 @@
-//! io_uring's two queues, with buffers that they own: the one file of this crate with `unsafe`.
+//! Reads by io_uring's two queues, with buffers that the ring owns: the only file of this crate
+//! with `unsafe`.
 //!
 //! The kernel writes into a buffer from the submission of a read until its completion. So [`Ring`]
 //! takes buffer and file by value, keeps them in a slot, and gives them back with the completion
