@@ -1,5 +1,5 @@
-//! Runs libFuzzer over a target: builds it with counters, shrinks a failing input, and with `--keep`
-//! stores inputs that reach new code.
+//! Runs libFuzzer over a target: builds it with counters, and shrinks a failing input. With
+//! `--keep` it also stores inputs that reach new code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
