@@ -352,9 +352,9 @@ fn af_packet(args: &DeviceArgs, interface: &str) -> Result<DevicePlan, Failure> 
     Ok(DevicePlan::AfPacket { interface: interface.to_owned() })
 }
 
-/// The hardware address of the stack, and how long it probes for conflicts. On a shared link RFC
-/// 5227 gives the time. A TAP's other end is the kernel, which needs no probe: its addresses are
-/// known.
+/// The hardware address of the stack, and how long it probes for conflicts. On a shared link
+/// RFC 5227 gives the time. A TAP's other end is the kernel, which needs no probe: its addresses
+/// are known.
 fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
     let hardware = args.mac.unwrap_or(Hardware::Stable);
     let shared = match device {

@@ -23,8 +23,8 @@ use crate::connection::bad_host;
 /// The method. Methods are case-sensitive (RFC 9110 §9.1).
 pub const METHOD: &str = "CLIENT_CLOSE";
 
-/// The connection option that asks a client to close first. It has no field of its own (RFC 9110
-/// §7.6.1).
+/// The connection option that asks a client to close first. It has no field of its own
+/// (RFC 9110 §7.6.1).
 pub const OPTION: &str = "client-close";
 
 /// The request that says that the client closes. `host` is the `Host` of its other requests.

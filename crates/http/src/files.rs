@@ -453,8 +453,8 @@ fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: String) {
     }
 }
 
-/// The response to a HEAD: the same fields, the length of the body among them, and no body (RFC
-/// 9110 §9.3.2).
+/// The response to a HEAD: the same fields, the length of the body among them, and no body
+/// (RFC 9110 §9.3.2).
 fn strip_body(response: &mut Response<Body>) {
     if let Some(length) = response.body().size_hint().exact()
         && response.status() != StatusCode::NOT_MODIFIED
