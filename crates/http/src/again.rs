@@ -34,7 +34,8 @@ const STRETCHES_MAX: usize = 64;
 
 /// The file that some written bytes came from.
 pub(crate) trait Origin {
-    /// Reads `length` bytes from `offset` on. Fails if the file has changed since the first read.
+    /// Reads `length` bytes from `offset` on. Fails if the file is seen
+    /// to have changed since the first read.
     fn read(&self, offset: u64, length: usize) -> Pending<io::Result<Bytes>>;
 }
 

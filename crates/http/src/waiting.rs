@@ -7,9 +7,9 @@
 //!            something came, or it is being answered ─▶ to the back, and looked at again
 //! ```
 //!
-//! That is the second-chance rule: a request that comes or is answered costs nothing. Connections
-//! that have the memory that requests need have a queue of their own, which is looked at first: no
-//! connection closes while another can rest.
+//! That is the second-chance rule: a request that comes or is answered costs nothing. A connection
+//! that can rest needs no second chance. Connections that have the memory that requests need have a
+//! queue of their own, which is looked at first: no connection closes while another can rest.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -8,9 +8,8 @@ use http::HeaderValue;
 
 use crate::body::Piece;
 
-/// Separates the parts. It need not be random: `Content-Range` gives each part's length, and
-/// RFC 9110 §14.6 warns a receiver that searches for the boundary instead. It is long enough not
-/// to occur by chance.
+/// Separates the parts. It need not be random: `Content-Range` gives each part's length. It is long
+/// enough not to occur by chance.
 const BOUNDARY: &str = "lightwait-part-6f1d0c5ba2e94387";
 
 /// The value of `Content-Range` for a part of a representation of `length` bytes.
