@@ -103,6 +103,7 @@ fn each() -> impl Iterator<Item = (Order, Bounds)> {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "millions of states: with --release")]
 fn time_wait_of_plain_tcp_keeps_every_rule() {
     for (order, bounds) in each() {
         assert_sound("plain", &plan(order, bounds, |_| {}));
@@ -117,6 +118,7 @@ fn time_wait_of_plain_tcp_keeps_connections_apart() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "millions of states: with --release")]
 fn time_wait_that_is_swapped_keeps_every_rule() {
     for (order, bounds) in each() {
         let swap = |config: &mut Config| config.tcp.time_wait.close_swap = true;
@@ -125,6 +127,7 @@ fn time_wait_that_is_swapped_keeps_every_rule() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "millions of states: with --release")]
 fn time_wait_that_is_negotiated_keeps_every_rule() {
     for wish in [Wish::Client, Wish::Server] {
         let stripped = Bounds { strips: 1, ..REORDERED };
