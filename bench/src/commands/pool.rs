@@ -3,7 +3,7 @@
 use lightwait_bench::say_line;
 use lightwait_bench::{instructions, pool};
 
-/// What `pool` is told.
+/// The arguments of `pool`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Pool {
     /// Connections that wait for a page, 100 to 30000.

@@ -191,8 +191,8 @@ impl<N: Network> Holder<N> {
             let some = streams.len().saturating_sub(CLOSED_AT_ONCE)..;
             lost += streams
                 .drain(some)
-                .filter_map(|mut stream| has_ended(&mut stream).then_some(()))
-                .count();
+                .map(|mut stream| u64::from(has_ended(&mut stream)))
+                .sum::<u64>();
             yield_now().await;
         }
         if opened > 0 {
@@ -201,7 +201,7 @@ impl<N: Network> Holder<N> {
         IdleOutcome {
             asked: self.plan.idle.connections as u64,
             opened,
-            lost: lost as u64,
+            lost,
             faults: self.faults.take(),
             opening: self.opening.get(),
         }
