@@ -1,5 +1,6 @@
 //! Every failure of the program, with a text for people: what failed, where, and how to mend it.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -102,6 +103,16 @@ impl fmt::Display for Failure {
             Failure::Router(error) => write!(f, "the router stopped: {error}"),
             Failure::Stack(error) => write!(f, "the stack stopped: {error}"),
         }
+    }
+}
+
+/// Writes to standard output. A reader may close it before the end.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Output("standard output".into(), error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -21,7 +21,7 @@ use lightwait_load::report::Report;
 use lightwait_load::tuples::Tuples;
 use rustix::process::{Resource, getrlimit};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, print};
 use crate::serve::raise_descriptor_limit;
 use crate::serve::signals::Signals;
 use args::{LoadAction, LoadArgs, MergeArgs, ReportArgs};
@@ -58,7 +58,8 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     watcher.end();
     let Some(outcome) = outcome else { return Ok(ExitCode::SUCCESS) };
     let cpu_share = watcher.share(outcome.warm_up);
-    outputs.write(&Report { setup: plan.setup, outcome, cpu_share })
+    let started_at = Some(watcher.started_at());
+    outputs.write(&Report { setup: plan.setup, outcome, cpu_share, started_at, together: None })
 }
 
 /// Merges reports.
@@ -86,6 +87,9 @@ struct Outputs<'a> {
 impl Outputs<'_> {
     /// Makes the files before the load, so that one that cannot be written fails early.
     fn new(args: &ReportArgs) -> Result<Outputs<'_>, Failure> {
+        if args.csv.is_some() && args.csv == args.html {
+            return Err(Failure::LoadUsage("--csv and --html name one file".to_owned()));
+        }
         let create = |path: &Option<PathBuf>| -> Result<_, Failure> {
             let Some(path) = path else { return Ok(None) };
             let file = File::create(path).map_err(|error| Failure::Output(path.clone(), error))?;
@@ -105,8 +109,7 @@ impl Outputs<'_> {
         }
         let is_json = self.args.json;
         let text = if is_json { format!("{:#}\n", report.json()) } else { report.table() };
-        // A reader may close the output.
-        let _ = io::stdout().write_all(text.as_bytes());
+        print(&text)?;
         Ok(judge(self.args, report))
     }
 }

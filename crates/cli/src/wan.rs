@@ -5,7 +5,7 @@ pub(crate) mod args;
 mod live;
 mod plan;
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
 use lightwait::wrap::{Pcap, Plain};
 use lightwait_wan::{Report, Router, WayReport};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, print};
 use crate::serve::signals::Signals;
 use args::{DeviceName, WanArgs};
 use live::{Teller, View};
@@ -51,8 +51,7 @@ pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
         snapshot: router.snapshot(clock.now()).map_err(Failure::Router)?,
     };
     let text = if plan.json { format!("{:#}\n", report.json()) } else { report.text() };
-    // A reader may close the output.
-    let _ = io::stdout().write_all(text.as_bytes());
+    print(&text)?;
     if plan.json {
         report.warnings().iter().for_each(|warning| eprintln!("lightwait: {warning}"));
     }

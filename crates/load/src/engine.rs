@@ -174,6 +174,8 @@ pub struct Notes {
     pub tuple_waits: u64,
     /// Tuples that other programs used.
     pub tuples_taken: u64,
+    /// TIME-WAITs that the machine's kernel ended at once, as it had too many: of all programs.
+    pub kernel_overflow: u64,
     /// Requests that were sent again, since the server had closed an idle connection.
     pub reopened: u64,
     /// CLIENT_CLOSE requests after which the server closed.
@@ -196,6 +198,7 @@ impl Notes {
         let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, .. } = other;
         let Notes { reopened, client_closes, asked, obeyed, swapped, agreed, held, .. } = other;
         self.closed_by_reset += other.closed_by_reset;
+        self.kernel_overflow += other.kernel_overflow;
         self.closed_by_server += closed_by_server;
         self.closed_by_client += closed_by_client;
         self.tuple_waits += tuple_waits;
@@ -445,6 +448,8 @@ impl<N: Network> Engine<N> {
             if self.recorder.borrow().seconds() >= number {
                 continue;
             }
+            // Those as well that are due, where the load has no time to begin them.
+            self.begin_due(usize::MAX);
             let second = self.end_second();
             let failed = self.recorder.borrow().totals().failed();
             on_progress(&Progress::Second(Live { elapsed: self.now(), second, failed }));

@@ -4,6 +4,9 @@
 //! A request is recorded if its *intended* start lies in the recorded part, however late it ends. A
 //! server that stalls delays the start of other requests; measured from the actual start, these
 //! would look quick ("coordinated omission"; Tene 2013).
+//!
+//! Rates count what *ended* in the recorded part. A server that is too slow works off its backlog
+//! behind it: divided by the recorded time, those answers would give a rate that it never had.
 
 mod fault;
 mod latencies;
@@ -48,7 +51,7 @@ pub struct Second {
     pub bytes: u64,
     /// Pending requests at its end.
     pub in_flight: u64,
-    /// Connections in TIME-WAIT at its end, at either end.
+    /// 4-tuples at rest at its end: their connections ended less than a TIME-WAIT before.
     pub time_wait: u64,
     /// The median latency of the requests answered in this second.
     pub median: Duration,
@@ -58,9 +61,34 @@ pub struct Second {
     pub longest: Duration,
 }
 
-/// The counters of the recorded part.
+/// Events of the recorded part, whenever their requests were to start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Requests answered with a status below 400.
+    pub answered: u64,
+    /// Requests that failed, including answers with 400 or more.
+    pub failed: u64,
+    /// Connections opened.
+    pub connections: u64,
+    /// Bytes of answers.
+    pub bytes: u64,
+}
+
+impl Ended {
+    fn add(&mut self, other: &Ended) {
+        let Ended { answered, failed, connections, bytes } = other;
+        self.answered += answered;
+        self.failed += failed;
+        self.connections += connections;
+        self.bytes += bytes;
+    }
+}
+
+/// The counters of the recorded part: of requests whose intended start lies in it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
+    /// The events of that part, for rates.
+    pub ended: Ended,
     /// Requests answered with a status below 400.
     pub answered: u64,
     /// Bytes of all answers.
@@ -97,6 +125,7 @@ impl Totals {
     /// Adds the counters of another load.
     pub fn add(&mut self, other: &Totals) {
         let Totals { answered, bytes, connections, statuses, faults, .. } = other;
+        self.ended.add(&other.ended);
         self.answered += answered;
         self.bytes += bytes;
         self.connections += connections;
@@ -128,7 +157,7 @@ pub struct Recorder {
 pub struct Gauges {
     /// Pending requests.
     pub in_flight: u64,
-    /// Connections in TIME-WAIT.
+    /// 4-tuples at rest.
     pub time_wait: u64,
 }
 
@@ -151,10 +180,15 @@ impl Recorder {
             self.second.failed += 1;
         }
         record(&mut self.latencies, latency);
+        let totals = &mut self.totals;
+        if self.recorded.contains(&answer.ended) {
+            totals.ended.answered += u64::from(is_good);
+            totals.ended.failed += u64::from(!is_good);
+            totals.ended.bytes += answer.bytes;
+        }
         if !self.recorded.contains(&answer.intended) {
             return;
         }
-        let totals = &mut self.totals;
         totals.answered += u64::from(is_good);
         totals.bytes += answer.bytes;
         *totals.statuses.entry(answer.status).or_default() += 1;
@@ -170,6 +204,7 @@ impl Recorder {
         let latency = ended.saturating_sub(intended);
         let has_waited = matches!(fault, Fault::Timeout | Fault::Unfinished);
         self.second.failed += 1;
+        self.totals.ended.failed += u64::from(self.recorded.contains(&ended));
         if has_waited {
             record(&mut self.latencies, latency);
         }
@@ -181,9 +216,11 @@ impl Recorder {
         }
     }
 
-    /// A connection was opened in that time, for a request with that intended start.
-    pub fn on_connection(&mut self, intended: Duration, connect: Duration) {
+    /// A connection was opened at `opened`, for a request with that intended start. It took
+    /// `connect`.
+    pub fn on_connection(&mut self, intended: Duration, opened: Duration, connect: Duration) {
         self.second.connections += 1;
+        self.totals.ended.connections += u64::from(self.recorded.contains(&opened));
         if self.recorded.contains(&intended) {
             self.totals.connections += 1;
             self.totals.connect.record(connect);
@@ -265,10 +302,29 @@ mod tests {
     }
 
     #[test]
+    fn rates_count_what_ended_in_the_recorded_part() {
+        let mut recorder = Recorder::new(MS * 1000..MS * 2000);
+        // Carried over from the warm-up, in the midst, and carried out of the recorded part.
+        for (intended, latency) in [(900, 99), (900, 100), (1500, 5), (1990, 9), (1990, 10)] {
+            recorder.on_connection(MS * intended, MS * (intended + latency), MS);
+            recorder.on_answer(&answer(intended, latency));
+            recorder.on_fault(MS * intended, MS * (intended + latency), Fault::Reset);
+        }
+        recorder.on_answer(&Answered { status: 404, ..answer(1500, 5) });
+        let totals = recorder.totals();
+        let ended = Ended { answered: 3, failed: 4, connections: 3, bytes: 400 };
+        assert_eq!((totals.ended, totals.answered, totals.connections), (ended, 3, 3));
+        recorder.cut(MS * 1995);
+        recorder.on_answer(&answer(1990, 5));
+        recorder.on_answer(&answer(1990, 4));
+        assert_eq!(recorder.totals().ended.answered, 4);
+    }
+
+    #[test]
     fn latency_counts_from_the_intended_start_and_the_delay_is_told_apart() {
         let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
-        recorder.on_connection(MS * 10, MS * 3);
-        recorder.on_connection(MS * 9000, MS * 4);
+        recorder.on_connection(MS * 10, MS * 13, MS * 3);
+        recorder.on_connection(MS * 9000, MS * 9004, MS * 4);
         recorder.on_answer(&answer(10, 4000));
         let totals = recorder.totals();
         assert!(is_near(totals.total.percentile(100.0), 4000));
@@ -340,8 +396,8 @@ mod tests {
                 Answered { status: if ms % 7 == 0 { 503 } else { 200 }, ..answer(ms, ms * 3) };
             let part = if ms % 2 == 0 { &mut one } else { &mut other };
             part.on_answer(&answer);
-            part.on_connection(MS * ms, MS * ms * 2);
-            both.on_connection(MS * ms, MS * ms * 2);
+            part.on_connection(MS * ms, MS * ms * 3, MS * ms * 2);
+            both.on_connection(MS * ms, MS * ms * 3, MS * ms * 2);
             part.on_fault(MS * ms, MS * ms * 4, Fault::Timeout);
             both.on_answer(&answer);
             both.on_fault(MS * ms, MS * ms * 4, Fault::Timeout);

@@ -7,24 +7,15 @@ mod json;
 mod merge;
 mod parse;
 mod table;
+mod warnings;
 
 use std::time::Duration;
 
 use crate::engine::{Close, Outcome};
-use crate::recorder::Fault;
 use crate::share::Share;
 
 /// The percentiles in reports.
 pub const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
-
-/// The part of a processor above which the load itself may be the bottleneck.
-const BUSY: f64 = 0.8;
-
-/// The delay of a start from which a load is late.
-const LATE: Duration = Duration::from_millis(1);
-
-/// The part of unfinished requests from which the report warns.
-const UNFINISHED: f64 = 0.01;
 
 /// A load and its result.
 #[derive(Clone, Debug)]
@@ -36,6 +27,10 @@ pub struct Report {
     /// The part of one processor that the load itself used while it was recorded, from 0 to 1 for
     /// each thread.
     pub cpu_share: f64,
+    /// The Unix time at which the load began; `None` in reports of before.
+    pub started_at: Option<Duration>,
+    /// The time for which all of several parts recorded; `None` for one part.
+    pub together: Option<Duration>,
 }
 
 /// The plan of a load, as its report shows it.
@@ -73,9 +68,9 @@ pub struct Setup {
 }
 
 impl Report {
-    /// Requests answered a second, over the recorded part.
+    /// Requests answered a second, in the recorded part: those that ended there.
     pub fn rate(&self) -> f64 {
-        self.per_second(self.outcome.totals.answered)
+        self.per_second(self.outcome.totals.ended.answered)
     }
 
     fn per_second(&self, count: u64) -> f64 {
@@ -86,104 +81,15 @@ impl Report {
     /// Processor time of the load for a request. `None` without requests, or if several processes
     /// shared the load: the share is then the busiest one's.
     pub fn cpu_per_request(&self) -> Option<Duration> {
-        let totals = &self.outcome.totals;
-        let requests = totals.answered + totals.failed();
+        let ended = &self.outcome.totals.ended;
+        let requests = ended.answered + ended.failed;
         let is_one = requests > 0 && self.setup.shares.len() < 2;
         is_one.then(|| self.outcome.recorded.mul_f64(self.cpu_share.max(0.0) / requests as f64))
     }
 
     /// True if the load was warm: TIME-WAITs began and ended at the same rate throughout.
     pub fn is_steady(&self) -> bool {
-        self.outcome.warm_up >= self.setup.steady_after
-    }
-
-    /// Warnings about an open loop that did not reach its rate, or started requests late.
-    fn lateness(&self) -> Vec<String> {
-        let Report { setup, outcome, .. } = self;
-        let totals = &outcome.totals;
-        let (mut warnings, requests) = (Vec::new(), totals.answered + totals.failed());
-        if setup.rate.is_none() || requests == 0 {
-            return warnings;
-        }
-        if outcome.recorded.is_zero() {
-            return warnings;
-        }
-        let [delay, total] = [&totals.delay, &totals.total].map(|all| all.percentile(99.0));
-        if delay > LATE && delay * 10 > total {
-            warnings.push(format!(
-                "requests began late: 1 % of them {:.1} ms or more, and their latency counts that; \
-                 no connection was free (--connections), or others took the load's processor",
-                delay.as_secs_f64() * 1e3,
-            ));
-        }
-        let unfinished = totals.faults.of(Fault::Unfinished);
-        if unfinished as f64 > requests as f64 * UNFINISHED {
-            warnings.push(format!(
-                "the rate was not reached: {unfinished} of {requests} requests were not answered \
-                 when the load had ended",
-            ));
-        }
-        warnings
-    }
-
-    /// Warnings that cast doubt on the numbers, a line each.
-    pub fn warnings(&self) -> Vec<String> {
-        let Report { setup, outcome, cpu_share } = self;
-        let mut warnings = Vec::new();
-        if outcome.recorded.is_zero() {
-            warnings.push("nothing was recorded: the load ended in its warm-up".to_owned());
-        }
-        if !self.is_steady() {
-            warnings.push(format!(
-                "not the steady state: recorded after {:.1} s, where TIME-WAIT takes {:.0} s to \
-                 fill (--warm-up)",
-                outcome.warm_up.as_secs_f64(),
-                setup.steady_after.as_secs_f64(),
-            ));
-        }
-        if setup.rest.is_zero() && setup.requests_per_connection.is_some() {
-            let text = "4-tuples did not rest: where one came again, a new SYN ended its TIME-WAIT \
-                        before the time (--time-wait)";
-            warnings.push(text.to_owned());
-        }
-        if *cpu_share > BUSY {
-            warnings.push(format!(
-                "the load itself took {:.0} % of a processor: it may be the bottleneck",
-                cpu_share * 100.0,
-            ));
-        }
-        warnings.extend(self.lateness());
-        let notes = &outcome.notes;
-        if notes.tuple_waits > 0 {
-            let allowed = setup.addresses as f64 * f64::from(setup.ports);
-            warnings.push(format!(
-                "{} connections waited for a 4-tuple that had rested: {} addresses allow {:.0} \
-                 connections/s (--source)",
-                notes.tuple_waits,
-                setup.addresses,
-                allowed / setup.rest.as_secs_f64(),
-            ));
-        }
-        if notes.tuples_taken > 0 {
-            let text = "4-tuples were in use: by other connections of this machine, or by the \
-                        TIME-WAITs of a load before";
-            warnings.push(format!("{} {text}", notes.tuples_taken));
-        }
-        let idle = &outcome.idle;
-        if idle.held() < idle.asked {
-            warnings.push(format!(
-                "of {} idle connections {} were held: {} could not be opened, the server ended {}",
-                idle.asked,
-                idle.held(),
-                idle.asked - idle.opened,
-                idle.lost,
-            ));
-        }
-        let missing = merge::missing(setup);
-        if setup.shares.len() > 1 && !missing.is_empty() {
-            warnings.push(format!("the load is not whole: of its parts {missing} are missing"));
-        }
-        warnings
+        self.outcome.warm_up >= self.setup.steady_after && self.outcome.notes.kernel_overflow == 0
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Between one of its addresses and one port of a server a client has P ports. Each connection
 //! keeps its port for T seconds of TIME-WAIT at either end. R connections a second need N ≥
-//! ceil(R·T/P) addresses (Aron and Druschel 1999, §2.1).
+//! ceil(R·T/P) addresses (Aron and Druschel 1999, §2.1). Where connections come at random, more
+//! than R·T of them may end within T: four standard deviations are added.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -129,6 +130,9 @@ impl Sources {
     }
 }
 
+/// Standard deviations of the connections within T for which there are addresses.
+const DEVIATIONS: f64 = 4.0;
+
 /// The rule N ≥ ceil(R·T/P).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
@@ -136,18 +140,23 @@ pub struct Rule {
     pub rest: Duration,
     /// P: ports of an address.
     pub ports: u32,
+    /// Connections that come at a time, where such bursts come at random (a Poisson process).
+    pub random: Option<u32>,
 }
 
 impl Rule {
     /// The rule for the ports of that range.
     pub fn new(rest: Duration, ports: &RangeInclusive<u16>) -> Rule {
-        Rule { rest, ports: ports.len() as u32 }
+        Rule { rest, ports: ports.len() as u32, random: None }
     }
 
     /// The number of addresses that `rate` connections a second need; at least one.
     pub fn addresses(&self, rate: f64) -> u64 {
-        let exact = rate * self.rest.as_secs_f64() / f64::from(self.ports);
-        (exact.ceil() as u64).max(1)
+        let mean = rate * self.rest.as_secs_f64();
+        // A Poisson process of bursts has the variance of its mean, times the burst.
+        let burst = f64::from(self.random.unwrap_or(0));
+        let most = mean + DEVIATIONS * (mean * burst).sqrt();
+        ((most / f64::from(self.ports)).ceil() as u64).max(1)
     }
 
     /// The connections a second that `addresses` addresses allow.
@@ -157,13 +166,20 @@ impl Rule {
 
     /// The formula with its numbers filled in.
     pub fn formula(&self, rate: f64) -> impl fmt::Display {
-        let Rule { rest, ports } = *self;
-        format!(
-            "N = ceil(R·T/P) = ceil({}/s · {} s / {ports} ports) = {}",
-            per_second(rate),
-            rest.as_secs_f64(),
-            self.addresses(rate),
-        )
+        let Rule { rest, ports, random } = *self;
+        let (addresses, rate) = (self.addresses(rate), per_second(rate));
+        let product = format!("{rate}/s · {} s", rest.as_secs_f64());
+        match random {
+            None => format!("N = ceil(R·T/P) = ceil({product} / {ports} ports) = {addresses}"),
+            Some(burst) => {
+                let root =
+                    if burst == 1 { product.clone() } else { format!("{product} · {burst}") };
+                format!(
+                    "N = ceil((R·T + 4·√(R·T))/P) = ceil(({product} + 4·√({root})) / {ports} \
+                     ports) = {addresses}",
+                )
+            }
+        }
     }
 }
 
@@ -230,7 +246,7 @@ mod tests {
     #[test]
     fn the_paper_takes_five_addresses_for_300_connections_a_second() {
         // §2.1: 60 s of TIME-WAIT, 4000 ports, 300 connections a second.
-        let rule = Rule { rest: Duration::from_secs(60), ports: 4000 };
+        let rule = Rule { rest: Duration::from_secs(60), ports: 4000, random: None };
         assert_eq!(rule.addresses(300.0), 5);
         assert_eq!(
             rule.formula(300.0).to_string(),
@@ -241,5 +257,19 @@ mod tests {
         assert_eq!(rule.rate(1).floor() as u64, 470);
         assert_eq!((rule.addresses(470.5), rule.addresses(470.6)), (1, 2));
         assert_eq!(rule.addresses(0.0), 1);
+    }
+
+    #[test]
+    fn connections_at_random_take_four_deviations_more() {
+        let rule = Rule { rest: Duration::from_secs(10), ports: 100, random: Some(1) };
+        // 1000 within T, and 4·√1000 = 126.
+        assert_eq!(rule.addresses(100.0), 12);
+        assert_eq!(
+            rule.formula(100.0).to_string(),
+            "N = ceil((R·T + 4·√(R·T))/P) = ceil((100/s · 10 s + 4·√(100/s · 10 s)) / 100 ports) \
+             = 12"
+        );
+        let bursts = Rule { random: Some(16), ..rule };
+        assert_eq!(bursts.addresses(100.0), 16);
     }
 }

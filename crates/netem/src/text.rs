@@ -52,7 +52,7 @@ const LOSS: &str = "expected 1%, or bursty:1%:30% (first loss, loss after a loss
                     gilbert:1%:25%:100%:0% (good to bad, bad to good, loss in bad, loss in good)";
 const SEED: &str = "expected a whole number, such as 7";
 const KEY: &str = "expected key=value with a key among rate, delay, jitter, queue, codel, loss, \
-                   reorder, duplicate, corrupt, seed";
+                   reorder, duplicate, corrupt, seed (and trace, for `lightwait wan`)";
 
 impl FromStr for LinkConfig {
     type Err = ParseLinkError;

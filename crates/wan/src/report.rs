@@ -145,19 +145,28 @@ fn way_text(way: &WaySnapshot, text: &mut String) {
     if most > 0 {
         let _ = writeln!(text, "  {:<20} {most} bytes at most", "queue");
     }
-    let [median, p99] = [50.0, 99.0].map(|percent| shown(way.lateness.percentile(percent)));
-    let max = shown(way.lateness.max());
+    let Some(late) = lateness(way) else { return };
+    let [median, p99, max] = late.map(shown);
     let _ = writeln!(text, "  {:<20} median {median}, 99th {p99}, max {max}", "left late by");
 }
 
+/// The median, the 99th percentile and the maximum of lateness. `None` without packets: zero would
+/// be the best possible value.
+fn lateness(way: &WaySnapshot) -> Option<[Duration; 3]> {
+    let late = &way.lateness;
+    let all = [late.percentile(50.0), late.percentile(99.0), late.max()];
+    (late.packets() > 0).then_some(all)
+}
+
 fn way_json(way: &WaySnapshot, link: &str) -> Value {
+    let late = lateness(way).map_or([None; 3], |late| late.map(|time| Some(micros(time))));
     let mut all = json!({
         "link": link,
         "most_queued_bytes": way.counters.most_queued_bytes,
         "late_us": {
-            "median": micros(way.lateness.percentile(50.0)),
-            "p99": micros(way.lateness.percentile(99.0)),
-            "max": micros(way.lateness.max()),
+            "median": late[0],
+            "p99": late[1],
+            "max": late[2],
         },
     });
     for (name, number) in numbers(way) {

@@ -52,13 +52,14 @@ pub(crate) struct LoadArgs {
     pub(crate) rate: Option<f64>,
 
     /// Change the rate linearly to R in that time, from the rate before (first: from 0), as in
-    /// --stage 30s:2000 --stage 60s:2000 --stage 10s:0; replaces --rate and --duration
+    /// --stage 30s:2000 --stage 60s:2000 --stage 10s:0; replaces --rate and --duration. The warm-up
+    /// is the first part of the stages: --warm-up 0 records all of them
     #[arg(long, value_name = "TIME:R", help_heading = "Load", conflicts_with = "duration")]
     pub(crate) stage: Vec<StageArg>,
 
     /// Make the requests of an access log (Common or Combined Log Format) at its times; replaces
-    /// --rate and --duration. --header and --body add what a log lacks; --body is for POST, PUT and
-    /// PATCH
+    /// --rate and --duration. The warm-up is the first part of the log. --header and --body add
+    /// what a log lacks; --body is for POST, PUT and PATCH
     #[arg(long, value_name = "FILE", help_heading = "Load",
           conflicts_with_all = ["rate", "stage", "poisson", "burst", "duration", "method", "mix"])]
     pub(crate) trace: Option<PathBuf>,

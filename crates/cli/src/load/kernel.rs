@@ -1,7 +1,7 @@
 //! Runs a load on the kernel's stack, whose source addresses it checks first.
 
-use std::io;
 use std::net::{IpAddr, UdpSocket};
+use std::{fs, io};
 
 use lightwait_load::engine::{self, Outcome};
 use lightwait_load::network::{Kernel, Network, Secured};
@@ -47,10 +47,29 @@ async fn run_on<N: Network>(
             probed.map_err(|error| refused(plan, &error))?;
         }
     }
+    let before = overflow();
     let watcher = watcher.clone();
     let on_progress = move |progress: &_| watcher.on_progress(progress);
     let load = engine::run(network, plan.engine.clone(), tuples, signals.stop(), on_progress);
-    Ok(Some(load.await))
+    let mut outcome = load.await;
+    outcome.notes.kernel_overflow = overflow().saturating_sub(before);
+    Ok(Some(outcome))
+}
+
+/// TIME-WAITs that the kernel has ended at once so far, in this network namespace, since it had
+/// `net.ipv4.tcp_max_tw_buckets` of them. 0 if it does not say.
+fn overflow() -> u64 {
+    let text = fs::read_to_string("/proc/net/netstat").unwrap_or_default();
+    counter(&text, "TCPTimeWaitOverflow").unwrap_or(0)
+}
+
+/// A counter of a file that has lines of names, each with a line of values behind it.
+fn counter(text: &str, name: &str) -> Option<u64> {
+    let lines: Vec<&str> = text.lines().collect();
+    lines.chunks_exact(2).find_map(|pair| {
+        let place = pair[0].split_whitespace().position(|word| word == name)?;
+        pair[1].split_whitespace().nth(place)?.parse().ok()
+    })
 }
 
 /// Fails if the kernel lacks a source address; the error has the command that adds it.
@@ -76,6 +95,13 @@ fn has(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_stands_below_its_name() {
+        let text = "TcpExt: A TCPTimeWaitOverflow B\nTcpExt: 1 54073 3\nIpExt: A C\nIpExt: 4 5\n";
+        assert_eq!(counter(text, "TCPTimeWaitOverflow"), Some(54_073));
+        assert_eq!((counter(text, "C"), counter(text, "D")), (Some(5), None));
+    }
 
     #[test]
     fn addresses_that_are_not_ours_are_named_with_the_command_that_adds_them() {

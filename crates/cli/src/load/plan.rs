@@ -32,6 +32,8 @@ const GUARD: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(5);
 /// The default limit of an open loop's connections on our stack.
 const MOST_CONNECTIONS: u32 = 1_000_000;
+/// The window of a log's highest rate.
+const SECOND: Duration = Duration::from_secs(1);
 /// Ports of RFC 6056 §3.2.
 const OUR_PORTS: RangeInclusive<u16> = 1024..=65_535;
 
@@ -91,15 +93,14 @@ impl LoadPlan {
         let tls = tls(args, &target)?;
         let to = choose_address(&target, args)?;
         let requests = Requests::new(args, &target)?;
-        let most = on_device.then_some(MOST_CONNECTIONS);
         let idle = share(args).count(args.idle.map_or(0, NonZeroU32::get).into()) as u32;
+        let most = on_device.then_some(MOST_CONNECTIONS);
         let connections = connections(args, idle, most, descriptors)?;
         let requests_per_connection = (!args.keep_alive).then_some(args.requests_per_connection);
         let rest = rest(args);
-        let rate = match &requests.times {
-            Some(times) => Some(mean_rate(times, rest)),
-            None => highest_rate(args).map(|rate| share(args).rate(rate)),
-        };
+        let times = requests.times.as_ref();
+        let rate = times.map(|times| most_within(&times.starts, SECOND) as f64);
+        let rate = rate.or(highest_rate(args).map(|rate| share(args).rate(rate)));
         let all_ports = || if on_device { OUR_PORTS } else { kernel_ports() };
         let all_ports = args.ports.clone().unwrap_or_else(all_ports);
         let tuples = share(args).tuples(&candidates(args, to, on_device)?, &all_ports);
@@ -108,11 +109,12 @@ impl LoadPlan {
             candidates = candidates.first(client_addresses().len());
         }
         let need = Need {
-            rate,
+            rate: times.map(|times| mean_rate(times, rest)).or(rate),
             connections: u64::from(connections),
             idle: u64::from(idle),
             per_connection: requests_per_connection.filter(|_| connections > 0),
-            rule: Rule::new(rest, &ports),
+            rule: rule(args, rest, &ports),
+            place: place(args, to, &carrier),
         };
         let (sources, about_sources) = need.choose(&candidates)?;
         let is_new = !args.keep_alive && connections > 0;
@@ -152,6 +154,21 @@ impl LoadPlan {
         };
         Ok(LoadPlan { engine, sources, ports, rest, setup, about_sources, carrier, tls })
     }
+}
+
+/// The rule for the number of addresses.
+fn rule(args: &LoadArgs, rest: Duration, ports: &RangeInclusive<u16>) -> Rule {
+    Rule { random: args.poisson.then_some(args.burst.get()), ..Rule::new(rest, ports) }
+}
+
+/// Where a load takes its addresses among those there are. If it can use all of them, without a
+/// setting on this machine, that is anywhere: a load after it seldom meets its TIME-WAITs.
+fn place(args: &LoadArgs, to: SocketAddr, carrier: &Carrier) -> u64 {
+    let are_usable = match carrier {
+        Carrier::Device(_) => true,
+        Carrier::Kernel | Carrier::Joined(_) => args.source.is_empty() && to.ip().is_loopback(),
+    };
+    if are_usable && args.part.is_none() { super::random() } else { 0 }
 }
 
 /// The TLS configuration for the server, for https.
@@ -215,6 +232,9 @@ fn refuse_idle_flags(args: &LoadArgs) -> Result<(), Failure> {
     }
     if args.burst.get() > 1 && !is_open {
         return Err(usage("--burst is for an open loop: give --rate or --stage"));
+    }
+    if args.timeout.is_zero() {
+        return Err(usage("--timeout 0s would let every request fail"));
     }
     if args.pipeline.get() > 1 && is_single {
         return Err(usage(
@@ -347,7 +367,8 @@ impl Timing {
         };
         if timing.duration.is_zero() {
             return Err(usage(
-                "nothing would be recorded: the warm-up takes all of it (--warm-up)",
+                "nothing would be recorded: the warm-up is part of the stages or the log, and \
+                 takes all of it; --warm-up 0 records all",
             ));
         }
         Ok(timing)

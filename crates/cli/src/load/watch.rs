@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lightwait_load::engine::{Live, Plan, Progress};
@@ -75,6 +75,12 @@ impl Watcher {
         self.shared.bar.finish_and_clear();
     }
 
+    /// The Unix time at which the load began.
+    pub(super) fn started_at(&self) -> Duration {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(self.shared.began.get().elapsed())
+    }
+
     /// The part of a processor that the load used from `warm_up` on.
     pub(super) fn share(&self, warm_up: Duration) -> f64 {
         share(&self.shared.samples.borrow(), warm_up)
@@ -89,7 +95,7 @@ impl Watcher {
         let second = &live.second;
         let phase = if live.elapsed <= *warm_up { "warming up" } else { "recording" };
         format!(
-            "{phase}, {} s left: {}/s, {} failed, {} in flight, {} in TIME-WAIT",
+            "{phase}, {} s left: {}/s, {} failed, {} in flight, {} 4-tuples at rest",
             all.saturating_sub(live.elapsed).as_secs_f64().round(),
             second.answered,
             live.failed,

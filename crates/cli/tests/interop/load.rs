@@ -245,7 +245,7 @@ fn a_browser_shows_the_page_of_a_load_with_its_charts() {
         let (document, picture) = tools::browse(&format!("file://{}", page.display()));
         let answered = format!("{} answered", report["requests_answered"]);
         assert!(answered != "0 answered" && document.contains(&answered), "{document}");
-        for heading in ["Throughput", "Connections in TIME-WAIT", "Latency"] {
+        for heading in ["Throughput", "4-tuples at rest", "Latency"] {
             assert!(document.contains(heading), "{heading}");
         }
         assert_eq!(document.matches("<svg").count(), 3);

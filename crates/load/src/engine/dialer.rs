@@ -27,6 +27,8 @@ pub(super) struct Dialer<N> {
 pub(super) struct Opened<S> {
     pub(super) stream: S,
     pub(super) tuple: Tuple,
+    /// The time of the call, when a tuple was there.
+    pub(super) called: Duration,
     /// The time from the call to the established connection.
     pub(super) took: Duration,
 }
@@ -53,7 +55,7 @@ impl<N: Network> Dialer<N> {
             match result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
                     let took = self.network.now().saturating_sub(called);
-                    return Ok(Opened { stream, tuple, took });
+                    return Ok(Opened { stream, tuple, called, took });
                 }
                 Err(error) => {
                     self.release(tuple);

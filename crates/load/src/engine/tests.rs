@@ -283,6 +283,22 @@ fn an_open_loop_opens_a_connection_for_each_arrival() {
 }
 
 #[test]
+fn a_server_that_is_too_slow_has_its_own_rate_and_works_off_its_backlog_behind_the_record() {
+    // One answer at a time takes 10 ms: 100 a second at most, of the 150 that are due.
+    let server = Server { service: MS * 10, ..Server::new() };
+    let Mode::Open { arrivals, .. } = open(150.0, 10) else { unreachable!() };
+    let (outcome, _) = run_for(server, plan(Mode::Open { arrivals, connections: 1 }));
+    let totals = &outcome.totals;
+    assert_eq!((totals.answered, totals.faults.sum()), (1500, 0));
+    assert!((990..=1000).contains(&totals.ended.answered), "{:?}", totals.ended);
+    assert!(totals.ended.connections <= 1001, "{:?}", totals.ended);
+    let pending: Vec<u64> = outcome.seconds.iter().map(|second| second.in_flight).collect();
+    for (number, pending) in pending[..10].iter().enumerate() {
+        assert!(pending.abs_diff(50 * (number as u64 + 1)) <= 3, "{number}: {pending}");
+    }
+}
+
+#[test]
 fn a_stall_shows_in_an_open_loop_as_often_as_it_would_have_been_met() {
     // Half of the requests in a stall of one second wait for more than half a second.
     let stall = Some([S * 4, S * 5]);

@@ -48,10 +48,10 @@ impl<N: Network> Engine<N> {
             }
             let begun = self.now();
             let deadline = begun + self.plan.timeout;
-            let mut open = match session.take() {
-                Some(open) => open,
+            let (mut open, started) = match session.take() {
+                Some(open) => (open, begun),
                 None => match self.open(batch[0].intended, deadline, &mut limit).await {
-                    Ok(open) => open,
+                    Ok(opened) => opened,
                     Err(fault) => {
                         self.fail(&mut batch, fault);
                         self.pause().await;
@@ -60,7 +60,7 @@ impl<N: Network> Engine<N> {
                 },
             };
             let served = open.served;
-            match self.exchange(&mut open, &mut batch, begun, &mut limit).await {
+            match self.exchange(&mut open, &mut batch, [begun, started], &mut limit).await {
                 Ok(Left::Open) if !self.is_last(open.served) && !open.is_asked => {
                     session = Some(open);
                 }
@@ -129,26 +129,28 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Opens a connection, for a job with that intended start.
+    /// Opens a connection, for a job with that intended start. Returns the time of the start, too:
+    /// no wait for a tuple is behind it.
     async fn open(
         &self,
         intended: Duration,
         deadline: Duration,
         limit: &mut TimeLimit<N>,
-    ) -> Result<Session<N::Stream>, Fault> {
+    ) -> Result<(Session<N::Stream>, Duration), Fault> {
         let opened = self.dialer.open(self.begin + deadline, limit).await?;
-        self.recorder.borrow_mut().on_connection(intended, opened.took);
-        let Opened { stream, tuple, .. } = opened;
-        Ok(Session { stream, tuple, served: 0, is_asked: false, is_older: false })
+        self.recorder.borrow_mut().on_connection(intended, self.now(), opened.took);
+        let Opened { stream, tuple, called, .. } = opened;
+        let session = Session { stream, tuple, served: 0, is_asked: false, is_older: false };
+        Ok((session, called.saturating_sub(self.begin)))
     }
 
-    /// Makes the requests of a batch that began at `begun`, connection included. Removes the
-    /// answered jobs from the batch.
+    /// Makes the requests of a batch that was taken at `begun` and `started`, connection included.
+    /// Removes the answered jobs from the batch.
     async fn exchange(
         &self,
         open: &mut Session<N::Stream>,
         batch: &mut VecDeque<Job>,
-        begun: Duration,
+        [begun, started]: [Duration; 2],
         limit: &mut TimeLimit<N>,
     ) -> Result<Left, Broken> {
         let count = batch.len();
@@ -176,7 +178,7 @@ impl<N: Network> Engine<N> {
                 self.jobs.done(job);
                 self.recorder.borrow_mut().on_answer(&Answered {
                     intended: job.intended,
-                    started: begun,
+                    started,
                     ended,
                     first_byte: came.saturating_sub(sent),
                     status: answer.status,

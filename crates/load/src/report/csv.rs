@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::Report;
+use crate::engine::Outcome;
 use crate::recorder::Second;
 
 const HEADER: &str = "second,phase,answered,failed,connections,bytes,in_flight,time_wait,\
@@ -14,8 +15,7 @@ impl Report {
     pub fn csv(&self) -> String {
         let mut text = HEADER.to_owned();
         for (number, second) in self.outcome.seconds.iter().enumerate() {
-            let is_warm_up = Duration::from_secs(number as u64) < self.outcome.warm_up;
-            let phase = if is_warm_up { "warm_up" } else { "recorded" };
+            let phase = self.phase(Duration::from_secs(number as u64));
             let Second { answered, failed, connections, bytes, in_flight, time_wait, .. } = second;
             let [median, p99, longest] =
                 [second.median, second.p99, second.longest].map(|latency| latency.as_micros());
@@ -28,5 +28,16 @@ impl Report {
             .expect("a string takes all");
         }
         text
+    }
+
+    /// The phase of a second that began at that time. Behind the recorded part pending requests get
+    /// some time of grace.
+    fn phase(&self, begin: Duration) -> &'static str {
+        let Outcome { warm_up, recorded, .. } = self.outcome;
+        match begin {
+            _ if begin < warm_up => "warm_up",
+            _ if begin < warm_up + recorded => "recorded",
+            _ => "grace",
+        }
     }
 }

@@ -6,6 +6,7 @@ mod chart;
 use std::fmt::Write;
 
 use super::Report;
+use crate::engine::Outcome;
 use chart::{Axis, Chart, Line};
 
 /// Quantiles for each halving of the share above: the distribution goes to 99.999 %.
@@ -13,13 +14,13 @@ const OCTAVE_STEPS: u32 = 4;
 const OCTAVES: u32 = 17;
 
 const STYLE: &str = "body{font:15px sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\
-    pre{background:#f4f4f4;padding:1em;overflow-x:auto}\
+    pre{background:#f4f4f4;padding:1em;white-space:pre-wrap}\
     svg{width:100%;height:auto}text{font:11px sans-serif;fill:#444}\
     .axis{stroke:#888;fill:none}.grid{stroke:#ddd}.warm{fill:#f6efe0}";
 
 impl Report {
     /// The report as a page: the contents of the table, throughput by the second with the start-up,
-    /// TIME-WAIT by the second, and the distribution of latency.
+    /// 4-tuples at rest by the second, and the distribution of latency.
     pub fn html(&self) -> String {
         let title = escaped(&format!("{} {}", self.setup.method, self.setup.url));
         let mut page = format!(
@@ -29,8 +30,8 @@ impl Report {
             escaped(&self.table()),
         );
         for (heading, chart) in [
-            ("Throughput: the warm-up is shaded", self.throughput()),
-            ("Connections in TIME-WAIT, at either end", self.time_wait()),
+            ("Throughput: shaded where it is not recorded", self.throughput()),
+            ("4-tuples at rest after their connections", self.time_wait()),
             ("Latency, by the share of requests that took no longer", self.distribution()),
         ] {
             write!(page, "<h2>{heading}</h2>\n{}\n", chart.svg()).expect("a string takes all");
@@ -51,7 +52,7 @@ impl Report {
 
     fn time_wait(&self) -> Chart {
         let points = self.by_second(|second| second.time_wait);
-        self.chart_over_time(vec![Line { name: "TIME-WAIT", colour: "#2e7d32", points }])
+        self.chart_over_time(vec![Line { name: "at rest", colour: "#2e7d32", points }])
     }
 
     fn by_second(&self, value: impl Fn(&crate::recorder::Second) -> u64) -> Vec<(f64, f64)> {
@@ -60,13 +61,15 @@ impl Report {
     }
 
     fn chart_over_time(&self, lines: Vec<Line>) -> Chart {
+        let Outcome { warm_up, recorded, .. } = self.outcome;
+        let warm_up = warm_up.as_secs_f64();
         let end = self.outcome.seconds.len().max(1) as f64;
         let highest = lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y);
         let highest = highest.fold(1.0, f64::max);
         Chart {
             x: Axis::linear(end, "s"),
             y: Axis::linear(highest, ""),
-            shaded_to: self.outcome.warm_up.as_secs_f64().min(end),
+            shaded: [(0.0, warm_up), (warm_up + recorded.as_secs_f64(), end)],
             lines,
         }
     }
@@ -92,7 +95,7 @@ impl Report {
         ];
         let highest = lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y);
         let highest = highest.fold(10.0, f64::max);
-        Chart { x: Axis::nines(), y: Axis::micros(highest), shaded_to: 0.0, lines }
+        Chart { x: Axis::nines(), y: Axis::micros(highest), shaded: [(0.0, 0.0); 2], lines }
     }
 }
 

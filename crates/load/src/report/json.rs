@@ -27,7 +27,7 @@ fn close(close: Close) -> &'static str {
 impl Report {
     /// The report as one object.
     pub fn json(&self) -> Value {
-        let Report { setup, outcome, cpu_share } = self;
+        let Report { setup, outcome, cpu_share, started_at, together } = self;
         let (totals, notes) = (&outcome.totals, &outcome.notes);
         let statuses: Map<String, Value> =
             totals.statuses.iter().map(|(status, n)| (status.to_string(), (*n).into())).collect();
@@ -53,8 +53,10 @@ impl Report {
                 "ports": setup.ports,
                 "rest_s": setup.rest.as_secs_f64(),
             },
+            "started_at": started_at.map(|time| time.as_secs_f64()),
             "warm_up_s": outcome.warm_up.as_secs_f64(),
             "recorded_s": outcome.recorded.as_secs_f64(),
+            "together_s": together.map(|time| time.as_secs_f64()),
             "steady_after_s": setup.steady_after.as_secs_f64(),
             "steady_state": self.is_steady(),
             "requests_answered": totals.answered,
@@ -62,9 +64,15 @@ impl Report {
             "failure_rate": totals.failure_rate(),
             "requests_per_second": self.rate(),
             "connections_opened": totals.connections,
-            "connections_per_second": self.per_second(totals.connections),
+            "connections_per_second": self.per_second(totals.ended.connections),
             "bytes": totals.bytes,
-            "bytes_per_second": self.per_second(totals.bytes),
+            "bytes_per_second": self.per_second(totals.ended.bytes),
+            "ended": {
+                "answered": totals.ended.answered,
+                "failed": totals.ended.failed,
+                "connections": totals.ended.connections,
+                "bytes": totals.ended.bytes,
+            },
             "statuses": statuses,
             "errors": errors(&totals.faults),
             "latency_ns": {
@@ -108,6 +116,7 @@ fn counts(notes: &Notes) -> Value {
         "closed_by_reset": notes.closed_by_reset,
         "tuple_waits": notes.tuple_waits,
         "tuples_taken": notes.tuples_taken,
+        "kernel_overflow": notes.kernel_overflow,
         "reopened": notes.reopened,
         "client_closes": notes.client_closes,
         "asked": notes.asked,

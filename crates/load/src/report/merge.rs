@@ -1,17 +1,22 @@
 //! Merges the reports of several processes that shared a load.
 
+use std::time::Duration;
+
 use super::{Report, Setup};
 use crate::engine::Outcome;
 use crate::recorder::{Second, SecondLatencies};
 
+/// The longest time between the starts of two parts: more is a wrong clock, or another load.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl Report {
     /// Merges the reports of one load's parts into one, as if one process had run all of it. Counts
-    /// and histograms are added up. Rates refer to the longest part, and the share of a processor
-    /// is the busiest part's.
+    /// and histograms are added up, seconds by the clock. Rates are over the time from the first
+    /// part's beginning to the last one's end. The share of a processor is the busiest part's.
     ///
     /// # Errors
     /// A line that says which key differs, or which share or report comes twice.
-    pub fn merge(reports: Vec<Report>) -> Result<Report, String> {
+    pub fn merge(mut reports: Vec<Report>) -> Result<Report, String> {
         for (number, report) in reports.iter().enumerate() {
             let is_same =
                 |other: &Report| (&other.setup, &other.outcome) == (&report.setup, &report.outcome);
@@ -20,6 +25,7 @@ impl Report {
                 return Err("one report comes twice".to_owned());
             }
         }
+        let span = Span::align(&mut reports)?;
         let mut reports = reports.into_iter();
         let mut sum = reports.next().ok_or("there is no report")?;
         for report in reports {
@@ -30,7 +36,49 @@ impl Report {
             sum.outcome.add(&report.outcome);
             sum.cpu_share = sum.cpu_share.max(report.cpu_share);
         }
+        if let Some(Span { started_at, recorded, together }) = span {
+            sum.started_at = Some(started_at);
+            sum.outcome.recorded = recorded;
+            sum.together = Some(together);
+        }
         Ok(sum)
+    }
+}
+
+/// The time of several parts.
+struct Span {
+    /// The start of the first part.
+    started_at: Duration,
+    /// From the first part's beginning of recording to the last one's end.
+    recorded: Duration,
+    /// The time for which all recorded.
+    together: Duration,
+}
+
+impl Span {
+    /// The span of several reports, whose seconds then count from the first one's start. `None` for
+    /// one report, or if an older one tells no start.
+    ///
+    /// # Errors
+    /// If two started more than a day apart.
+    fn align(reports: &mut [Report]) -> Result<Option<Span>, String> {
+        let starts: Option<Vec<Duration>> = reports.iter().map(|one| one.started_at).collect();
+        let Some(starts) = starts.filter(|starts| starts.len() > 1) else { return Ok(None) };
+        let first = starts.iter().min().copied().expect("there are two");
+        let late = |start: &Duration| *start - first;
+        if starts.iter().any(|start| late(start) > DAY) {
+            return Err("started_at differs by more than a day".to_owned());
+        }
+        let ends =
+            starts.iter().zip(&*reports).map(|(start, one)| late(start) + one.outcome.recorded);
+        let (earliest, latest) = (ends.clone().min(), ends.max().unwrap_or_default());
+        let last = starts.iter().map(late).max().unwrap_or_default();
+        let mut together = earliest.unwrap_or_default().saturating_sub(last);
+        for (start, one) in starts.iter().zip(reports) {
+            together = one.together.unwrap_or(together).min(together);
+            one.outcome.delay(late(start).as_secs_f64().round() as usize);
+        }
+        Ok(Some(Span { started_at: first, recorded: latest, together }))
     }
 }
 
@@ -62,6 +110,9 @@ impl Setup {
                 return Err("parts are of different numbers of parts".to_owned());
             }
         }
+        if self.shares.is_empty() != other.shares.is_empty() {
+            return Err("one is a part of a load, another is a whole load".to_owned());
+        }
         self.shares.extend(&other.shares);
         self.rate = self.rate.zip(other.rate).map(|(ours, theirs)| ours + theirs);
         self.connections += other.connections;
@@ -75,6 +126,14 @@ impl Setup {
 }
 
 impl Outcome {
+    /// Lets all seconds be that much later.
+    fn delay(&mut self, seconds: usize) {
+        let nothing = std::iter::repeat_n(Second::default(), seconds);
+        self.seconds.splice(..0, nothing);
+        let nothing = std::iter::repeat_n(SecondLatencies::default(), seconds);
+        self.second_latencies.splice(..0, nothing);
+    }
+
     fn add(&mut self, other: &Outcome) {
         self.recorded = self.recorded.max(other.recorded);
         self.totals.add(&other.totals);

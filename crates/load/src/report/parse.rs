@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::json::SCHEMA;
 use super::{Report, Setup};
 use crate::engine::{Close, IdleOutcome, Notes, Outcome};
-use crate::recorder::{Fault, Faults, Latencies, Second, SecondLatencies, Totals};
+use crate::recorder::{Ended, Fault, Faults, Latencies, Second, SecondLatencies, Totals};
 use crate::share::Share;
 
 impl Report {
@@ -37,6 +37,7 @@ impl Report {
                 closed_by_reset: object.later("closed_by_reset")?,
                 tuple_waits: object.count("tuple_waits")?,
                 tuples_taken: object.count("tuples_taken")?,
+                kernel_overflow: object.later("kernel_overflow")?,
                 reopened: object.count("reopened")?,
                 client_closes: object.later("client_closes")?,
                 asked: object.later("asked")?,
@@ -47,7 +48,13 @@ impl Report {
             },
             idle: idle(&object)?,
         };
-        Ok(Report { setup: setup(&object)?, outcome, cpu_share: object.number("cpu_share")? })
+        Ok(Report {
+            setup: setup(&object)?,
+            outcome,
+            cpu_share: object.number("cpu_share")?,
+            started_at: object.time("started_at")?,
+            together: object.time("together_s")?,
+        })
     }
 }
 
@@ -120,6 +127,7 @@ fn totals(object: &Object<'_>) -> Result<Totals, String> {
     let statuses = statuses.map(|(status, count)| Ok((status.parse()?, count)));
     let statuses: Result<BTreeMap<u16, u64>, std::num::ParseIntError> = statuses.collect();
     Ok(Totals {
+        ended: ended(object)?,
         answered: object.count("requests_answered")?,
         bytes: object.count("bytes")?,
         connections: object.count("connections_opened")?,
@@ -129,6 +137,25 @@ fn totals(object: &Object<'_>) -> Result<Totals, String> {
         first_byte: of("first_byte")?,
         total: of("total")?,
         delay: of("start_delay")?,
+    })
+}
+
+/// The events of the recorded part. Older reports divided the counts of requests by its length.
+fn ended(object: &Object<'_>) -> Result<Ended, String> {
+    if object.0.get("ended").is_none() {
+        return Ok(Ended {
+            answered: object.count("requests_answered")?,
+            failed: object.count("requests_failed")?,
+            connections: object.count("connections_opened")?,
+            bytes: object.count("bytes")?,
+        });
+    }
+    let object = object.object("ended")?;
+    Ok(Ended {
+        answered: object.count("answered")?,
+        failed: object.count("failed")?,
+        connections: object.count("connections")?,
+        bytes: object.count("bytes")?,
     })
 }
 
@@ -175,6 +202,12 @@ impl<'a> Object<'a> {
 
     fn seconds(&self, key: &str) -> Result<Duration, String> {
         Duration::try_from_secs_f64(self.number(key)?).map_err(|_| wrong(key))
+    }
+
+    /// A time in seconds that is null, or missing in older reports.
+    fn time(&self, key: &str) -> Result<Option<Duration>, String> {
+        let is_missing = self.0.get(key).is_none();
+        if is_missing { Ok(None) } else { self.optional(key, Object::seconds) }
     }
 
     fn count(&self, key: &str) -> Result<u64, String> {

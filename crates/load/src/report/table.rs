@@ -92,14 +92,15 @@ impl Report {
 
     fn counts(&self, text: &mut String) {
         let totals = &self.outcome.totals;
-        let row = |text: &mut String, name: &str, count: u64, what: &str| {
-            let rate = self.per_second(count);
+        let ended = &totals.ended;
+        let row = |text: &mut String, name: &str, count: u64, what: &str, ended: u64| {
+            let rate = self.per_second(ended);
             line(text, format_args!("{name:<12}{count:>14} {what:<9}{rate:>14.1} /s"));
         };
-        row(text, "requests", totals.answered, "answered");
-        row(text, "", totals.failed(), "failed");
-        row(text, "connections", totals.connections, "opened");
-        row(text, "bytes", totals.bytes, "received");
+        row(text, "requests", totals.answered, "answered", ended.answered);
+        row(text, "", totals.failed(), "failed", ended.failed);
+        row(text, "connections", totals.connections, "opened", ended.connections);
+        row(text, "bytes", totals.bytes, "received", ended.bytes);
         let list =
             |items: Vec<String>| if items.is_empty() { "none".into() } else { items.join(", ") };
         let statuses = totals.statuses.iter().map(|(status, count)| format!("{status}: {count}"));

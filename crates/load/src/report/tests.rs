@@ -14,7 +14,7 @@ pub(super) fn report() -> Report {
     for second in 0..4 {
         for number in 0..100 {
             let intended = S * second + Duration::from_millis(number * 10);
-            recorder.on_connection(intended, Duration::from_micros(100));
+            recorder.on_connection(intended, intended, Duration::from_micros(100));
             recorder.on_answer(&Answered {
                 intended,
                 started: intended,
@@ -56,6 +56,8 @@ pub(super) fn report() -> Report {
             idle: idle(),
         },
         cpu_share: 0.25,
+        started_at: Some(S * 1_700_000_000),
+        together: None,
     }
 }
 
@@ -86,15 +88,47 @@ fn what_kept_a_load_from_what_was_asked_of_it_is_a_warning() {
     report.outcome.totals.faults.count(Fault::Unfinished, 2);
     assert_eq!(report.warnings(), Vec::<String>::new(), "one in a hundred may be under way");
     report.outcome.totals.faults.count(Fault::Unfinished, 1);
-    let text = "the rate was not reached: 3 of 205 requests were not answered when the load had \
-                ended";
+    let text = "the rate was not reached: 205 requests were to start in the recorded part, and 202 \
+                ended in it; 3 had no answer at the end";
     assert_eq!(report.warnings(), [text]);
+    // As many may be under way as the latency of a server that keeps up makes.
+    let quickest = report.outcome.seconds[1];
+    report.outcome.seconds[1].median = S / 20;
+    assert_eq!(report.warnings(), [text], "other seconds are quicker");
+    let slow = |report: &mut Report| report.outcome.seconds.iter_mut().for_each(|s| s.median = S);
+    slow(&mut report);
+    assert_eq!(report.warnings(), Vec::<String>::new());
+    report.outcome.seconds[1] = quickest;
     report.outcome.totals.faults = Faults::default();
     (0..3).for_each(|_| report.outcome.totals.delay.record(Duration::from_millis(4)));
     let [warning] = &report.warnings()[..] else { panic!("{:?}", report.warnings()) };
     assert!(warning.starts_with("requests began late: 1 % of them 4.0 ms or more"), "{warning}");
     report.setup.rate = None;
     assert_eq!(report.warnings(), Vec::<String>::new(), "a closed loop is never late");
+}
+
+#[test]
+fn many_failures_and_time_waits_that_linux_cuts_short_are_warnings() {
+    let mut report = report();
+    report.outcome.notes.kernel_overflow = 7;
+    let warnings = report.warnings();
+    assert!(warnings[0].contains("Linux ended 7 TIME-WAITs"), "{warnings:?}");
+    assert_eq!(report.json()["steady_state"], false);
+    assert_eq!(Report::from_json(&report.json()).unwrap().outcome.notes.kernel_overflow, 7);
+    report.outcome.notes.kernel_overflow = 0;
+    report.outcome.totals.statuses.insert(404, 20);
+    report.outcome.totals.ended.failed += 20;
+    assert_eq!(report.warnings(), ["24 of 222 requests failed: see statuses and errors"]);
+}
+
+#[test]
+fn seconds_of_grace_are_told_from_recorded_ones() {
+    let mut report = report();
+    report.outcome.recorded = S * 3 / 2;
+    report.outcome.seconds.push(Default::default());
+    let csv = report.csv();
+    let phases: Vec<_> = csv.lines().skip(1).map(|row| row.split(',').nth(1).unwrap()).collect();
+    assert_eq!(phases, ["warm_up", "warm_up", "recorded", "recorded", "grace"]);
 }
 
 #[test]

@@ -73,6 +73,8 @@ pub(super) struct Need {
     pub(super) idle: u64,
     pub(super) per_connection: Option<NonZeroU32>,
     pub(super) rule: Rule,
+    /// Chooses a block of the addresses, so that a load seldom takes those of the load before it.
+    pub(super) place: u64,
 }
 
 impl Need {
@@ -113,7 +115,8 @@ impl Need {
                 example(candidates, least),
             )));
         }
-        let chosen = candidates.first(wanted);
+        let begin = self.place % (has.saturating_sub(wanted) + 1);
+        let chosen = candidates.slice(begin, wanted);
         let about = self.describe(rate, &chosen);
         Ok((chosen, about))
     }

@@ -15,8 +15,8 @@ const RIGHT: f64 = 20.0;
 pub(super) struct Chart {
     pub(super) x: Axis,
     pub(super) y: Axis,
-    /// The part left of this x is shaded.
-    pub(super) shaded_to: f64,
+    /// Shaded parts, from one x to another.
+    pub(super) shaded: [(f64, f64); 2],
     pub(super) lines: Vec<Line>,
 }
 
@@ -44,7 +44,7 @@ impl Axis {
         let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
         let step = step.into_iter().find(|step| most / step <= 6.0).unwrap_or(most);
         let marks = (0..).map(|count| f64::from(count) * step).take_while(|mark| *mark <= most);
-        let marks = marks.map(|mark| (mark, format!("{mark} {unit}").trim().to_owned())).collect();
+        let marks = marks.map(|mark| (mark, label(mark, step, unit))).collect();
         Axis { least: 0.0, most, is_logarithmic: false, marks }
     }
 
@@ -73,16 +73,22 @@ impl Axis {
     }
 }
 
+/// A mark with the digits that its step needs.
+fn label(mark: f64, step: f64, unit: &str) -> String {
+    let digits = (-step.log10().floor()).max(0.0) as usize;
+    format!("{mark:.digits$} {unit}").trim().to_owned()
+}
+
 impl Chart {
     /// The chart as an SVG element.
     pub(super) fn svg(&self) -> String {
         let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n");
         let (left, right) = (LEFT, WIDTH - RIGHT);
         let (top, bottom) = (TOP, HEIGHT - BOTTOM);
-        let shaded = self.x(self.shaded_to) - left;
-        if self.shaded_to > 0.0 {
+        for (from, to) in self.shaded.into_iter().filter(|(from, to)| from < to) {
+            let (from, width) = (self.x(from), self.x(to) - self.x(from));
             svg += &format!(
-                "<rect class=\"warm\" x=\"{left}\" y=\"{top}\" width=\"{shaded:.1}\" \
+                "<rect class=\"warm\" x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" \
                  height=\"{:.1}\"/>\n",
                 bottom - top,
             );
@@ -139,11 +145,14 @@ mod tests {
 
     #[test]
     fn marks_are_round_and_some_five() {
-        for (most, last) in [(1.0, "1 s"), (9.0, "8 s"), (43_000.0, "40000 s"), (71.0, "60 s")] {
+        for (most, last) in [(1.0, "1.0 s"), (9.0, "8 s"), (43_000.0, "40000 s"), (71.0, "60 s")] {
             let axis = Axis::linear(most, "s");
             assert_eq!(axis.marks.last().unwrap().1, last, "{most}");
             assert!((4..=7).contains(&axis.marks.len()), "{most}: {:?}", axis.marks);
         }
+        let marks = Axis::linear(1.0, "").marks;
+        let marks: Vec<_> = marks.iter().map(|(_, text)| &**text).collect();
+        assert_eq!(marks, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         let axis = Axis::micros(30_000.0);
         assert_eq!(axis.marks.last().unwrap().1, "100 ms");
     }

@@ -18,7 +18,7 @@ fn outcome(is_its: impl Fn(u32) -> bool) -> Outcome {
         while recorder.seconds() < intended.as_secs() {
             recorder.on_second(Gauges { in_flight: 0, time_wait: 0 });
         }
-        recorder.on_connection(intended, S * number / 100_000);
+        recorder.on_connection(intended, intended, S * number / 100_000);
         recorder.on_answer(&Answered {
             intended,
             started: intended + S * (number % 50) / 9_000,
@@ -70,6 +70,40 @@ fn the_parts_together_are_what_one_process_would_have_reported() {
 }
 
 #[test]
+fn parts_that_ran_one_after_the_other_do_not_add_up_their_rates() {
+    let late = |number, seconds: f64| {
+        let mut part = part(number, 4);
+        part.started_at = part.started_at.map(|start| start + Duration::from_secs_f64(seconds));
+        part
+    };
+    let rate = late(0, 0.0).rate() + late(1, 0.0).rate();
+    let together = Report::merge(vec![late(0, 0.0), late(1, 0.05)]).unwrap();
+    assert!((together.rate() / rate - 1.0).abs() < 0.03, "{} {rate}", together.rate());
+    assert_eq!(
+        together.warnings().len(),
+        2,
+        "failures, and missing parts: {:?}",
+        together.warnings()
+    );
+    // Each records from its second 2 to 4.
+    let apart = Report::merge(vec![late(1, 3.0), late(0, 0.0)]).unwrap();
+    assert_eq!((apart.outcome.recorded, apart.together), (S * 5, Some(Duration::ZERO)));
+    assert!((apart.rate() / rate - 0.4).abs() < 0.01, "{} {rate}", apart.rate());
+    let told = "the parts did not run together: all of them for 0.0 s of 5.0 s";
+    assert!(apart.warnings().iter().any(|line| line.starts_with(told)), "{:?}", apart.warnings());
+    assert_eq!(apart.outcome.seconds.len(), 7);
+    assert_eq!(apart.outcome.seconds[1], late(0, 0.0).outcome.seconds[1]);
+    assert_eq!(apart.outcome.seconds[5], late(1, 0.0).outcome.seconds[2]);
+    // It stays so when the rest is merged.
+    let read = Report::from_json(&apart.json()).unwrap();
+    let all = Report::merge(vec![read, late(2, 0.0), late(3, 3.0)]).unwrap();
+    assert_eq!((all.outcome.recorded, all.together), (S * 5, Some(Duration::ZERO)));
+    let day = 24.0 * 3600.0 + 1.0;
+    let error = Report::merge(vec![late(0, 0.0), late(1, day)]).unwrap_err();
+    assert!(error.contains("more than a day"), "{error}");
+}
+
+#[test]
 fn what_is_no_part_of_one_load_is_refused_and_a_missing_part_is_told() {
     let merge = |reports: &[Report]| Report::merge(reports.to_vec()).map(|_| ());
     let refused = |reports: &[Report]| merge(reports).unwrap_err();
@@ -77,6 +111,7 @@ fn what_is_no_part_of_one_load_is_refused_and_a_missing_part_is_told() {
     assert!(refused(&[part(0, 4), part(0, 4)]).contains("part 1/4 comes twice"));
     assert_eq!(refused(&[report(), report()]), "one report comes twice");
     assert!(refused(&[part(0, 4), part(1, 3)]).contains("different numbers"));
+    assert!(refused(&[report(), part(1, 3)]).contains("a whole load"));
     let mut other = part(1, 4);
     other.setup.url = "http://other/".to_owned();
     assert!(refused(&[part(0, 4), other]).contains("url differs"));
@@ -85,7 +120,7 @@ fn what_is_no_part_of_one_load_is_refused_and_a_missing_part_is_told() {
     assert!(refused(&[part(0, 4), other]).contains("warm_up_s differs"));
     let two = Report::merge(vec![part(3, 4), part(0, 4)]).unwrap();
     let warnings = two.warnings();
-    assert!(warnings[0].contains("2/4, 3/4 are missing"), "{warnings:?}");
+    assert!(warnings[1].contains("2/4, 3/4 are missing"), "{warnings:?}");
 }
 
 #[test]
