@@ -16,6 +16,7 @@ use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lightwait_load::engine;
 use lightwait_load::network::explain;
 use lightwait_load::report::Report;
 use lightwait_load::tuples::Tuples;
@@ -163,6 +164,18 @@ fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
         _ => format!("no connection to {to}: {error}"),
     };
     Failure::Load(format!("{url}: {why}"))
+}
+
+/// Resolves with the first signal, and says then what the load waits for.
+fn stop(signals: &Signals, plan: &engine::Plan) -> impl Future<Output = ()> + 'static {
+    let (signals, grace) = (signals.clone(), plan.grace);
+    async move {
+        signals.stop().await;
+        eprintln!(
+            "Stopping: pending requests get {} s; a third signal ends at once, without a report.",
+            grace.as_secs_f64(),
+        );
+    }
 }
 
 /// An unpredictable number; 0 if the system has no randomness.

@@ -10,8 +10,8 @@ use lightwait_load::tuples::Tuples;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::plan::LoadPlan;
-use super::refused;
 use super::watch::Watcher;
+use super::{refused, stop};
 use crate::failure::Failure;
 use crate::serve::signals::Signals;
 
@@ -50,7 +50,8 @@ async fn run_on<N: Network>(
     let before = overflow();
     let watcher = watcher.clone();
     let on_progress = move |progress: &_| watcher.on_progress(progress);
-    let load = engine::run(network, plan.engine.clone(), tuples, signals.stop(), on_progress);
+    let load =
+        engine::run(network, plan.engine.clone(), tuples, stop(signals, &plan.engine), on_progress);
     let mut outcome = load.await;
     outcome.notes.kernel_overflow = overflow().saturating_sub(before);
     Ok(Some(outcome))

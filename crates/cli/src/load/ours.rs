@@ -13,8 +13,8 @@ use lightwait_load::network::{Network, OurStack, Secured};
 use lightwait_load::tuples::Tuples;
 
 use super::plan::LoadPlan;
-use super::refused;
 use super::watch::Watcher;
+use super::{refused, stop};
 use crate::failure::Failure;
 use crate::log::{Log, Outputs};
 use crate::plan::{Knobs, Stack};
@@ -110,7 +110,8 @@ pub(super) async fn counted<N: Network>(
         (counters.time_wait_swapped, counters.negotiation_agreed)
     };
     let before = stack.with_host(count);
-    let mut outcome = engine::run(network, engine, tuples, signals.stop(), on_progress).await;
+    let stop = stop(signals, &engine);
+    let mut outcome = engine::run(network, engine, tuples, stop, on_progress).await;
     let after = stack.with_host(count);
     outcome.notes.swapped = after.0 - before.0;
     outcome.notes.agreed = after.1 - before.1;

@@ -65,7 +65,7 @@ impl Trust {
             return Ok(Trust::Authorities(store));
         }
         let why = found.errors.first().map_or_else(String::new, |error| format!(": {error}"));
-        Err(format!("no certificate of an authority is found here{why}"))
+        Err(format!("no certificate of an authority is found here, or by SSL_CERT_FILE{why}"))
     }
 }
 
@@ -115,6 +115,11 @@ pub fn explain(error: &io::Error) -> Option<String> {
                 | CertificateError::NotValidForNameContext { .. } => {
                     format!("it is another server's: {error}")
                 }
+                _ if is_of_an_authority(error) => {
+                    "it is an authority's own, as `openssl req -x509` makes them; a server's takes \
+                     `-addext basicConstraints=critical,CA:FALSE`"
+                        .to_owned()
+                }
                 _ => error.to_string(),
             };
             format!("its certificate is not accepted: {why} (--insecure accepts any)")
@@ -125,6 +130,11 @@ pub fn explain(error: &io::Error) -> Option<String> {
         rustls::Error::AlertReceived(alert) => format!("it refuses the TLS handshake: {alert:?}"),
         _ => format!("TLS: {error}"),
     })
+}
+
+/// True if a server shows the certificate of an authority. rustls has no name for that error.
+fn is_of_an_authority(error: &CertificateError) -> bool {
+    matches!(error, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
 }
 
 /// A network with TLS over each of its connections.

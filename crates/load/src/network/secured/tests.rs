@@ -9,7 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use lightwait_http::client_close;
 
@@ -48,12 +48,17 @@ fn acceptor(authority: &Authority, name: &str, year: i32) -> TlsAcceptor {
     parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
     let key = KeyPair::generate().unwrap();
     let certificate = parameters.signed_by(&key, authority).unwrap();
+    accepting(certificate.der().clone(), &key)
+}
+
+/// A server with that certificate.
+fn accepting(certificate: CertificateDer<'static>, key: &KeyPair) -> TlsAcceptor {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
+        .with_single_cert(vec![certificate], key)
         .unwrap();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     TlsAcceptor::from(Arc::new(config))
@@ -211,6 +216,7 @@ async fn what_is_wrong_with_a_certificate_is_told_and_taken_on_request() {
         (acceptor(&other, NAME, 2100), "signed by nobody who is trusted here"),
         (acceptor(&authority, NAME, 2020), "it has expired"),
         (acceptor(&authority, "else.test", 2100), "another server's"),
+        (accepting(authority.der().clone(), authority.key()), "CA:FALSE"),
     ] {
         let tls = Tls::new(NAME, trust(&authority)).unwrap();
         let (probed, outcome, _) = on_the_kernel(acceptor.clone(), tls).await;
