@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::Notify;
 
-use super::dialer::Dialer;
+use super::dialer::{Dialer, Opened};
 use super::{BUFFER_BYTES, Plan, Progress, either, yield_now};
 use crate::exchange::{self, Left};
 use crate::mix::Choice;
@@ -161,7 +161,7 @@ impl<N: Network> Holder<N> {
 
     async fn open(&self, limit: &mut TimeLimit<N>) -> Result<N::Stream, Fault> {
         let deadline = self.network.now() + self.plan.timeout;
-        let mut stream = self.dialer.open(deadline, limit).await?.stream;
+        let Opened { mut stream, tuple, .. } = self.dialer.open(deadline, limit).await?;
         if self.plan.idle.is_silent {
             return Ok(stream);
         }
@@ -169,12 +169,15 @@ impl<N: Network> Holder<N> {
         let heads = [request.is_head()];
         let exchange =
             exchange::exchange(&mut stream, request.keeping(), &heads, &self.buffer, |_| {});
-        match limit.before(deadline, exchange).await {
-            Some(Ok(Left::Open)) => Ok(stream),
-            Some(Ok(Left::Closing)) => Err(Fault::Closed),
-            Some(Err(error)) => Err(Fault::of(&error)),
-            None => Err(Fault::Timeout),
-        }
+        let fault = match limit.before(deadline, exchange).await {
+            Some(Ok(Left::Open)) => return Ok(stream),
+            Some(Ok(Left::Closing)) => Fault::Closed,
+            Some(Err(error)) => Fault::of(&error),
+            None => Fault::Timeout,
+        };
+        drop(stream);
+        self.dialer.release(tuple);
+        Err(fault)
     }
 
     /// Counts the connections that are still open, and closes them.

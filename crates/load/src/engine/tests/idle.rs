@@ -76,6 +76,17 @@ fn those_that_cannot_be_opened_are_counted_by_cause() {
 }
 
 #[test]
+fn a_connection_that_fails_behind_its_handshake_gives_its_tuple_back() {
+    // The first 256 are not answered in time. There are no more tuples than theirs.
+    let server = Server { stall: Some([Duration::ZERO, MS * 4500]), ..Server::new() };
+    let tuples = Tuples::new(sources(1), 1024..=1279, S * 2, 0);
+    let plan = Plan { idle: idle(300), timeout: S * 4, ..plan(none()) };
+    let (outcome, _) = run_with(server, plan, tuples, std::future::pending());
+    let held = &outcome.idle;
+    assert_eq!((held.held(), held.faults.of(Fault::Timeout), held.faults.sum()), (44, 256, 256));
+}
+
+#[test]
 fn a_stop_while_they_are_opened_ends_the_load() {
     let plan = Plan { idle: idle(100_000), ..plan(open(200.0, 10)) };
     let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
