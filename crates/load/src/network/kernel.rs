@@ -102,14 +102,20 @@ mod tests {
     #[tokio::test]
     async fn an_alarm_is_never_early_and_much_finer_than_a_millisecond() {
         let kernel = Kernel::new(false).unwrap();
-        let mut late = Vec::new();
-        for _ in 0..50 {
-            let when = kernel.now() + Duration::from_micros(1500);
-            kernel.alarm(when).await.unwrap();
-            late.push(kernel.now().checked_sub(when).expect("not early"));
+        // In one of the rounds the machine must have no other work.
+        let mut medians = Vec::new();
+        for _ in 0..10 {
+            let mut late = Vec::new();
+            for _ in 0..50 {
+                let when = kernel.now() + Duration::from_micros(1500);
+                kernel.alarm(when).await.unwrap();
+                late.push(kernel.now().checked_sub(when).expect("not early"));
+            }
+            late.sort();
+            medians.push(late[25]);
         }
-        late.sort();
-        assert!(late[25] < Duration::from_micros(900), "{late:?}");
+        let least = medians.iter().min().expect("ten rounds");
+        assert!(*least < Duration::from_micros(400), "{medians:?}");
     }
 
     #[tokio::test]
