@@ -4,8 +4,10 @@ use lightwait_core::rng::Rng;
 
 use crate::request::Request;
 
-/// Files of WebSTONE 2's standard list, of 500 B to 5 MB, with requests in a thousand (Trent and
-/// Sake 1995, `filelist.standard`).
+/// Files of 500 B to 5 MB with requests in a thousand, as in WebSTONE 2's `filelist.standard`.
+///
+/// No copy of that list was at hand. WebSTONE's documentation (1995, 1998) confirms the largest
+/// file, and says that the shares are like SPECweb96's, whose are 35, 50, 14 and 1 % by tens.
 const WEBSTONE: [(&str, u32); 5] = [
     ("file500.html", 350),
     ("file5k.html", 500),
