@@ -7,6 +7,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use crate::access::Access;
+use crate::memory::{ConnectionRoom, Keeper};
 use crate::path::RelativePath;
 use crate::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
 use crate::{Clock, Control, Files, FilesConfig, Handler, Pending, Server, ServerConfig};
@@ -259,6 +262,64 @@ pub(crate) fn serve_over<H: Handler>(transport: &Transport, server: Server<H>) -
 pub(crate) fn connect_files(source: MemoryFiles) -> Client {
     let files = Files::new(source, FilesConfig::default(), clock());
     connect(files, ServerConfig::default(), 64 << 10)
+}
+
+type GiveBack = Rc<dyn Fn()>;
+
+/// A budget without a limit, until the test sets one. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Purse {
+    pub(crate) held: Arc<AtomicUsize>,
+    pub(crate) by_connections: Arc<AtomicUsize>,
+    /// The whole of it; 0: without an end.
+    pub(crate) bytes: Rc<Cell<usize>>,
+    pub(crate) is_scarce: Rc<Cell<bool>>,
+    /// Responses have no room.
+    pub(crate) is_empty: Rc<Cell<bool>>,
+    /// The room for connections, if it is not enough.
+    pub(crate) room: Rc<Cell<Option<ConnectionRoom>>>,
+    /// What the server does again and again while memory is scarce.
+    pub(crate) give_back: Rc<RefCell<Option<GiveBack>>>,
+}
+
+impl Keeper for Purse {
+    fn held(&self) -> &Arc<AtomicUsize> {
+        &self.held
+    }
+
+    fn by_connections(&self) -> &Arc<AtomicUsize> {
+        &self.by_connections
+    }
+
+    fn bytes(&self) -> usize {
+        if self.bytes.get() == 0 { usize::MAX } else { self.bytes.get() }
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.is_scarce.get()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.is_empty.get()
+    }
+
+    fn room(&self) -> Pending<()> {
+        let is_empty = self.is_empty.clone();
+        Box::pin(std::future::poll_fn(move |_| match is_empty.get() {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        }))
+    }
+
+    fn when_scarce(&self, give_back: GiveBack) {
+        *self.give_back.borrow_mut() = Some(give_back);
+    }
+
+    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
+        self.room.get().unwrap_or(ConnectionRoom::Enough)
+    }
+
+    fn set_crowded(&self, _is_crowded: bool) {}
 }
 
 /// A response, taken apart.

@@ -1,49 +1,13 @@
 use super::*;
-use crate::Pending;
-use crate::memory::Keeper;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::testing::Purse;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// A budget with that much room for connections.
-struct Purse {
-    by_connections: Arc<AtomicUsize>,
-    room: Rc<Cell<ConnectionRoom>>,
-}
-
-impl Keeper for Purse {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        &self.by_connections
-    }
-
-    fn by_connections(&self) -> &Arc<AtomicUsize> {
-        &self.by_connections
-    }
-
-    fn is_scarce(&self) -> bool {
-        true
-    }
-
-    fn has_room(&self) -> bool {
-        false
-    }
-
-    fn room(&self) -> Pending<()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn set_crowded(&self, _is_crowded: bool) {}
-
-    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
-        self.room.get()
-    }
-}
-
 #[test]
 fn a_connection_is_charged_while_it_is_in_and_one_that_waits_goes_for_it() {
-    let (by_connections, room) = (Arc::default(), Rc::new(Cell::new(ConnectionRoom::Enough)));
-    let purse = Purse { by_connections: Arc::clone(&by_connections), room: room.clone() };
+    let purse = Purse::default();
+    let Purse { by_connections, room, .. } = purse.clone();
     let door = Door::new(&ServerConfig::default(), Memory::new(purse));
     let now = Instant::now();
     let first = door.admit(ip("192.0.2.1"), now).unwrap();
@@ -52,9 +16,9 @@ fn a_connection_is_charged_while_it_is_in_and_one_that_waits_goes_for_it() {
     assert_eq!(by_connections.load(Ordering::Relaxed), 0);
     // With little room one connection goes, if one waits. With no room a new one comes in only
     // then.
-    room.set(ConnectionRoom::Little);
+    room.set(Some(ConnectionRoom::Little));
     assert!(door.admit(ip("192.0.2.1"), now).is_ok());
-    room.set(ConnectionRoom::None);
+    room.set(Some(ConnectionRoom::None));
     assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
     let phase = Phase::new(now);
     phase.set_awake(true);
@@ -69,8 +33,8 @@ fn a_connection_is_charged_while_it_is_in_and_one_that_waits_goes_for_it() {
 
 #[test]
 fn those_that_may_rest_do_so_before_anybody_goes() {
-    let room = Rc::new(Cell::new(ConnectionRoom::None));
-    let purse = Purse { by_connections: Arc::default(), room };
+    let purse = Purse::default();
+    purse.room.set(Some(ConnectionRoom::None));
     let door = Door::new(&ServerConfig::default(), Memory::new(purse));
     let now = Instant::now();
     let phases = [(); 2].map(|()| Phase::new(now));
@@ -88,8 +52,8 @@ fn those_that_may_rest_do_so_before_anybody_goes() {
 
 #[test]
 fn of_those_that_rest_as_many_go_as_give_enough() {
-    let room = Rc::new(Cell::new(ConnectionRoom::None));
-    let purse = Purse { by_connections: Arc::default(), room };
+    let purse = Purse::default();
+    purse.room.set(Some(ConnectionRoom::None));
     let door = Door::new(&ServerConfig::default(), Memory::new(purse));
     let begin = Instant::now();
     let now = begin + Duration::from_secs(1);

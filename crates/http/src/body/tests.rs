@@ -1,13 +1,12 @@
 use super::*;
 use crate::again::Origin;
-use crate::memory::{ConnectionRoom, Keeper};
 use crate::path::resolve;
 use crate::source::FileSource;
-use crate::testing::MemoryFiles;
+use crate::testing::{MemoryFiles, Purse};
 use http_body_util::BodyExt;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 async fn body(
     source: MemoryFiles,
@@ -148,50 +147,8 @@ async fn one_chunk_is_read_ahead_and_never_two() {
     assert_eq!(reads.borrow().len(), 4);
 }
 
-/// A budget that the test keeps.
-#[derive(Clone, Default)]
-struct Purse {
-    held: Arc<AtomicUsize>,
-    is_scarce: bool,
-    is_empty: Rc<Cell<bool>>,
-}
-
-impl Keeper for Purse {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        &self.held
-    }
-
-    fn is_scarce(&self) -> bool {
-        self.is_scarce
-    }
-
-    fn by_connections(&self) -> &Arc<AtomicUsize> {
-        &self.held
-    }
-
-    fn has_room(&self) -> bool {
-        !self.is_empty.get()
-    }
-
-    fn room(&self) -> Pending<()> {
-        let is_empty = self.is_empty.clone();
-        Box::pin(std::future::poll_fn(move |_| match is_empty.get() {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
-        }))
-    }
-
-    fn set_crowded(&self, _is_crowded: bool) {}
-
-    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
-        ConnectionRoom::Enough
-    }
-}
-
-impl Purse {
-    fn held_kib(&self) -> usize {
-        self.held.load(Ordering::Relaxed) >> 10
-    }
+fn held_kib(purse: &Purse) -> usize {
+    purse.held.load(Ordering::Relaxed) >> 10
 }
 
 #[tokio::test]
@@ -199,24 +156,26 @@ async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
     let file = vec![7; 256 << 10];
     // The first read, the size of a chunk, and how much is read ahead of it.
     for (is_scarce, first, chunk_kib, ahead_kib) in [(false, 128, 128, 128), (true, 0, 16, 0)] {
-        let purse = Purse { is_scarce, ..Purse::default() };
+        let purse = Purse::default();
+        purse.is_scarce.set(is_scarce);
         let source = MemoryFiles::new(&[("f", &file)]);
         let pieces = vec![Piece::File(0..256 << 10)];
         let mut body = body_on(Memory::new(purse.clone()), source, pieces, 128 << 10).await;
-        assert_eq!(purse.held_kib(), first);
+        assert_eq!(held_kib(&purse), first);
         let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert_eq!((chunk.len() >> 10, purse.held_kib()), (chunk_kib, chunk_kib + ahead_kib));
+        assert_eq!((chunk.len() >> 10, held_kib(&purse)), (chunk_kib, chunk_kib + ahead_kib));
         drop(chunk);
-        assert_eq!(purse.held_kib(), ahead_kib);
+        assert_eq!(held_kib(&purse), ahead_kib);
         // The rest arrives whole, and nothing stays charged.
         assert_eq!(body.collect().await.unwrap().to_bytes().len() >> 10, 256 - chunk_kib);
-        assert_eq!(purse.held_kib(), 0);
+        assert_eq!(held_kib(&purse), 0);
     }
 }
 
 #[tokio::test]
 async fn where_no_memory_is_left_a_body_reads_its_first_chunk_and_waits() {
-    let purse = Purse { is_scarce: true, ..Purse::default() };
+    let purse = Purse::default();
+    purse.is_scarce.set(true);
     purse.is_empty.set(true);
     let file: Vec<u8> = (0..10_000).map(|i| i as u8).collect();
     let source = MemoryFiles::new(&[("f", &file)]);

@@ -1,16 +1,13 @@
 //! Connections: keep-alive, limits, timeouts, closing, and the record of each response.
 
 use super::*;
-use crate::memory::{ConnectionRoom, Keeper};
 use crate::testing::{
-    Client, MemoryFiles, Transport, clock, connect, connect_files, connect_over, connect_to, local,
-    peer,
+    Client, MemoryFiles, Purse, Transport, clock, connect, connect_files, connect_over, connect_to,
+    local, peer,
 };
 use crate::{Files, FilesConfig};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant as Time, sleep};
@@ -557,87 +554,4 @@ async fn a_missing_file_does_not_end_the_connection() {
         assert_eq!(client.get("/a").await.status, 200);
     })
     .await;
-}
-
-/// A budget in which responses have no room.
-#[derive(Default)]
-struct Empty(Arc<AtomicUsize>, Arc<AtomicUsize>);
-
-impl Keeper for Empty {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        &self.0
-    }
-
-    fn by_connections(&self) -> &Arc<AtomicUsize> {
-        &self.1
-    }
-
-    fn is_scarce(&self) -> bool {
-        true
-    }
-
-    fn has_room(&self) -> bool {
-        false
-    }
-
-    fn room(&self) -> Pending<()> {
-        Box::pin(std::future::pending())
-    }
-
-    fn set_crowded(&self, _is_crowded: bool) {}
-
-    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
-        ConnectionRoom::Enough
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_peer_that_goes_while_its_answer_waits_for_memory_is_noticed() {
-    local(async {
-        let transport = Transport::default();
-        let files = files().with_memory(Memory::new(Empty::default()));
-        let mut client = connect_over(&transport, files, ServerConfig::default());
-        client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
-        let mut first = [0; 100];
-        client.stream.read_exact(&mut first).await.unwrap();
-        sleep(Duration::from_secs(1)).await;
-        assert!(!client.serving.is_finished());
-        transport.is_reset.set(true);
-        transport.task.take().expect("it waits for the peer's end").wake();
-        let ended = tokio::time::timeout(Duration::from_secs(1), client.serving).await;
-        ended.expect("it ends at once").unwrap().unwrap();
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connection_that_waits_for_its_peer_goes_when_its_memory_is_wanted() {
-    for undelivered in [0, 10] {
-        local(async {
-            let transport = Transport::default();
-            let server = Rc::new(Server::new(files(), ServerConfig::default(), clock()));
-            let (stream, io) = tokio::io::duplex(1 << 20);
-            let serving =
-                server.clone().serve_controlled(TokioIo::new(io), transport.clone(), peer());
-            let serving = tokio::task::spawn_local(serving);
-            let mut client = Client { stream, serving, records: Rc::default() };
-            assert_eq!(client.get("/a").await.body, b"aaa");
-            transport.undelivered.set(undelivered);
-            let now = server.clock.timer.now();
-            assert!(server.door.send_away(now, 1));
-            tokio::task::yield_now().await;
-            // First it gives up what only requests need, and stays.
-            assert_eq!((server.tally().rests, server.tally().closed_for_memory), (1, 0));
-            assert_eq!(client.get("/a").await.body, b"aaa");
-            assert!(server.door.send_away(now, 1));
-            tokio::task::yield_now().await;
-            assert_eq!(server.tally().rests, 2);
-            assert!(!server.door.send_away(now, 1), "a request is under way, maybe");
-            assert!(server.door.send_away(now + Duration::from_secs(1), 1));
-            client.serving.await.unwrap().unwrap();
-            assert_eq!(transport.is_reset.get(), undelivered > 0);
-            assert_eq!(server.tally().closed_for_memory, 1);
-        })
-        .await;
-    }
 }

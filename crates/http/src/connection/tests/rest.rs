@@ -1,6 +1,7 @@
 //! A connection that waits for a request frees what only requests need. Its client does not notice.
 
 use super::*;
+use crate::memory::ConnectionRoom;
 
 /// A server, and a client of it.
 fn served(config: ServerConfig) -> (Client, Rc<Server<Files<MemoryFiles>>>) {
@@ -147,52 +148,20 @@ async fn what_comes_first_is_understood_as_ever() {
     .await;
 }
 
-/// A budget that has room for connections or not, and counts what they take.
-#[derive(Clone, Default)]
-struct Purse(Rc<Cell<Option<ConnectionRoom>>>, Arc<AtomicUsize>);
-
-impl Keeper for Purse {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        &self.1
-    }
-
-    fn by_connections(&self) -> &Arc<AtomicUsize> {
-        &self.1
-    }
-
-    fn is_scarce(&self) -> bool {
-        false
-    }
-
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn room(&self) -> Pending<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn set_crowded(&self, _is_crowded: bool) {}
-
-    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
-        self.0.get().unwrap_or(ConnectionRoom::Enough)
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn while_it_rests_it_is_charged_for_little_and_where_there_is_no_more_it_closes() {
     local(async {
         let purse = Purse::default();
         let server = Server::new(files(), ServerConfig::default(), clock())
             .with_memory(Memory::new(purse.clone()));
-        let held = || purse.1.load(std::sync::atomic::Ordering::Relaxed);
+        let held = || purse.by_connections.load(std::sync::atomic::Ordering::Relaxed);
         let inside = server.admit(peer()).unwrap();
         let (mut client, server) = connect_to(server, 64 << 10);
         assert_eq!(client.get("/a").await.body, b"aaa");
         assert_eq!(held(), 21 << 10);
         sleep(PAUSE).await;
         assert_eq!(held(), 2 << 10);
-        purse.0.set(Some(ConnectionRoom::None));
+        purse.room.set(Some(ConnectionRoom::None));
         client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\n").await;
         assert!(client.rest().await.is_empty(), "there is no memory for its request");
         client.serving.await.unwrap().unwrap();
@@ -201,4 +170,58 @@ async fn while_it_rests_it_is_charged_for_little_and_where_there_is_no_more_it_c
         assert_eq!(held(), 0);
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_goes_while_its_answer_waits_for_memory_is_noticed() {
+    local(async {
+        let transport = Transport::default();
+        let purse = Purse::default();
+        purse.is_empty.set(true);
+        purse.is_scarce.set(true);
+        let files = files().with_memory(Memory::new(purse));
+        let mut client = connect_over(&transport, files, ServerConfig::default());
+        client.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let mut first = [0; 100];
+        client.stream.read_exact(&mut first).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert!(!client.serving.is_finished());
+        transport.is_reset.set(true);
+        transport.task.take().expect("it waits for the peer's end").wake();
+        let ended = tokio::time::timeout(Duration::from_secs(1), client.serving).await;
+        ended.expect("it ends at once").unwrap().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_waits_for_its_peer_goes_when_its_memory_is_wanted() {
+    for undelivered in [0, 10] {
+        local(async {
+            let transport = Transport::default();
+            let server = Rc::new(Server::new(files(), ServerConfig::default(), clock()));
+            let (stream, io) = tokio::io::duplex(1 << 20);
+            let serving =
+                server.clone().serve_controlled(TokioIo::new(io), transport.clone(), peer());
+            let serving = tokio::task::spawn_local(serving);
+            let mut client = Client { stream, serving, records: Rc::default() };
+            assert_eq!(client.get("/a").await.body, b"aaa");
+            transport.undelivered.set(undelivered);
+            let now = server.clock.timer.now();
+            assert!(server.door.send_away(now, 1));
+            tokio::task::yield_now().await;
+            // First it gives up what only requests need, and stays.
+            assert_eq!((server.tally().rests, server.tally().closed_for_memory), (1, 0));
+            assert_eq!(client.get("/a").await.body, b"aaa");
+            assert!(server.door.send_away(now, 1));
+            tokio::task::yield_now().await;
+            assert_eq!(server.tally().rests, 2);
+            assert!(!server.door.send_away(now, 1), "a request is under way, maybe");
+            assert!(server.door.send_away(now + Duration::from_secs(1), 1));
+            client.serving.await.unwrap().unwrap();
+            assert_eq!(transport.is_reset.get(), undelivered > 0);
+            assert_eq!(server.tally().closed_for_memory, 1);
+        })
+        .await;
+    }
 }

@@ -2,8 +2,9 @@
 
 use super::super::Files;
 use super::*;
-use crate::memory::{ConnectionRoom, Keeper, Memory};
+use crate::memory::Memory;
 use crate::source::{Entries, FileSource, GRANULE, OpenError, Opened};
+use crate::testing::Purse;
 use crate::{Clock, Pending, ThreadPoolFiles};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -13,8 +14,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 const AGE: Duration = Duration::from_secs(1);
 const LONG: usize = 300_000;
@@ -319,54 +319,6 @@ async fn a_name_that_leads_out_of_the_root_by_now_never_gives_what_lies_there() 
     for target in ["/../secret", "/%2e%2e/secret", "/sub/..%2fsecret"] {
         assert_eq!(get(&site.files, target).await.status, 400);
     }
-}
-
-/// A budget that is scarce or not.
-#[derive(Clone, Default)]
-struct Purse {
-    held: Arc<AtomicUsize>,
-    is_scarce: Rc<Cell<bool>>,
-    give_back: Rc<RefCell<Option<GiveBack>>>,
-    /// The whole of it; 0: without an end.
-    bytes: Rc<Cell<usize>>,
-}
-
-type GiveBack = Rc<dyn Fn()>;
-
-impl Keeper for Purse {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        &self.held
-    }
-
-    fn by_connections(&self) -> &Arc<AtomicUsize> {
-        &self.held
-    }
-
-    fn bytes(&self) -> usize {
-        if self.bytes.get() == 0 { usize::MAX } else { self.bytes.get() }
-    }
-
-    fn is_scarce(&self) -> bool {
-        self.is_scarce.get()
-    }
-
-    fn has_room(&self) -> bool {
-        true
-    }
-
-    fn room(&self) -> Pending<()> {
-        Box::pin(std::future::ready(()))
-    }
-
-    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
-        *self.give_back.borrow_mut() = Some(give_back);
-    }
-
-    fn room_for_connection(&self, _bytes: usize) -> ConnectionRoom {
-        ConnectionRoom::Enough
-    }
-
-    fn set_crowded(&self, _is_crowded: bool) {}
 }
 
 #[tokio::test(start_paused = true)]
