@@ -160,7 +160,7 @@ impl World {
         end.host.emit(self.now, &mut end.outbox);
         assert!(end.outbox.len() <= end.capacity, "the outbox holds more than it may");
         while let Some(event) = self.ends[side].host.event() {
-            check::event(&self.ends[side], event);
+            check::event(event);
         }
         self.send(side);
     }

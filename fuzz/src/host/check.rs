@@ -72,11 +72,10 @@ pub(super) fn left_over(ends: &[End; 2]) {
 }
 
 /// A connection that is reported ready must be ready for something.
-pub(super) fn event(end: &End, event: Event) {
+pub(super) fn event(event: Event) {
     if let Event::Ready(id, readiness) = event {
         assert!(!readiness.is_empty(), "{id:?} is ready for nothing");
     }
-    let _ = end;
 }
 
 /// Every question about a connection has an answer, whether it is dead or alive, and the answers
