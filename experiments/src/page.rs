@@ -50,7 +50,7 @@ fn section(page: &mut String, data: &Value, pictures: &[String]) {
     let _ = write!(page, "<h2 id={id}>{id}: {title}</h2><p class=small>{source}<br>");
     let made_on = data["made_on"].as_object().into_iter().flatten();
     let facts = made_on.map(|(key, value)| format!("{} {}", escaped(key), shown(value)));
-    let _ = write!(page, "{}</p><ul>", facts.collect::<Vec<_>>().join(", "));
+    let _ = write!(page, "{}<br>{}</p><ul>", facts.collect::<Vec<_>>().join(", "), seeds(data));
     for claim in data["claims"].as_array().into_iter().flatten() {
         let what = claim.get("claim").or(claim.get("observed")).unwrap_or(&Value::Null);
         let holds = claim.get("holds").or(claim.get("is_so")).unwrap_or(&Value::Null);
@@ -67,6 +67,21 @@ fn section(page: &mut String, data: &Value, pictures: &[String]) {
     }
     for (name, columns) in data["columns"].as_object().into_iter().flatten() {
         table(page, name, columns, &data[name]);
+    }
+}
+
+/// The seeds, or why there are none.
+fn seeds(data: &Value) -> String {
+    let seeds: Vec<u64> =
+        data["seeds"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let is_row = seeds.windows(2).all(|pair| pair[1] == pair[0] + 1);
+    match &seeds[..] {
+        [] => escaped(data["without_seeds"].as_str().unwrap_or_default()),
+        [first, .., last] if is_row => format!("seeds {first} to {last}"),
+        all => {
+            let all: Vec<String> = all.iter().map(u64::to_string).collect();
+            format!("seeds {}", all.join(", "))
+        }
     }
 }
 
@@ -106,11 +121,12 @@ mod tests {
             ],
             "rows": [{ "who": "a", "ms": 1.5 }],
             "columns": { "rows": ["who", "ms"] },
-            "seeds": 50,
+            "seeds": [1, 2, 3],
         });
         let mut page = String::new();
         section(&mut page, &data, &["<svg/>".to_owned()]);
         assert!(page.contains("x-fig1: a &lt; b") && page.contains("processor one"));
+        assert!(page.contains("seeds 1 to 3"));
         assert!(page.contains("<span class=no>fails</span>: it is so (1 &amp; 2)"));
         assert!(page.contains("holds: it was (3)") && page.contains("<svg/>"));
         assert!(page.contains("<tr><th>who<th>ms<tr><td>a<td>1.5</table>"));

@@ -23,8 +23,23 @@ pub(crate) struct Plan {
     pub(crate) cheap: bool,
     /// Whether its result is known.
     pub(crate) known: Known,
+    pub(crate) seeds: Seeds,
     pub(crate) run: fn(&mut Report) -> Outcome,
 }
+
+/// The seeds of an experiment's random numbers.
+#[derive(Clone, Copy)]
+pub(crate) enum Seeds {
+    /// Always these. What else it seeds follows from them.
+    Fixed(fn() -> Vec<u64>),
+    /// This one and the next, as many as [`Report::seeds`] returns.
+    From(u64),
+    /// No seed, for this reason.
+    None(&'static str),
+}
+
+const LIVE: Seeds = Seeds::None("real packets: what is random is the system's, and never the same");
+const SWEPT: Seeds = Seeds::None("no random numbers: all values are given");
 
 /// All experiments, in order.
 pub(crate) const PLANS: &[Plan] = &[
@@ -34,6 +49,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 3 and §2",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::a_fig3::run,
     },
     Plan {
@@ -42,6 +58,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 4",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::a_fig4::run,
     },
     Plan {
@@ -50,6 +67,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 5",
         cheap: true,
         known: Known::Exactly,
+        seeds: SWEPT,
         run: plans::a_fig5::run,
     },
     Plan {
@@ -58,6 +76,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 7 and §VI-A",
         cheap: false,
         known: Known::Nothing,
+        seeds: Seeds::Fixed(|| vec![plans::a_fig7::SEED]),
         run: plans::a_fig7::run,
     },
     Plan {
@@ -66,6 +85,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 7",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::a_fig7_live::run,
     },
     Plan {
@@ -74,6 +94,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Figs. 3 and 9",
         cheap: true,
         known: Known::Within(0.01),
+        seeds: SWEPT,
         run: plans::a_fig9::run,
     },
     Plan {
@@ -82,6 +103,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 10",
         cheap: false,
         known: Known::Within(0.05),
+        seeds: Seeds::From(1),
         run: plans::a_fig10::run,
     },
     Plan {
@@ -90,6 +112,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 11",
         cheap: true,
         known: Known::Exactly,
+        seeds: SWEPT,
         run: plans::a_fig11::run,
     },
     Plan {
@@ -98,6 +121,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 12 and Appendix I",
         cheap: true,
         known: Known::Exactly,
+        seeds: SWEPT,
         run: plans::a_fig12::run,
     },
     Plan {
@@ -106,6 +130,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 12 and §VI-B",
         cheap: false,
         known: Known::Nothing,
+        seeds: Seeds::Fixed(|| vec![plans::a_fig12_live::SEED]),
         run: plans::a_fig12_live::run,
     },
     Plan {
@@ -114,6 +139,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, Fig. 13",
         cheap: true,
         known: Known::Exactly,
+        seeds: SWEPT,
         run: plans::a_fig13::run,
     },
     Plan {
@@ -122,6 +148,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, §IV-B and Appendix I, after Brakmo & Peterson 1995",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(|| vec![plans::a_deviation::SEED]),
         run: plans::a_deviation::run,
     },
     Plan {
@@ -130,6 +157,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, §IV-B and §VI",
         cheap: true,
         known: Known::Exactly,
+        seeds: SWEPT,
         run: plans::a_packet_pair::run,
     },
     Plan {
@@ -138,6 +166,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, §III-A",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::a_delay_router::run,
     },
     Plan {
@@ -146,6 +175,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, §IV-B and §VI",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::a_packet_pair_live::run,
     },
     Plan {
@@ -154,6 +184,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Mansley 2004, §1.4 and §3.2.1",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(plans::b_acks::seeds),
         run: plans::b_acks::run,
     },
     Plan {
@@ -162,6 +193,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, abstract and §VI-B",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(|| (0..plans::a_response::SHORT_SEEDS).collect()),
         run: plans::a_response::run,
     },
     Plan {
@@ -170,6 +202,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Mansley 2004, Fig. 2 and §3.2.1",
         cheap: false,
         known: Known::Nothing,
+        seeds: Seeds::Fixed(|| vec![plans::b_fig2::SEED]),
         run: plans::b_fig2::run,
     },
     Plan {
@@ -178,6 +211,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Mansley 2004, Fig. 3 and §4.1",
         cheap: true,
         known: Known::Nothing,
+        seeds: SWEPT,
         run: plans::b_fig3::run,
     },
     Plan {
@@ -186,6 +220,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Mansley 2004, Fig. 4 and §4.2",
         cheap: false,
         known: Known::Nothing,
+        seeds: Seeds::Fixed(|| vec![plans::b_fig4::SEED]),
         run: plans::b_fig4::run,
     },
     Plan {
@@ -194,6 +229,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Mansley 2004, §4.3",
         cheap: true,
         known: Known::Nothing,
+        seeds: SWEPT,
         run: plans::b_locks::run,
     },
     Plan {
@@ -202,6 +238,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Mansley 2004, §3.3",
         cheap: false,
         known: Known::Nothing,
+        seeds: SWEPT,
         run: plans::b_lateness::run,
     },
     Plan {
@@ -210,6 +247,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Fig. 4 and §5.1",
         cheap: false,
         known: Known::Nothing,
+        seeds: Seeds::Fixed(plans::c_fig4::seeds),
         run: plans::c_fig4::run,
     },
     Plan {
@@ -218,6 +256,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Table 2 and §5.2",
         cheap: false,
         known: Known::Nothing,
+        seeds: Seeds::Fixed(|| (1..=plans::c_table2::RUNS).collect()),
         run: plans::c_table2::run,
     },
     Plan {
@@ -226,6 +265,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Table 3 and §2.2",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(|| (1..=plans::c_table3::SEEDS).collect()),
         run: plans::c_table3::run_all,
     },
     Plan {
@@ -234,6 +274,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Figs. 5 to 7 and §5.3",
         cheap: false,
         known: Known::Nothing,
+        seeds: Seeds::Fixed(|| (1..=plans::c_fig5_7::RUNS).collect()),
         run: plans::c_fig5_7::run,
     },
     Plan {
@@ -242,6 +283,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Table 4",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(plans::c_table4::seeds),
         run: plans::c_table4::run,
     },
     Plan {
@@ -250,6 +292,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, §4; no figure",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::c_devices::run,
     },
     Plan {
@@ -258,6 +301,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, §2.2",
         cheap: false,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(|| (1..=plans::c_short_msl::SEEDS).collect()),
         run: plans::c_short_msl::run,
     },
     Plan {
@@ -266,6 +310,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, Fig. 4 and §3.3",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_fig4::time,
     },
     Plan {
@@ -274,6 +319,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, Fig. 5 and §3.3",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_fig4::usage,
     },
     Plan {
@@ -282,6 +328,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, Fig. 6 and §3.3",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_fig4::misses,
     },
     Plan {
@@ -290,6 +337,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, Fig. 8 and §4",
         cheap: false,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_fig8::bandwidth,
     },
     Plan {
@@ -298,6 +346,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, Fig. 9 and §4",
         cheap: false,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_fig8::usage,
     },
     Plan {
@@ -306,6 +355,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, §4",
         cheap: false,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_fig8::fairness,
     },
     Plan {
@@ -314,6 +364,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, §4 (p)",
         cheap: false,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_fig8::caps,
     },
     Plan {
@@ -322,6 +373,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, §3.3, Fig. 7 and §5",
         cheap: true,
         known: Known::Exactly,
+        seeds: Seeds::From(0),
         run: plans::d_tfact::run,
     },
     Plan {
@@ -330,6 +382,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "ours, after Cohen & Cohen 2002 §3 and §4",
         cheap: false,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(plans::d_today::seeds),
         run: plans::d_today::run,
     },
     Plan {
@@ -338,6 +391,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "ours",
         cheap: false,
         known: Known::Exactly,
+        seeds: Seeds::Fixed(plans::d_today::seeds),
         run: plans::d_today::stalled,
     },
     Plan {
@@ -346,6 +400,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Cohen & Cohen 2002, Figs. 8 and 9",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::d_live::run,
     },
     Plan {
@@ -354,6 +409,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "none: what the papers' servers are today",
         cheap: false,
         known: Known::Nothing,
+        seeds: LIVE,
         run: plans::today::run,
     },
 ];

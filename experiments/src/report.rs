@@ -4,6 +4,7 @@
 use lightwait_bench::say_line;
 use std::fmt::{Display, Write};
 use std::fs;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::chart::{Chart, Mark};
 use crate::expected::Known;
-use crate::plan::{Failure, Plan};
+use crate::plan::{Failure, Plan, Seeds};
 use crate::statistics::Mean;
 
 /// The directory of the experiments' sources.
@@ -49,6 +50,11 @@ pub(crate) struct Report {
     columns: Map<String, Value>,
     claims: Vec<Value>,
     all_hold: bool,
+    first_seed: Option<u64>,
+    /// The seeds of all random numbers.
+    seeds: Vec<u64>,
+    /// Why there are none.
+    without_seeds: Option<&'static str>,
 }
 
 impl Report {
@@ -62,18 +68,45 @@ impl Report {
         }
         let (id, known, work) = (plan.id, plan.known, work.clone());
         let (columns, claims) = Default::default();
-        Ok(Report { id, known, work, directory, data, columns, claims, all_hold: true })
+        let (first_seed, seeds, without_seeds) = match plan.seeds {
+            Seeds::Fixed(seeds) => (None, seeds(), None),
+            Seeds::From(first) => (Some(first), Vec::new(), None),
+            Seeds::None(why) => (None, Vec::new(), Some(why)),
+        };
+        Ok(Report {
+            id,
+            known,
+            work,
+            directory,
+            data,
+            columns,
+            claims,
+            all_hold: true,
+            first_seed,
+            seeds,
+            without_seeds,
+        })
     }
 
     /// The number of seeds to average over; `usual` are enough for the claims.
+    ///
+    /// # Panics
+    /// If the plan does not say where they begin.
     pub(crate) fn seeds(&mut self, usual: u64) -> u64 {
+        let first = self.first_seed.expect("`Seeds::From` in the plan");
+        let count = self.repeats(usual);
+        self.seeds = (first..first + count).collect();
+        count
+    }
+
+    /// The number of runs to average over, of an experiment without seeds.
+    pub(crate) fn repeats(&mut self, usual: u64) -> u64 {
         let few = if self.work.quick { usual.div_ceil(10).max(4) } else { usual };
-        let seeds = self.work.seeds.unwrap_or(few);
-        self.value("seeds", seeds);
-        if seeds != usual {
+        let count = self.work.seeds.unwrap_or(few);
+        if count != usual {
             self.known = Known::Nothing;
         }
-        seeds
+        count
     }
 
     /// True if fewer values should be swept. The results are then not compared.
@@ -151,15 +184,25 @@ impl Report {
         self.claims.push(json!({ "observed": claim, "is_so": holds, "found": found }));
     }
 
+    /// The contents of `data.json`: also what differs from machine to machine, and is not compared.
+    fn written(&self, data: &Value) -> Value {
+        assert!(!self.seeds.is_empty() || self.without_seeds.is_some(), "it has drawn no seeds");
+        let mut written = data.clone();
+        written["made_on"] = made_on();
+        written["seeds"] = json!(self.seeds);
+        if let Some(why) = self.without_seeds {
+            written["without_seeds"] = json!(why);
+        }
+        written["columns"] = Value::Object(self.columns.clone());
+        written
+    }
+
     /// Writes `data.json`, and the known results if they are to be blessed. Returns true if all
     /// claims hold and the results are the known ones.
     pub(crate) fn finish(mut self) -> Result<bool, Failure> {
-        self.data.insert("claims".to_owned(), Value::Array(self.claims));
-        let data = Value::Object(self.data);
-        let mut written = data.clone();
-        // Not compared, since it differs each time.
-        written["made_on"] = made_on();
-        written["columns"] = Value::Object(self.columns);
+        self.data.insert("claims".to_owned(), Value::Array(mem::take(&mut self.claims)));
+        let data = Value::Object(mem::take(&mut self.data));
+        let written = self.written(&data);
         let text = serde_json::to_string_pretty(&written)?;
         fs::write(self.directory.join("data.json"), text + "\n")?;
         say_line!("written to {}", self.directory.display());
@@ -261,6 +304,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::PLANS;
 
     #[test]
     fn a_table_comes_out_as_text_csv_and_json() {
@@ -270,5 +314,31 @@ mod tests {
         assert_eq!(table.text(), "  who    ms\n  a, b  1.5\n  c      20\n");
         assert_eq!(table.csv(), "who,ms\n\"a, b\",1.5\nc,20\n");
         assert_eq!(table.json(), json!([{ "who": "a, b", "ms": 1.5 }, { "who": "c", "ms": 20.0 }]));
+    }
+
+    #[test]
+    fn each_experiments_data_tells_machine_commit_compiler_and_seeds() {
+        let out = tempfile::tempdir().unwrap();
+        for plan in PLANS {
+            let work = Work { out: out.path().to_owned(), seeds: None, quick: true, bless: false };
+            let mut report = Report::new(plan, &work).unwrap();
+            if let Seeds::From(_) = plan.seeds {
+                report.seeds(50);
+            }
+            let data = report.written(&json!({}));
+            let made_on = data["made_on"].as_object().unwrap();
+            for fact in ["processor", "kernel", "commit", "compiler"] {
+                assert!(made_on.contains_key(fact), "{}: no {fact}", plan.id);
+            }
+            let seeds = data["seeds"].as_array().unwrap_or_else(|| panic!("{}", plan.id));
+            let why = data["without_seeds"].as_str().unwrap_or_default();
+            assert_ne!(
+                seeds.is_empty(),
+                why.is_empty(),
+                "{}: seeds, or why there are none",
+                plan.id
+            );
+            assert!(seeds.iter().all(Value::is_u64), "{}", plan.id);
+        }
     }
 }

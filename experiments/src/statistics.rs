@@ -2,10 +2,39 @@
 
 use std::fmt;
 
-/// Student's t for a two-sided 95 %, by degrees of freedom from 1 on.
-const T: [f64; 30] = [
-    12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
-    2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
+/// Student's t for a two-sided 95 %, by degrees of freedom.
+const T: [f64; 31] = [
+    f64::NAN,
+    12.71,
+    4.30,
+    3.18,
+    2.78,
+    2.57,
+    2.45,
+    2.36,
+    2.31,
+    2.26,
+    2.23,
+    2.20,
+    2.18,
+    2.16,
+    2.14,
+    2.13,
+    2.12,
+    2.11,
+    2.10,
+    2.09,
+    2.09,
+    2.08,
+    2.07,
+    2.07,
+    2.06,
+    2.06,
+    2.06,
+    2.05,
+    2.05,
+    2.05,
+    2.04,
 ];
 
 /// A mean with the half of its 95 % confidence interval.
@@ -20,14 +49,18 @@ impl Mean {
     /// The mean of independent values, such as one for each seed.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Mean {
         let values: Vec<f64> = values.into_iter().collect();
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let deviation = (squares / (count - 1.0)).sqrt();
-        let degrees = values.len().saturating_sub(1);
-        let t = T.get(degrees.wrapping_sub(1)).copied().unwrap_or(1.96);
-        Mean { mean, half: t * deviation / count.sqrt() }
+        let (mean, deviation) = mean_and_deviation(&values);
+        let t = T.get(values.len().saturating_sub(1)).copied().unwrap_or(1.96);
+        Mean { mean, half: t * deviation / (values.len() as f64).sqrt() }
     }
+}
+
+/// The mean of `values`, and their standard deviation.
+pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
 }
 
 /// The value below which `part` of the sorted values lie: 0.5 gives the upper median, 1 the
@@ -57,6 +90,14 @@ mod tests {
         let many = Mean::of((0..400).map(|number| f64::from(number % 2)));
         assert_eq!(format!("{many:.3}"), "0.500±0.049");
         assert!(Mean::of([1.0]).half.is_nan());
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        let (mean, deviation) = mean_and_deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!(mean, 5.0);
+        assert!((deviation - f64::sqrt(32.0 / 7.0)).abs() < 1e-12, "{deviation}");
+        assert_eq!(mean_and_deviation(&[3.0]), (3.0, 0.0));
     }
 
     #[test]

@@ -17,6 +17,7 @@ const SAMPLES: usize = 100_000;
 const WARM_UP: usize = 100;
 /// The least timeout of 4.4BSD, in ticks.
 const LEAST_TICKS: u64 = 2;
+pub(crate) const SEED: u64 = 12;
 
 /// SD in quarters of a tick, after each of [`STEADY`] equal RTTs.
 fn decay(scale: Scale, rtt_ticks: u64) -> Vec<f64> {
@@ -33,7 +34,7 @@ fn decay(scale: Scale, rtt_ticks: u64) -> Vec<f64> {
 /// The frequency of each timeout, in ticks, at an RTT of 100 ms.
 fn timeouts(scale: Scale) -> Vec<usize> {
     let mut scaled = Scaled::new(scale);
-    let mut rng = Rng::from_seed(12);
+    let mut rng = Rng::from_seed(SEED);
     let mut counts = vec![0; 10];
     for number in 0..SAMPLES + WARM_UP {
         // A tick falls within 100 ms one time in five.

@@ -104,11 +104,14 @@ impl Blocks for Memory {
     }
 }
 
+/// The seed of the order in memory.
+pub(crate) const SEED: u64 = 7;
+
 /// The longest of each scan, in ms, over that many blocks in TIME-WAIT and idle connections with a
 /// keepalive timer. Their order in the list differs from that in memory, as when connections come
 /// and go.
 pub(super) fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2] {
-    let mut rng = Rng::from_seed(7);
+    let mut rng = Rng::from_seed(SEED);
     let mut order: Vec<u32> = (0..(time_wait + idle) as u32).collect();
     for place in (1..order.len()).rev() {
         order.swap(place, rng.below(place as u32 + 1) as usize);

@@ -23,7 +23,7 @@ use world::{CLIENTS, Found, LENGTH, RATE_BITS, Workload, run_world};
 const SHORT: Workload =
     Workload { file_bytes: 6 * 1024, answers: 1, rest: Duration::ZERO, quick_acks: 16 };
 const SHORT_LOSSES: [f64; 4] = [1.0, 2.0, 3.0, 5.0];
-const SHORT_SEEDS: u64 = 5;
+pub(crate) const SHORT_SEEDS: u64 = 5;
 
 /// Clients that rest for longer than an ACK is delayed.
 const LONE: Workload =

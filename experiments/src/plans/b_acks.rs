@@ -75,6 +75,15 @@ impl Watcher {
 }
 
 /// Runs a stream with that mean time between segments, and a receiver with that configuration.
+fn seed(mean_us: f64) -> u64 {
+    mean_us as u64
+}
+
+/// The seeds of the gaps between segments.
+pub(crate) fn seeds() -> Vec<u64> {
+    MEANS_US.map(seed).into()
+}
+
 fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
     let link = |seed| LinkConfig { delay: Duration::from_millis(5), seed, ..LinkConfig::default() };
     let watcher: Rc<RefCell<Watcher>> = shared(Watcher::default());
@@ -93,7 +102,7 @@ fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
     });
     world.spawn(Side::A, async move {
         let Ok(mut stream) = TcpStream::connect(server()).await else { return };
-        let (mut rng, segment) = (Rng::from_seed(mean_us as u64), [0; SEGMENT_BYTES]);
+        let (mut rng, segment) = (Rng::from_seed(seed(mean_us)), [0; SEGMENT_BYTES]);
         while stream.write_all(&segment).await.is_ok() {
             let us = -(1.0 - rng.unit()).ln() * mean_us;
             sleep(Duration::from_nanos((us * 1000.0) as u64)).await;

@@ -41,6 +41,8 @@ const CONNECTIONS: usize = 50;
 /// Segments in all. A connection sends again after half a second: its last segment is acknowledged
 /// by then, and the next one is a lone segment.
 const SEGMENTS: usize = 2500;
+/// The seed of the gaps.
+pub(crate) const SEED: u64 = 1;
 const MEAN_GAP_US: u32 = 10_000;
 /// The interval at which the watcher polls.
 const LOOK: Duration = Duration::from_micros(50);
@@ -179,7 +181,7 @@ fn watch(is_over: impl Fn() -> bool) -> Result<Seen, String> {
 
 /// Sends lone segments over the kernel's sockets.
 fn send() -> Outcome {
-    let mut rng = Rng::from_seed(1);
+    let mut rng = Rng::from_seed(SEED);
     let open = |_| -> Result<TcpStream, Failure> {
         // The stack may not listen yet.
         for _ in 0..100 {

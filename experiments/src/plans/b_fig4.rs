@@ -73,6 +73,9 @@ fn tick_ns(count: usize) -> f64 {
     median(&mut took) - nothing_ns()
 }
 
+/// The seed of the order in memory.
+pub(crate) const SEED: u64 = 4;
+
 /// A connection in a list: the size of a control block of 4.4BSD's.
 struct Block {
     delayed_ack: Mutex<bool>,
@@ -82,7 +85,7 @@ struct Block {
 
 /// Blocks in a list in random order of memory, as when connections come and go.
 fn blocks(count: usize) -> Vec<Block> {
-    let mut rng = Rng::from_seed(4);
+    let mut rng = Rng::from_seed(SEED);
     let mut order: Vec<u32> = (0..count as u32).collect();
     for place in (1..count).rev() {
         order.swap(place, rng.below(place as u32 + 1) as usize);

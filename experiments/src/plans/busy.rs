@@ -49,24 +49,3 @@ impl System {
         }
     }
 }
-
-/// The mean of `values`, and their standard deviation.
-pub(super) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-    (mean, (squares / (count - 1.0).max(1.0)).sqrt())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_deviation_is_that_of_a_sample() {
-        let (mean, deviation) = mean_and_deviation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
-        assert_eq!(mean, 5.0);
-        assert!((deviation - f64::sqrt(32.0 / 7.0)).abs() < 1e-12, "{deviation}");
-        assert_eq!(mean_and_deviation(&[3.0]), (3.0, 0.0));
-    }
-}

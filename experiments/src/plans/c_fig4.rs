@@ -24,13 +24,14 @@ use lightwait_netem::LinkConfig;
 
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::Outcome;
+use crate::plans::busy::System;
 use crate::plans::busy::blocks::{Blocks, Search, Work};
 use crate::plans::busy::lan::{
     Application, Lan, Time, client, client_config, server, server_config,
 };
 use crate::plans::busy::web::{self, Web};
-use crate::plans::busy::{System, mean_and_deviation};
 use crate::report::{Report, Table};
+use crate::statistics::mean_and_deviation;
 
 /// Connections in TIME-WAIT.
 const LOADS: [usize; 8] = [0, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000];
@@ -38,6 +39,8 @@ const LOADS: [usize; 8] = [0, 100, 300, 1000, 3000, 10_000, 100_000, 1_000_000];
 /// server whose clients leave it no TIME-WAIT is not loaded with more either.
 const LINEAR_MOST: usize = 100_000;
 const RUNS: usize = 10;
+/// The seed of the order of blocks in memory.
+const SEED: u64 = 4;
 /// The least time of the server's processor that is timed in each line and run.
 const TIMED: Duration = Duration::from_millis(40);
 /// The port of the two transfers.
@@ -150,7 +153,7 @@ impl Bench {
         let link = LinkConfig::default();
         let mut lan = Lan::new(Time::True, server, &[SINK, web::PORT], clients, &link);
         for search in modes.iter().filter_map(|mode| MODES[*mode].search) {
-            lan.keep(Blocks::new(search, most + 1000, 4), &[SINK, web::PORT], false);
+            lan.keep(Blocks::new(search, most + 1000, SEED), &[SINK, web::PORT], false);
         }
         let plan = web::Plan {
             clients: 16,
@@ -293,6 +296,11 @@ fn measure(report: &Report) -> Points {
         report.say(format!("run {run} of {RUNS} is over"));
     }
     points
+}
+
+/// The seeds of the blocks and of the loader.
+pub(crate) fn seeds() -> Vec<u64> {
+    vec![SEED, web::SEED]
 }
 
 /// Runs the experiment.

@@ -18,7 +18,7 @@ use crate::plans::busy::webstone::{Keeping, Run, Seen, cell, stat};
 use crate::plans::c_table2::FILES;
 use crate::report::{Report, Table};
 
-const RUNS: u64 = 10;
+pub(crate) const RUNS: u64 = 10;
 const HOSTS: usize = 2;
 /// Clients on each host.
 const CLIENTS: [usize; 4] = [4, 16, 32, 64];

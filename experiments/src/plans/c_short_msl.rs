@@ -31,11 +31,11 @@ use lightwait_core::{ConnectionId, Event, Host, Instant, Outbox, ReadError, RxFr
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::plans::busy::lan::{server, server_config};
-use crate::plans::busy::mean_and_deviation;
 use crate::plans::busy::web::PORT;
 use crate::report::{Report, Table};
+use crate::statistics::mean_and_deviation;
 
-const SEEDS: u64 = 10;
+pub(crate) const SEEDS: u64 = 10;
 /// Connections a second.
 const LOADS: [u32; 5] = [50, 100, 200, 400, 800];
 const LENGTH: Duration = Duration::from_secs(90);

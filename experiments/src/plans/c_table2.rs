@@ -25,7 +25,7 @@ use crate::plans::busy::webstone::{Keeping, Run, Seen, cell, stat};
 use crate::plans::busy::{PAPER_BLOCK_BYTES, System};
 use crate::report::{Report, Table};
 
-const RUNS: u64 = 10;
+pub(crate) const RUNS: u64 = 10;
 const HOSTS: usize = 2;
 const CLIENTS: usize = 20;
 /// Bytes, and requests of a thousand.
@@ -181,7 +181,7 @@ fn speed(report: &mut Report) -> Outcome {
     let gain = |of: usize, to: usize, value: fn(&Seen) -> f64| {
         let ratios: Vec<Seen> = found[of].clone();
         let pairs = ratios.iter().zip(&found[to]).map(|(of, to)| value(of) / value(to));
-        crate::plans::busy::mean_and_deviation(&pairs.collect::<Vec<f64>>())
+        crate::statistics::mean_and_deviation(&pairs.collect::<Vec<f64>>())
     };
     for (name, of) in [("TCP (swap)", 1), ("negotiated", 2), ("HTTP (client closes)", 3)] {
         let rate = gain(of, 0, |seen| seen.connections);

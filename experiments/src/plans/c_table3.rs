@@ -21,10 +21,11 @@ use crate::plan::Outcome;
 use crate::plans::busy::lan::Time;
 use crate::plans::busy::web::Plan;
 use crate::plans::busy::webstone::{Keeping, Run, Seen, cell, stat};
-use crate::plans::busy::{PAPER_BLOCK_BYTES, System, mean_and_deviation};
+use crate::plans::busy::{PAPER_BLOCK_BYTES, System};
 use crate::report::{Report, Table};
+use crate::statistics::mean_and_deviation;
 
-const SEEDS: u64 = 10;
+pub(crate) const SEEDS: u64 = 10;
 const TIME_WAIT: Duration = Duration::from_secs(60);
 /// The rate that the paper's server could bear, and the blocks that it had for that.
 const PAPER_RATE: f64 = 60.0;

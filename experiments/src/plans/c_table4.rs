@@ -270,6 +270,11 @@ fn word(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
+/// The seed of the clients.
+pub(crate) fn seeds() -> Vec<u64> {
+    vec![web::SEED]
+}
+
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let systems = [("negotiation", System::Negotiated), ("swap", System::Swapped)];

@@ -162,7 +162,7 @@ fn run_once(report: &Report, program: &Path, pool: &str, policy: &str) -> Result
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let usual = if report.is_quick() { QUICK_REPEATS } else { REPEATS };
-    let repeats = report.seeds(usual) as usize;
+    let repeats = report.repeats(usual) as usize;
     let program = live::lightwait()?;
     let mut found = Vec::new();
     // The policies take turns, since the machine's speed varies.

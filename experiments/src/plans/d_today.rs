@@ -29,6 +29,8 @@ const QUICK_CLIENTS: usize = 200;
 const RATES_BITS: [f64; 2] = [1e6, 1e9];
 const ROUND_TRIPS_S: [f64; 2] = [0.005, 0.3];
 const LOSS: f64 = 0.0005;
+const LINKS_SEED: u64 = 1;
+const WAYS_SEED: u64 = 2000;
 const SEGMENT: u64 = 1448;
 /// An answer, and how often it is a large one.
 const SMALL_BYTES: u64 = 10_000;
@@ -129,7 +131,7 @@ fn run_world(
     rules: &Rules,
     stalled_part: f64,
 ) -> Result<Found, Failure> {
-    let mut rng = Rng::from_seed(clients as u64);
+    let mut rng = Rng::from_seed(WAYS_SEED);
     let ways: Vec<Way> = (0..clients)
         .map(|_| Way {
             rate_bits: between(&mut rng, RATES_BITS) as u64,
@@ -142,7 +144,7 @@ fn run_world(
     tcp.pool.policy = rules.policy;
     let limits = Limits { pages: clients * pool_each / PAGE_BYTES, ..Limits::default() };
     let hosts = [(TcpConfig::default(), Limits::default()), (tcp, limits)];
-    let mut world = paths::world(&ways, SEGMENT, hosts, 1)?;
+    let mut world = paths::world(&ways, SEGMENT, hosts, LINKS_SEED)?;
     let notes = Notes::default();
     let listener = TcpListener::bind_with_backlog(&world.handle(Side::B), server(), 65_535)?;
     world.spawn(Side::B, accept(listener));
@@ -252,6 +254,11 @@ async fn look(from: Instant, notes: Notes) {
             *looks = (looks.0 + (pool.in_use * pool.page_bytes) as u64, looks.1 + 1);
         }
     }
+}
+
+/// The seeds of the links and of the paths. Each client has its number as its own.
+pub(crate) fn seeds() -> Vec<u64> {
+    vec![LINKS_SEED, WAYS_SEED]
 }
 
 /// The results by pool and rules.

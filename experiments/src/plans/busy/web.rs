@@ -22,6 +22,8 @@ const MORE: u8 = 0;
 const LAST: u8 = 1;
 /// The owner of a connection that its client has closed.
 const NOBODY: usize = usize::MAX;
+/// The usual seed of what the clients choose.
+pub(crate) const SEED: u64 = 1;
 /// Bytes of an answer's header: the paper's 1.14 Mb/s contain that much beside 223.8 times 500.
 pub(crate) const HEADER: u32 = 137;
 
@@ -64,7 +66,7 @@ impl Default for Plan {
             first: 0,
             addresses: 1,
             count: u64::MAX,
-            seed: 1,
+            seed: SEED,
         }
     }
 }

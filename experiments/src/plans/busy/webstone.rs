@@ -9,7 +9,8 @@ use lightwait_netem::LinkConfig;
 use super::blocks::{Blocks, Search};
 use super::lan::{Lan, Time, client_config, server_config};
 use super::web::{self, Done, Plan, Web};
-use super::{PAPER_BLOCK_BYTES, System, mean_and_deviation};
+use super::{PAPER_BLOCK_BYTES, System};
+use crate::statistics::mean_and_deviation;
 
 /// The server's state for connections, and its look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
