@@ -1,8 +1,9 @@
 //! `--send-buffer` and `--pool-policy`: how large send buffers are, and which connection gets the
 //! next page.
 
-use std::fmt;
 use std::str::FromStr;
+
+use clap::ValueEnum;
 
 use super::{Bytes, Setting};
 
@@ -66,7 +67,7 @@ impl SendBuffer {
 }
 
 /// Which connection gets the next page of memory where it is short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PoolPolicy {
     /// The one that has waited longest, and as much as two windows carry
     Line,
@@ -83,19 +84,8 @@ pub(crate) enum PoolPolicy {
 impl PoolPolicy {
     /// The knob that stands for this choice.
     pub(crate) fn setting(self) -> Setting {
-        Setting::new("pool.policy", &self.to_string())
-    }
-}
-
-impl fmt::Display for PoolPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PoolPolicy::Line => "line",
-            PoolPolicy::Naive => "naive",
-            PoolPolicy::RoundRobin => "round-robin",
-            PoolPolicy::Priority => "priority",
-            PoolPolicy::Psc => "psc",
-        })
+        let word = self.to_possible_value().expect("no policy is hidden");
+        Setting::new("pool.policy", word.get_name())
     }
 }
 
