@@ -13,6 +13,7 @@ mod capture;
 mod client;
 mod download;
 mod host;
+mod latency;
 mod load;
 mod namespace;
 mod peers;

@@ -5,7 +5,6 @@
 //!  kernel: lw0 ═ lw1 (A) ─ wan ─ (B) lw2 ═ lw3: our server
 //! ```
 
-use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -15,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::load::load;
 use crate::namespace::{self, ip};
 use crate::server::{OURS, Server, URLS, reach};
 use crate::tools::{self, curl, output};
@@ -24,20 +22,20 @@ use crate::tools::{self, curl, output};
 const SLACK: Duration = Duration::from_millis(25);
 
 /// Keeps these tests from running at the same time: a router takes a whole processor.
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A router in a process of its own.
-struct Wan {
+pub(crate) struct Wan {
     process: Child,
     _stderr: BufReader<ChildStderr>,
 }
 
 impl Wan {
     /// Starts one, and waits until frames pass.
-    fn start(devices: [&str; 2], flags: &[&str]) -> Wan {
+    pub(crate) fn start(devices: [&str; 2], flags: &[&str]) -> Wan {
         let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
             .arg("wan")
             .args(devices)
@@ -56,7 +54,7 @@ impl Wan {
     }
 
     /// Stops it as a user does; its report.
-    fn stop(mut self) -> Value {
+    pub(crate) fn stop(mut self) -> Value {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
         let mut text = String::new();
@@ -76,7 +74,7 @@ impl Drop for Wan {
 }
 
 /// Both cables of veth, with the kernel's addresses on `lw0`.
-fn lay_cables() {
+pub(crate) fn lay_cables() {
     // The router's ends hear questions for addresses of the kernel's that are not theirs.
     std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").unwrap();
     ip("link add lw0 type veth peer name lw1");
@@ -91,7 +89,7 @@ fn give_addresses(interface: &str) {
 }
 
 /// Serves `directory` behind the router, reachable at [`URLS`].
-fn serve(directory: &Path) -> Server {
+pub(crate) fn serve(directory: &Path) -> Server {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightwait"));
     command.args(["serve", "--af-packet", "lw3", "--probe", "0s"]);
     command.args(["--ip", "10.77.0.2/24", "--ip", "fd77::2/64"]);
@@ -251,86 +249,5 @@ fn a_device_that_is_not_there_is_named() {
         assert_eq!(status, Some(0), "a second is over");
         // Something for the kernel's counters.
         drop(TcpStream::connect("127.0.0.1:1"));
-    });
-}
-
-/// What dumpcap, which tshark starts, sees of an interface.
-struct Watcher(Child);
-
-impl Watcher {
-    fn start(interface: &str, file: &Path) -> Watcher {
-        let mut dumpcap = tools::command("dumpcap");
-        dumpcap.args(["-q", "-i", interface, "-f", "tcp port 80", "-w"]).arg(file);
-        let mut process = dumpcap.stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        let mut all = String::new();
-        while !all.contains("File:") {
-            assert!(stderr.read_line(&mut all).unwrap() > 0, "it ended: {all}");
-        }
-        // It goes on to write there.
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        Watcher(process)
-    }
-
-    fn stop(mut self) {
-        // What came last lies in a block of the kernel's ring, which is handed over when it is full
-        // or a second old.
-        std::thread::sleep(Duration::from_millis(1500));
-        let id = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-/// From the first SYN of each connection to the last byte from the server, in ms, in order.
-fn seen_by_tshark(capture: &Path) -> Vec<f64> {
-    let mut tshark = tools::command("tshark");
-    tshark.arg("-n").arg("-r").arg(capture).args(["-T", "fields"]);
-    for field in ["tcp.stream", "frame.time_epoch", "tcp.len", "tcp.srcport"] {
-        tshark.args(["-e", field]);
-    }
-    let mut connections: HashMap<String, (f64, f64)> = HashMap::new();
-    for line in output(&mut tshark).lines() {
-        let [stream, time, len, port] = line.split('\t').collect::<Vec<_>>()[..] else {
-            panic!("{line}")
-        };
-        let time: f64 = time.parse().unwrap();
-        let times = connections.entry(stream.to_owned()).or_insert((time, time));
-        if port == "80" && len != "0" {
-            times.1 = time;
-        }
-    }
-    // The load looks first whether anybody is there, and asks nothing.
-    let took = connections.into_values().map(|(begin, end)| (end - begin) * 1000.0);
-    let mut took: Vec<f64> = took.filter(|ms| *ms > 0.0).collect();
-    took.sort_by(f64::total_cmp);
-    took
-}
-
-#[test]
-fn the_load_tells_the_latency_that_tshark_sees_to_one_percent() {
-    let test = "wan::the_load_tells_the_latency_that_tshark_sees_to_one_percent";
-    let _alone = alone();
-    namespace::inside(test, &["tshark", "dumpcap"], || {
-        lay_cables();
-        let wan = Wan::start(["lw1", "lw2"], &["--delay", "30ms"]);
-        let directory = tools::directory();
-        std::fs::write(directory.path().join("small"), [b'x'; 500]).unwrap();
-        let server = serve(directory.path());
-        let capture = directory.path().join("load.pcapng");
-        let watcher = Watcher::start("lw0", &capture);
-        let url = format!("{}/small", URLS[0]);
-        let report = load(&[&url, "--rate", "100", "--duration", "4s", "--warm-up", "0"]);
-        watcher.stop();
-        server.stop();
-        wan.stop();
-        let seen = seen_by_tshark(&capture);
-        assert_eq!((seen.len(), &report["requests_answered"]), (400, &Value::from(400)));
-        let median = seen[seen.len() / 2];
-        // From when a request was due, not from when its SYN left.
-        let told = report["latency_ns"]["total"]["p50"].as_f64().unwrap() / 1e6;
-        eprintln!("told {told:.3} ms, seen {median:.3} ms");
-        assert!((119.0..).contains(&median), "two round trips: {median} ms");
-        assert!((told / median - 1.0).abs() < 0.01, "told {told} ms, seen {median} ms");
     });
 }
