@@ -153,7 +153,9 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
     let words: Vec<&str> = body.split_whitespace().collect();
     let line = words.join(" ");
     let line = line.strip_prefix("error: ").unwrap_or(&line);
-    line.split(" For more information, try").next().unwrap_or(line).trim_end().to_owned()
+    // Nobody means a flag as a value.
+    let cut = line.find(" tip: to pass '").or_else(|| line.find(" For more information, try"));
+    line[..cut.unwrap_or(line.len())].trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -178,12 +180,15 @@ mod tests {
             ("serve --port 70000", "65535"),
             ("serve --min-rate -1", "invalid value '-1' for '--min-rate"),
             ("serve a b", "unexpected argument 'b'"),
+            ("load http://h/ --rps 5", "unexpected argument '--rps' found"),
             ("server", "serve"),
             ("", "serve"),
         ] {
             let line = line(words);
             assert!(!line.contains('\n') && line.contains(help), "{words}: {line}");
-            assert!(!line.starts_with("error") && !line.contains("For more information"), "{line}");
+            for noise in ["error: ", "For more information", "as a value, use"] {
+                assert!(!line.contains(noise), "{line}");
+            }
         }
     }
 

@@ -74,7 +74,8 @@ pub(crate) struct LoadArgs {
     pub(crate) poisson: bool,
 
     /// Start N requests of an open loop at a time, at the same average rate
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Load")]
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Load",
+          value_parser = parse_count)]
     pub(crate) burst: NonZeroU32,
 
     /// Number of connections: exact in a closed loop, the maximum in an open one [default of an
@@ -98,7 +99,8 @@ pub(crate) struct LoadArgs {
         value_name = "N",
         default_value = "1",
         help_heading = "Connections",
-        conflicts_with = "keep_alive"
+        conflicts_with = "keep_alive",
+        value_parser = parse_count
     )]
     pub(crate) requests_per_connection: NonZeroU32,
 
@@ -108,7 +110,7 @@ pub(crate) struct LoadArgs {
 
     /// Hold N more connections from before the load to its end: each makes one request, and no
     /// more. Without --rate, --connections and --trace this is the whole load
-    #[arg(long, value_name = "N", help_heading = "Connections")]
+    #[arg(long, value_name = "N", help_heading = "Connections", value_parser = parse_count)]
     pub(crate) idle: Option<NonZeroU32>,
 
     /// Make no request on idle connections: for servers that do not speak HTTP, or that wait for
@@ -323,8 +325,12 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "give requests a second, from 0.001 to 100000000".to_owned())
 }
 
+fn parse_count(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| "give a number from 1 on".to_owned())
+}
+
 fn parse_pipeline(text: &str) -> Result<NonZeroU32, String> {
-    let count = text.parse::<NonZeroU32>().ok().filter(|count| count.get() <= 1000);
+    let count = parse_count(text).ok().filter(|count| count.get() <= 1000);
     count.ok_or_else(|| "give a number from 1 to 1000".to_owned())
 }
 
@@ -414,6 +420,7 @@ mod tests {
         for stage in ["30s", "0s:5", "30:5", "30s:-5"] {
             assert!(stage.parse::<StageArg>().is_err(), "{stage}");
         }
+        assert!(parse_count("0").is_err() && parse_count("1").is_ok());
         assert!(parse_pipeline("0").is_err() && parse_pipeline("1001").is_err());
         assert!(parse_source("10.1.0.0/33").is_err() && parse_field("x").is_err());
     }

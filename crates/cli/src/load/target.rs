@@ -48,7 +48,19 @@ impl Target {
             return Err(usage("give a user by --header 'Authorization: …'"));
         }
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let port = authority.port_u16().unwrap_or(if is_secured { 443 } else { 80 });
+        let port = match authority.port_u16().filter(|port| *port > 0) {
+            Some(port) => port,
+            None if authority.as_str() != authority.host() => {
+                return Err(usage("give a port from 1 to 65535, or none"));
+            }
+            None => {
+                if is_secured {
+                    443
+                } else {
+                    80
+                }
+            }
+        };
         let resolved = (host, port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = match resolved {
             Ok(addresses) => addresses.collect(),
@@ -99,6 +111,8 @@ mod tests {
             ("ftp://10.9.0.2/", "begins with http://"),
             ("http://user:word@10.9.0.2/", "Authorization"),
             ("http://a b/", "not a URL"),
+            ("http://127.0.0.1:65536/", "a port from 1 to 65535"),
+            ("http://[::1]:0/", "a port from 1 to 65535"),
             ("http://no-such-host.invalid/", "no-such-host.invalid"),
         ] {
             let text = Target::new(url).unwrap_err().to_string();
