@@ -9,6 +9,7 @@ mod time_wait;
 
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
+use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named};
 pub(crate) use memory::Memory;
 
@@ -18,7 +19,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lightwait_core::address::Cidr;
-use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
@@ -195,7 +195,7 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
             let text = "--pool: give 64K at least, and no more than a stack has of --memory";
             return Err(usage(text.to_owned()));
         }
-        let pages = bytes / PAGE_BYTES as u64;
+        let pages = bytes / page_bytes(&args.set) as u64;
         settings.push(Setting::new("limits.pages", &pages.to_string()));
     }
     settings.extend(time_wait::settings(args, stack)?);

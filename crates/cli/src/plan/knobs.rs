@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 use lightwait_core::address::Cidr;
-use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::config::{Knob, KnobError, Limits, TcpConfig};
 use lightwait_core::{Capabilities, Config, Error, Medium};
 
@@ -46,12 +45,21 @@ pub(crate) struct Knobs {
     limits: Limits,
 }
 
+/// Bytes in a page with these settings; those that are wrong are for [`Knobs::new`].
+pub(crate) fn page_bytes<'a>(settings: impl IntoIterator<Item = &'a Setting>) -> usize {
+    let mut config = Knobs::default().on(plain());
+    for Setting { name, value } in settings.into_iter().filter(|one| one.is_of("limits.page")) {
+        let _ = config.set(name, value);
+    }
+    config.limits.page.bytes()
+}
+
 impl Knobs {
     /// Applies all settings to the defaults for `memory` bytes of buffers; the later of two
     /// settings wins. Fails with the setting that is wrong, and why.
     pub(crate) fn new(memory: u64, settings: &[Setting]) -> Result<Knobs, Failure> {
         let mut config = Knobs::default().on(plain());
-        let pages = memory / PAGE_BYTES as u64;
+        let pages = memory / page_bytes(settings) as u64;
         config.limits.pages = usize::try_from(pages).unwrap_or(usize::MAX);
         // Peers may send all that receive windows promise; the rest is for sending.
         let promised = &mut config.limits.receive_window_bytes;
@@ -79,7 +87,7 @@ impl Knobs {
 
     /// Bytes for pages and for what is charged to them.
     pub(crate) fn page_bytes(&self) -> usize {
-        self.limits.pages.saturating_mul(PAGE_BYTES)
+        self.limits.pages.saturating_mul(self.limits.page.bytes())
     }
 
     /// A configuration with these knobs.

@@ -259,6 +259,9 @@ fn buffers_and_pages_have_flags_of_their_own_and_a_knob_by_name_goes_before_them
     let tcp = tcp_of("--set buffers.send_size=round");
     assert_eq!(tcp.buffers.send_size(), SendSize::Round);
     assert_eq!(config_of("--memory 64M --pool 1MiB").limits.pages, 256);
+    let segments = "--memory 64M --set limits.page=512 ";
+    assert_eq!(config_of(&format!("{segments} --pool 1MiB")).limits.pages, 2048);
+    assert_eq!(config_of(segments).limits.pages, (32 << 20) / 512);
     for line in ["--pool 1M --set limits.pages=9", "--memory 64M --pool 33M", "--pool 63K"] {
         assert!(refusal(line).contains("--pool"), "{line}");
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lightwait::allocator;
 use lightwait::shard::Handle;
-use lightwait_core::buffer::PAGE_BYTES;
 
 /// How often the task checks.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -19,7 +18,7 @@ pub(super) async fn watch(stack: Handle, kept_bytes: impl Fn() -> u64) {
     let mut peak = Peak::default();
     loop {
         lightwait::rt::sleep(INTERVAL).await;
-        let held = stack.with_host(|host| host.pages_in_use() * PAGE_BYTES);
+        let held = stack.with_host(|host| host.pages_in_use() * host.pool_info().page_bytes);
         let held = held.saturating_sub(kept_bytes() as usize);
         if peak.has_fallen(held) {
             allocator::give_back();

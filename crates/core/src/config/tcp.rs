@@ -1,6 +1,7 @@
 //! How TCP behaves: groups of knobs, and the words for their values.
 
 use super::group::group;
+use crate::buffer::{PAGE_BYTES, SEGMENT_BYTES};
 use crate::time::{Duration, Resolutions};
 use crate::wire::options::{Layout, shift_for};
 
@@ -319,6 +320,16 @@ pub enum PageSize {
     Auto,
     /// What is sent lies in pages of 512 bytes, as in Cohen & Cohen 2002 §4: to run that again.
     Segment,
+}
+
+impl PageSize {
+    /// Bytes in what [`Limits::pages`](crate::config::Limits::pages) counts.
+    pub const fn bytes(self) -> usize {
+        match self {
+            PageSize::Auto => PAGE_BYTES,
+            PageSize::Segment => SEGMENT_BYTES,
+        }
+    }
 }
 
 /// When a segment with text carries PSH (RFC 9293 §3.9.1.2: a matter of implementation where there
