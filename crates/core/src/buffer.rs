@@ -17,6 +17,12 @@
 //!                               └ scarce: no text out of order is kept
 //! ```
 //!
+//! Memory beside the buffers is mostly text on its way into a page, and the two must not keep each
+//! other out. A part of what senders may have is the holders' elsewhere, and is kept for them as
+//! long as they wait for it, even if senders wait in line. They may have half of it while no sender
+//! waits. What they hold is never refused, so it may exceed that for a moment: then a sender that
+//! holds no page may claim what is kept for received text. So what is on its way always moves.
+//!
 //! A short text, as most requests and answers are, goes into a page of a quarter of the size: each
 //! of a great many connections holds some. Much of a long text goes into a page of four times the
 //! size: the fewer ends of pages lie within segments, the fewer segments are copied in two pieces.
@@ -84,8 +90,13 @@ pub struct PagePool {
     /// What may be in use once a page is given, by [`Claim`], with what is set aside for
     /// connections.
     limits: [usize; 3],
-    /// The limit of [`Claim::More`] while no sender waits in line for pages.
+    /// What senders that hold pages may have, with the part of it that holders elsewhere have.
+    for_senders: usize,
+    /// The limit of [`Claim::More`] while no sender waits in line for pages: without what is kept
+    /// for holders elsewhere.
     more: usize,
+    /// Senders wait in line.
+    has_line: bool,
     /// While some do, a sender that holds none gets no more either.
     has_one_line: bool,
     /// Memory held elsewhere that is charged here, in units; it is in use as well.
@@ -108,6 +119,10 @@ pub struct PagePool {
     /// Slots of the connections that wait in line and whose standing may have changed.
     moved: Vec<u32>,
 }
+
+/// What is for holders elsewhere of what senders may have, though senders wait in line: so much of
+/// it is one in.
+const PART_ELSEWHERE: usize = 4;
 
 /// Pools of fewer pages than this keep no reserve: an eighth of them would be next to nothing.
 const RESERVED_FROM: usize = 64;
@@ -145,7 +160,9 @@ impl PagePool {
             limit,
             shares: [limit - 2 * sixteenth, limit - sixteenth, limit],
             limits: [limit - 2 * sixteenth, limit - sixteenth, limit],
+            for_senders: limit - 2 * sixteenth,
             more: limit - 2 * sixteenth,
+            has_line: false,
             has_one_line: false,
             elsewhere: 0,
             by_connections: 0,
@@ -300,6 +317,7 @@ impl PagePool {
         let has_grown = units > self.elsewhere;
         self.in_use = self.in_use - self.elsewhere + units;
         self.elsewhere = units;
+        self.set_limits();
         if has_grown {
             self.shed_excess();
         }
@@ -317,10 +335,7 @@ impl PagePool {
         self.by_connections = units;
         self.set_aside = if units == 0 { 0 } else { units.max(self.limit / 4) };
         self.scarce_from = scarce_from(self.limit, self.set_aside);
-        let waits = self.has_line();
-        self.limits = self.shares.map(|share| share.saturating_sub(self.set_aside));
-        self.more = self.limits[Claim::More as usize];
-        self.keep_line(waits);
+        self.set_limits();
         if has_grown {
             self.shed_excess();
         }
@@ -350,8 +365,11 @@ impl PagePool {
 
     /// Notes whether a holder of memory elsewhere waits for more.
     pub fn want_elsewhere(&mut self, is_wanted: bool) {
-        self.elsewhere_is_wanted = is_wanted;
         self.was_refused |= is_wanted;
+        if is_wanted != self.elsewhere_is_wanted {
+            self.elsewhere_is_wanted = is_wanted;
+            self.set_limits();
+        }
     }
 
     /// True if a holder of memory elsewhere waits for more, where these holders have what they may.
@@ -416,16 +434,35 @@ impl PagePool {
     /// Notes whether senders wait in line for pages: while some do, a sender that holds pages and
     /// has not waited gets no more.
     pub fn keep_line(&mut self, waits: bool) {
-        self.limits[Claim::More as usize] = if waits { 0 } else { self.more };
-        if self.has_one_line {
-            let first = self.shares[Claim::First as usize].saturating_sub(self.set_aside);
-            self.limits[Claim::First as usize] = if waits { 0 } else { first };
+        if waits != self.has_line {
+            self.has_line = waits;
+            self.set_limits();
         }
     }
 
-    /// True if some wait in line, and pages could be had else.
-    fn has_line(&self) -> bool {
-        self.limits[Claim::More as usize] < self.more
+    /// Finds what may be in use once a page is given, by claim.
+    fn set_limits(&mut self) {
+        let [more, first, received] = self.shares.map(|share| share.saturating_sub(self.set_aside));
+        self.for_senders = more;
+        let kept = if self.elsewhere_is_wanted {
+            self.part_elsewhere().saturating_sub(self.elsewhere)
+        } else {
+            0
+        };
+        self.more = more - kept;
+        // What is on its way into pages has more than its half: it has to find some.
+        let first = if self.elsewhere > more / 2 { received } else { first };
+        let waits_with_others = self.has_line && self.has_one_line;
+        self.limits = [
+            if self.has_line { 0 } else { self.more },
+            if waits_with_others { 0 } else { first },
+            received,
+        ];
+    }
+
+    /// Units that are for holders elsewhere, though senders wait.
+    fn part_elsewhere(&self) -> usize {
+        self.for_senders / PART_ELSEWHERE
     }
 
     /// Has `act` claim so many pages, at most, for a sender that has waited in line.
@@ -479,14 +516,16 @@ impl PagePool {
 
     /// Pages that the senders that hold some may have together.
     pub fn limit_in_line(&self) -> usize {
-        self.more / self.per_page
+        self.for_senders / self.per_page
     }
 
-    /// True if holders elsewhere may have more: what they hold is no more than half of the limit,
-    /// and no sender waits in line. Else they could hold all that there is, and every page that
-    /// comes back be taken for what waits to be written into pages.
+    /// True if holders elsewhere may have more: there is some, and they hold no more than half of
+    /// what senders may have, or no more than their part while senders wait in line. Else they
+    /// could hold all that there is, and every page that comes back be taken for what waits to be
+    /// written into pages.
     pub fn has_room_elsewhere(&self) -> bool {
-        !self.has_line() && self.elsewhere <= self.limit / 2 && self.level() < Level::Full
+        let most = if self.has_line { self.part_elsewhere() } else { self.for_senders / 2 };
+        self.elsewhere < most && self.in_use + self.per_page <= self.for_senders
     }
 
     /// How much is used up.

@@ -262,7 +262,7 @@ impl fmt::Debug for ReadTime {
 }
 
 /// Bytes read at a time where memory is scarce.
-const SCARCE_CHUNK_BYTES: usize = 16 << 10;
+const SCARCE_CHUNK_BYTES: usize = 8 << 10;
 
 /// Bytes that a body reads first, whether there is memory or not, so that small files are served
 /// however much other responses hold.

@@ -33,6 +33,10 @@ const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 /// The cache's largest part of the memory that responses are charged to.
 const CACHE_PART: usize = 4;
 
+/// The largest chunk's part of the memory: those of a few responses must not take all that senders
+/// have, or none could be written.
+const CHUNK_PART: usize = 64;
+
 /// Serves the files of a source. One for all connections of a shard.
 pub struct Files<S: FileSource> {
     source: Rc<S>,
@@ -95,7 +99,7 @@ impl<S: FileSource> Files<S> {
     }
 
     /// Charges responses and the cache to `memory`. The cache gives memory back where it is scarce,
-    /// and holds a quarter of it at most.
+    /// and holds a quarter of it at most. No chunk is larger than a 64th of it.
     pub fn with_memory(self, memory: Memory) -> Self {
         let cache = Rc::downgrade(&self.cache);
         memory.when_scarce(move || {
@@ -103,7 +107,9 @@ impl<S: FileSource> Files<S> {
                 cache.give_back();
             }
         });
-        let files = Files { buffers: Buffers::new(memory), ..self };
+        let mut config = self.config;
+        config.chunk_bytes = config.chunk_bytes.min(memory.bytes() / CHUNK_PART);
+        let files = Files { config, buffers: Buffers::new(memory), ..self };
         files.set_cache_bytes(files.config.cache_bytes);
         files
     }

@@ -167,6 +167,46 @@ fn who_waits_to_hold_more_elsewhere_counts_once_others_hold_what_they_may() {
 }
 
 #[test]
+fn what_is_on_its_way_into_pages_and_the_pages_do_not_keep_each_other_out() {
+    // Senders may have 224 pages, and 56 of them are for holders elsewhere though senders wait.
+    let mut pool = PagePool::new(256);
+    pool.set_elsewhere(111 * PAGE_BYTES);
+    assert!(pool.has_room_elsewhere());
+    pool.set_elsewhere(112 * PAGE_BYTES);
+    assert!(!pool.has_room_elsewhere(), "half of it is the most");
+    pool.set_elsewhere(0);
+    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::More)).collect();
+    assert_eq!((pages.len(), pool.has_room_elsewhere()), (224, false));
+    pool.keep_line(true);
+    pool.want_elsewhere(true);
+    let mut pages = pages.into_iter();
+    pages.by_ref().take(56).for_each(|page| pool.put(page));
+    assert_eq!((pool.available_in_line(), pool.has_room_elsewhere()), (0, true));
+    pool.set_elsewhere(55 * PAGE_BYTES);
+    assert!(pool.has_room_elsewhere());
+    pool.set_elsewhere(56 * PAGE_BYTES);
+    assert!(!pool.has_room_elsewhere(), "the rest is for those in line");
+    pages.by_ref().take(1).for_each(|page| pool.put(page));
+    assert_eq!((pool.available_in_line(), pool.has_room_elsewhere()), (1, false));
+    // What is kept for nobody is the senders'.
+    pool.set_elsewhere(0);
+    assert_eq!(pool.available_in_line(), 1);
+    pool.want_elsewhere(false);
+    assert_eq!(pool.available_in_line(), 57);
+}
+
+#[test]
+fn holders_elsewhere_that_have_more_than_their_half_leave_a_first_page() {
+    let mut pool = PagePool::new(256);
+    pool.set_elsewhere(112 * PAGE_BYTES);
+    assert_eq!(pool.available_to(Claim::First), 240 - 112);
+    pool.set_elsewhere(250 * PAGE_BYTES);
+    assert_eq!((pool.available_in_line(), pool.available_to(Claim::First)), (0, 6));
+    pool.set_elsewhere(100 * PAGE_BYTES);
+    assert_eq!(pool.available_to(Claim::First), 240 - 100);
+}
+
+#[test]
 fn pages_leave_a_quarter_to_connections_once_there_are_some() {
     let mut pool = PagePool::new(256);
     pool.set_by_connections(1);

@@ -155,7 +155,7 @@ fn held_kib(purse: &Purse) -> usize {
 async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
     let file = vec![7; 256 << 10];
     // The first read, the size of a chunk, and how much is read ahead of it.
-    for (is_scarce, first, chunk_kib, ahead_kib) in [(false, 128, 128, 128), (true, 0, 16, 0)] {
+    for (is_scarce, first, chunk_kib, ahead_kib) in [(false, 128, 128, 128), (true, 0, 8, 0)] {
         let purse = Purse::default();
         purse.is_scarce.set(is_scarce);
         let source = MemoryFiles::new(&[("f", &file)]);

@@ -2,6 +2,7 @@
 
 mod site;
 mod stalled_peers;
+mod tight_pool;
 
 use std::time::Duration;
 
