@@ -8,10 +8,14 @@
 //! While many wait a grant is two sections: the host finds whose turn it is and tells it, and the
 //! connection writes a page and takes its place in line again. The second copies 512 bytes.
 
+use std::net::SocketAddr;
+
 use lightwait_core::buffer::{Claim, PagePool, SEGMENT_BYTES};
 use lightwait_core::config::{PageSize, PoolPolicy, SendRule};
 use lightwait_core::time::{Duration, Instant};
-use lightwait_core::{Capabilities, Config, ConnectionId, Event, Host, Medium, Outbox, RxFrame};
+use lightwait_core::{
+    Capabilities, Config, ConnectionId, Event, Host, ListenerId, Medium, Outbox, RxFrame,
+};
 
 use crate::instructions::{self, Uncounted, section};
 
@@ -29,8 +33,9 @@ const PAGES: usize = 1000;
 /// turn where memory is short (it looks at 256 slots for connections that stall) is shared by them.
 const BACK: usize = 64;
 const TURNS: usize = 8;
-/// Pages of 512 bytes that each connection holds before it has to wait.
-const HELD: usize = 4;
+/// Pages of 512 bytes that each connection holds before it has to wait: with one more its list of
+/// pages need not grow.
+const HELD: usize = 5;
 
 /// Instructions of each, with so many waiting.
 ///
@@ -78,7 +83,8 @@ struct Crowd {
     server: Host,
     client: Host,
     now: Instant,
-    elsewhere: usize,
+    /// Connections that hold the pages that come back: those of one in each turn.
+    holders: Vec<ConnectionId>,
 }
 
 impl Crowd {
@@ -99,7 +105,8 @@ impl Crowd {
         }
         let host = |config| Host::new(config).expect("a configuration that is right");
         let (server, client) = (host(server), host(client));
-        let mut crowd = Crowd { server, client, now: Instant::from_millis(1000), elsewhere: 0 };
+        let mut crowd =
+            Crowd { server, client, now: Instant::from_millis(1000), holders: Vec::new() };
         crowd.fill(waiting);
         crowd
     }
@@ -108,36 +115,43 @@ impl Crowd {
     fn fill(&mut self, waiting: usize) {
         let address = "10.0.0.2:80".parse().expect("an address");
         let listener = self.server.listen(address, waiting).expect("a free port");
-        let any = lightwait_core::host::any_local(&address);
-        let mut all = Vec::with_capacity(waiting);
-        while all.len() < waiting {
-            self.client.connect(self.now, any, address).expect("a free port");
-            for _ in 0..3 {
-                self.turn(true);
-            }
-            all.push(self.server.accept(self.now, listener).expect("a connection"));
-        }
+        let all: Vec<ConnectionId> =
+            (0..waiting).map(|_| self.connect(listener, address)).collect();
+        self.holders = (0..TURNS).map(|_| self.connect(listener, address)).collect();
         for id in &all {
             let held = self.server.write(self.now, *id, &[7; HELD * SEGMENT_BYTES]);
             assert_eq!(held, Ok(HELD * SEGMENT_BYTES));
+        }
+        for holder in &self.holders {
+            let data = [7; BACK * SEGMENT_BYTES];
+            assert_eq!(self.server.write(self.now, *holder, &data), Ok(data.len()));
         }
         // What they have written leaves, and is not acknowledged.
         self.turn(false);
         self.now = self.now + Duration::from_micros(1);
         // Others hold the rest.
-        self.elsewhere = waiting * (HELD + 2) * SEGMENT_BYTES;
-        self.server.set_memory_elsewhere(self.elsewhere);
+        let limit = waiting * (HELD + 2) * SEGMENT_BYTES;
+        self.server.set_memory_elsewhere(limit);
         for id in all {
             assert!(self.server.write(self.now, id, &[7; SEGMENT_BYTES]).is_err());
         }
         self.turn(false);
         while self.server.event().is_some() {}
-        let held = self.server.pages_in_use() * SEGMENT_BYTES - self.elsewhere;
-        // From here on a page is free when others hold one page less.
-        self.elsewhere = waiting * (HELD + 2) * SEGMENT_BYTES / 8 * 7 - held;
-        self.server.set_memory_elsewhere(self.elsewhere);
+        let held = self.server.pages_in_use() * SEGMENT_BYTES - limit;
+        // From here on a page is free when one comes back.
+        self.server.set_memory_elsewhere(limit / 8 * 7 - held);
         self.turn(false);
         while self.server.event().is_some() {}
+    }
+
+    /// A new connection, as the server knows it.
+    fn connect(&mut self, listener: ListenerId, address: SocketAddr) -> ConnectionId {
+        let any = lightwait_core::host::any_local(&address);
+        self.client.connect(self.now, any, address).expect("a free port");
+        for _ in 0..3 {
+            self.turn(true);
+        }
+        self.server.accept(self.now, listener).expect("a connection")
     }
 
     /// Both hosts speak; what the server says is heard if `is_heard`.
@@ -158,9 +172,8 @@ impl Crowd {
     }
 
     fn take_turns(&mut self) {
-        for _ in 0..TURNS {
-            self.elsewhere -= BACK * SEGMENT_BYTES;
-            self.server.set_memory_elsewhere(self.elsewhere);
+        while let Some(holder) = self.holders.pop() {
+            self.server.abort(self.now, holder);
             let mut outbox = Outbox::new(64);
             section("next", BACK, || self.server.emit(self.now, &mut outbox));
             let told = self.told();

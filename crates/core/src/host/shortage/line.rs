@@ -266,7 +266,10 @@ impl Host {
 fn standing(connection: &Connection, cx: &Context) -> Standing {
     let none = Standing { needs: 0, holds: 0 };
     connection.synchronized().map_or(none, |s| {
-        let info = s.send.info(&connection.options, cx);
-        Standing { needs: info.hiwat.div_ceil(cx.pool.page_bytes()), holds: info.held_pages }
+        let needs = s.send.capacity(&connection.options, cx) as usize;
+        Standing {
+            needs: needs.div_ceil(cx.pool.page_bytes()),
+            holds: s.send.buffer.pages(&cx.pool),
+        }
     })
 }

@@ -98,7 +98,7 @@ impl SendHalf {
     }
 
     /// What the buffer may hold, sent or not, in bytes.
-    fn capacity(&self, options: &SocketOptions, cx: &Context) -> u32 {
+    pub(crate) fn capacity(&self, options: &SocketOptions, cx: &Context) -> u32 {
         let limit = options.send_buffer_bytes;
         match options.send_size {
             SendSize::Round => self.flight().saturating_add(self.queue_limit(limit)).min(limit),
