@@ -149,7 +149,7 @@ pub struct Keepalive {
 }
 
 /// What a connection says about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
     /// Its state.
     pub state: State,
@@ -228,40 +228,8 @@ impl Keepalive {
 }
 
 impl ConnectionInfo {
-    /// A connection in `state`, with every other field at its default.
+    /// A connection in `state` that has neither sent nor received.
     fn of_state(state: State) -> Self {
-        ConnectionInfo {
-            state,
-            cwnd_bytes: 0,
-            ssthresh_bytes: u32::MAX,
-            srtt: Duration::ZERO,
-            rttvar: Duration::ZERO,
-            rto: Duration::ZERO,
-            latest_rtt: Duration::ZERO,
-            bottleneck_bytes_per_second: None,
-            backoff: 0,
-            in_flight_bytes: 0,
-            sacked_bytes: 0,
-            lost_bytes: 0,
-            resent_bytes: 0,
-            quick_acks: 0,
-            recovery: Mode::Open,
-            duplicate_acks: 0,
-            retransmits: 0,
-            timeouts: 0,
-            send_buffered_bytes: 0,
-            receive_buffered_bytes: 0,
-            unsent_bytes: 0,
-            mss_bytes: 0,
-            announced_mss_bytes: 0,
-            peer_segment_bytes: 0,
-            timestamps: false,
-            sack: false,
-            ecn: false,
-            holder: Holder::Closer,
-            shifts: (0, 0),
-            peer_window_bytes: 0,
-            receive_window_bytes: 0,
-        }
+        ConnectionInfo { state, ssthresh_bytes: u32::MAX, ..ConnectionInfo::default() }
     }
 }

@@ -6,7 +6,6 @@
 //! attempt to open, and is soft for a synchronized connection (RFC 5927 §5.2); a packet too big
 //! lowers the path's MTU.
 
-use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::Host;
@@ -123,20 +122,8 @@ impl Host {
             return;
         }
         self.shared.counters.echo_replies += 1;
-        let mut payload = Vec::new();
-        let protocol = match (packet.destination, packet.source) {
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
-                icmpv6::Message::EchoReply(echo).emit(ours, theirs, &mut payload);
-                ip::protocol::ICMPV6
-            }
-            _ => {
-                icmpv4::Message::EchoReply(echo).emit(&mut payload);
-                ip::protocol::ICMPV4
-            }
-        };
-        let hop_limit = ip::DEFAULT_HOP_LIMIT;
-        let (source, destination) = (packet.destination, packet.source);
-        self.reply(Reply::packet(source, destination, protocol, hop_limit, payload));
+        let (v4, v6) = (icmpv4::Message::EchoReply(echo), icmpv6::Message::EchoReply(echo));
+        self.reply(Reply::icmp((packet.destination, packet.source), &v4, &v6));
     }
 
     // ---- errors about our segments
@@ -171,29 +158,23 @@ impl Host {
         };
         self.shared.counters.icmp_accepted += 1;
         match complaint {
-            Complaint::TooBig(mtu) => self.on_too_big(now, &quoted, mtu),
-            Complaint::Soft(error) => self.note_soft_error(index, error),
-            Complaint::Hard(error) => self.on_hard_error(now, index, error),
+            Complaint::TooBig(mtu) => {
+                let (peer, bytes) = (quoted.tuple.remote_ip(), quoted.packet_bytes);
+                let lowered = self.ip.path_mtus.on_too_big(now, peer, mtu, bytes).is_some();
+                self.shared.counters.path_mtu_lowered += u64::from(lowered);
+            }
+            Complaint::Soft(error) => self.on_error(now, index, error, false),
+            Complaint::Hard(error) => self.on_error(now, index, error, true),
         }
         self.after_input(now, index);
     }
 
-    fn on_too_big(&mut self, now: Instant, quoted: &Quote, mtu: u32) {
-        if self.lower_path_mtu(now, quoted.tuple.remote_ip(), mtu, quoted.packet_bytes) {
-            self.shared.counters.path_mtu_lowered += 1;
-        }
-    }
-
-    fn note_soft_error(&mut self, index: u32, error: Error) {
-        if let Some(slot) = self.slots.get_mut(index) {
-            slot.connection_mut().note_soft_error(error);
-        }
-    }
-
-    fn on_hard_error(&mut self, now: Instant, index: u32, error: Error) {
+    /// The connection in slot `index` hears of an error on the way: a hard one ends an attempt to
+    /// open, and any other may pass.
+    fn on_error(&mut self, now: Instant, index: u32, error: Error, is_hard: bool) {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
-        if matches!(connection.shape, Shape::SynSent(_)) {
+        if is_hard && matches!(connection.shape, Shape::SynSent(_)) {
             let cx = self.shared.at(now);
             cx.counters.failed_opens += 1;
             connection.end(State::Closed, Some(error), cx);
@@ -211,29 +192,16 @@ impl Host {
         if !answers {
             return;
         }
-        let is_udp = packet.protocol == ip::protocol::UDP;
-        let (mut payload, quoted) = (Vec::new(), packet.bytes);
-        let protocol = match (packet.destination, packet.source) {
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
-                let message = if is_udp {
-                    icmpv6::Message::Unreachable { code: v6::PORT, quoted }
-                } else {
-                    // Code 1, at the Next Header field of the fixed header.
-                    icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted }
-                };
-                message.emit(ours, theirs, &mut payload);
-                ip::protocol::ICMPV6
-            }
-            _ => {
-                let code = if is_udp { v4::PORT } else { v4::PROTOCOL };
-                let message = icmpv4::Message::Unreachable { code, next_hop_mtu: 0, quoted };
-                message.emit(&mut payload);
-                ip::protocol::ICMPV4
-            }
+        let (is_udp, quoted) = (packet.protocol == ip::protocol::UDP, packet.bytes);
+        let code = if is_udp { v4::PORT } else { v4::PROTOCOL };
+        let by_v4 = icmpv4::Message::Unreachable { code, next_hop_mtu: 0, quoted };
+        let by_v6 = if is_udp {
+            icmpv6::Message::Unreachable { code: v6::PORT, quoted }
+        } else {
+            // Code 1, at the Next Header field of the fixed header.
+            icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted }
         };
-        let hop_limit = ip::DEFAULT_HOP_LIMIT;
-        let (source, destination) = (packet.destination, packet.source);
-        self.reply(Reply::packet(source, destination, protocol, hop_limit, payload));
+        self.reply(Reply::icmp((packet.destination, packet.source), &by_v4, &by_v6));
     }
 }
 

@@ -247,7 +247,7 @@ impl Host {
             self.ip.routes.on_time(now);
         }
         if is_due(self.ip.path_mtus.deadline()) {
-            self.ip.path_mtus.on_time(now, |_| {});
+            self.ip.path_mtus.on_time(now);
         }
         if is_due(self.ip.reassembly.deadline()) || self.ip.reassembly.has_expired() {
             self.on_reassembly_time(now);
@@ -258,7 +258,7 @@ impl Host {
 
     /// Lets a reply wait for its neighbour.
     pub(super) fn queue_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, reply: &Reply) {
-        let (source, destination) = (reply.ends().local_ip(), reply.ends().remote_ip());
+        let (source, destination) = (reply.ends.local_ip(), reply.ends.remote_ip());
         let device = self.config.device;
         let link = Some(self.link_header([0; 6], destination.is_ipv4()));
         let path = Path {

@@ -208,10 +208,6 @@ impl Host {
             solicited,
             overrides: !optimistic,
         });
-        let mut payload = Vec::new();
-        message.emit(target, destination, &mut payload);
-        let (source, destination) = (IpAddr::V6(target), IpAddr::V6(destination));
-        let hop_limit = ndp::HOP_LIMIT;
-        self.reply(Reply::packet(source, destination, ip::protocol::ICMPV6, hop_limit, payload));
+        self.reply(Reply::icmpv6((target, destination), &message));
     }
 }

@@ -1,6 +1,5 @@
 //! The path between us and a destination: its MTU, and packets that arrive in fragments.
 
-use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::Host;
@@ -21,18 +20,6 @@ impl Host {
             if destination.is_ipv6() { self.ip.routes.ipv6_mtu() } else { self.config.device.mtu };
         let path = self.ip.path_mtus.path(destination);
         (path.mtu.min(link), path.dont_fragment)
-    }
-
-    /// A router says that a packet of `packet_bytes` was too big for its next link, which takes
-    /// `mtu` (0: it did not say). True if the path's MTU is less than before.
-    pub(super) fn lower_path_mtu(
-        &mut self,
-        now: Instant,
-        destination: IpAddr,
-        mtu: u32,
-        packet_bytes: u32,
-    ) -> bool {
-        self.ip.path_mtus.on_too_big(now, destination, mtu, packet_bytes).is_some()
     }
 
     // ---- fragments
@@ -66,21 +53,10 @@ impl Host {
             if !self.ip.is_ours(expired.destination) || !self.may_answer_stranger(now) {
                 continue;
             }
-            let (mut payload, quoted) = (Vec::new(), &expired.quoted[..]);
-            let code = REASSEMBLY_TIME_EXCEEDED;
-            let protocol = match (expired.destination, expired.source) {
-                (IpAddr::V6(ours), IpAddr::V6(theirs)) => {
-                    icmpv6::Message::TimeExceeded { code, quoted }.emit(ours, theirs, &mut payload);
-                    ip::protocol::ICMPV6
-                }
-                _ => {
-                    icmpv4::Message::TimeExceeded { code, quoted }.emit(&mut payload);
-                    ip::protocol::ICMPV4
-                }
-            };
-            let hop_limit = ip::DEFAULT_HOP_LIMIT;
-            let (source, destination) = (expired.destination, expired.source);
-            self.reply(Reply::packet(source, destination, protocol, hop_limit, payload));
+            let (code, quoted) = (REASSEMBLY_TIME_EXCEEDED, &expired.quoted[..]);
+            let v4 = icmpv4::Message::TimeExceeded { code, quoted };
+            let v6 = icmpv6::Message::TimeExceeded { code, quoted };
+            self.reply(Reply::icmp((expired.destination, expired.source), &v4, &v6));
         }
     }
 }

@@ -3,17 +3,17 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
 use crate::frame::Frame;
 use crate::tcp::IpFields;
 use crate::tcp::egress::{self, Marked};
-use crate::wire::ip;
 use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Header};
 use crate::wire::usual::{Stamped, Syn};
+use crate::wire::{icmpv4, icmpv6, ip};
 
 /// Replies that wait at most; beyond it they are dropped, as a full link would.
 const REPLIES_MAX: usize = 4096;
@@ -52,8 +52,7 @@ impl Reply {
 
     /// A segment without payload between the ends of `tuple`.
     pub(super) fn segment(tuple: &Tuple, header: Header) -> Reply {
-        let body = Body::Segment(Box::new(header));
-        Reply { ends: *tuple, marks: IpFields::default(), body }
+        Reply::marked(tuple, header, IpFields::default())
     }
 
     /// A segment without payload between the ends of `tuple`, in a packet of these marks.
@@ -71,27 +70,39 @@ impl Reply {
         Reply { ends: *tuple, marks, body: Body::Syn(header) }
     }
 
-    /// An IP packet.
-    pub(super) fn packet(
-        source: IpAddr,
-        destination: IpAddr,
-        protocol: u8,
-        hop_limit: u8,
-        payload: Vec<u8>,
+    /// An ICMP message of the version of the addresses: `v4` or `v6`.
+    pub(super) fn icmp(
+        (ours, theirs): (IpAddr, IpAddr),
+        v4: &icmpv4::Message<'_>,
+        v6: &icmpv6::Message<'_>,
     ) -> Reply {
-        let ends = Tuple::new((source, 0), (destination, 0));
-        let marks = IpFields::default();
-        Reply { ends, marks, body: Body::Packet { protocol, hop_limit, payload } }
+        if let (IpAddr::V6(ours), IpAddr::V6(theirs)) = (ours, theirs) {
+            return Reply::icmpv6((ours, theirs), v6);
+        }
+        let mut payload = Vec::new();
+        v4.emit(&mut payload);
+        let (protocol, hop_limit) = (ip::protocol::ICMPV4, ip::DEFAULT_HOP_LIMIT);
+        Reply::packet((ours, theirs), Body::Packet { protocol, hop_limit, payload })
+    }
+
+    /// An ICMP message of IPv6.
+    pub(super) fn icmpv6(
+        (ours, theirs): (Ipv6Addr, Ipv6Addr),
+        message: &icmpv6::Message<'_>,
+    ) -> Reply {
+        let mut payload = Vec::new();
+        message.emit(ours, theirs, &mut payload);
+        let (protocol, hop_limit) = (ip::protocol::ICMPV6, message.hop_limit());
+        Reply::packet((ours.into(), theirs.into()), Body::Packet { protocol, hop_limit, payload })
+    }
+
+    fn packet((ours, theirs): (IpAddr, IpAddr), body: Body) -> Reply {
+        Reply { ends: Tuple::new((ours, 0), (theirs, 0)), marks: IpFields::default(), body }
     }
 
     /// A frame that is complete.
     pub(super) fn frame(bytes: Vec<u8>) -> Reply {
         Reply { ends: Tuple::NOBODY, marks: IpFields::default(), body: Body::Frame(bytes) }
-    }
-
-    /// The ends, ours and the other's.
-    pub(super) fn ends(&self) -> &Tuple {
-        &self.ends
     }
 }
 

@@ -205,13 +205,24 @@ impl Autoconfigure {
         nonce: Option<[u8; 6]>,
     ) -> bool {
         let probe = source.is_unspecified() && nonce != Some(self.nonce(target));
-        probe && self.on_claim(now, target)
+        probe && self.on_neighbour_advertisement(now, target)
     }
 
-    /// A host advertises `target` as its own (RFC 4862 §5.4.4). True if this has cost us the
-    /// address.
+    /// A host advertises `target` as its own (RFC 4862 §5.4.4). An address that we have proved to
+    /// be ours stays ours: a mere claim must not take it away. True if this has cost us the address.
     pub(crate) fn on_neighbour_advertisement(&mut self, now: Instant, target: Ipv6Addr) -> bool {
-        self.on_claim(now, target)
+        let Some(&own) = self.find(target).filter(|own| own.probing.is_some()) else {
+            return false;
+        };
+        self.withdraw(now, target);
+        if let Origin::Made { attempts } = own.origin
+            && attempts + 1 < MAX_ATTEMPTS
+        {
+            let Own { cidr, preferred_until, valid_until, .. } = own;
+            self.make(now, cidr, attempts + 1, preferred_until, valid_until);
+        }
+        self.refresh_deadline();
+        true
     }
 
     /// A router speaks (RFC 4862 §5.5.3). Routes and the MTU are for
@@ -293,23 +304,6 @@ impl Autoconfigure {
 
     fn find(&self, address: Ipv6Addr) -> Option<&Own> {
         self.addresses.iter().find(|own| own.address == address)
-    }
-
-    /// Another host claims `target`. An address that we have proved to be ours stays ours: a mere
-    /// claim must not take it away.
-    fn on_claim(&mut self, now: Instant, target: Ipv6Addr) -> bool {
-        let Some(&own) = self.find(target).filter(|own| own.probing.is_some()) else {
-            return false;
-        };
-        self.withdraw(now, target);
-        if let Origin::Made { attempts } = own.origin
-            && attempts + 1 < MAX_ATTEMPTS
-        {
-            let Own { cidr, preferred_until, valid_until, .. } = own;
-            self.make(now, cidr, attempts + 1, preferred_until, valid_until);
-        }
-        self.refresh_deadline();
-        true
     }
 
     /// A prefix to make an address of, or one that we have made one of.

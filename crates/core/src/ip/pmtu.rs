@@ -106,9 +106,9 @@ impl PathMtus {
         Some(path)
     }
 
-    /// Forgets the estimates that have ended by `now`, and tells each: packets of the link's MTU
-    /// may be tried again.
-    pub(crate) fn on_time(&mut self, now: Instant, mut ended: impl FnMut(IpAddr)) {
+    /// Forgets the estimates that have ended by `now`: packets of the link's MTU may be tried
+    /// again.
+    pub(crate) fn on_time(&mut self, now: Instant) {
         while let Some(&(at, destination)) = self.order.front() {
             if at > now {
                 break;
@@ -122,7 +122,6 @@ impl PathMtus {
                 _ => {
                     self.changes += 1;
                     self.entries.remove(&destination);
-                    ended(destination);
                 }
             }
         }
@@ -236,14 +235,12 @@ mod tests {
         cache.on_too_big(at(0), FOUR, 1400, 9000);
         cache.on_too_big(at(100), FOUR, 1300, 9000);
         cache.on_too_big(at(50), SIX, 1300, 9000);
-        let mut ended = std::vec::Vec::new();
-        cache.on_time(at(650) - Duration::from_nanos(1), |destination| ended.push(destination));
-        assert!(ended.is_empty());
-        cache.on_time(at(650), |destination| ended.push(destination));
-        assert_eq!(ended, [SIX]);
+        cache.on_time(at(650) - Duration::from_nanos(1));
+        assert_eq!((cache.path(FOUR).mtu, cache.path(SIX).mtu), (1300, 1300));
+        cache.on_time(at(650));
+        assert_eq!((cache.path(FOUR).mtu, cache.path(SIX).mtu), (1300, 9000));
         assert_eq!(cache.deadline(), Some(at(700)));
-        cache.on_time(at(700), |destination| ended.push(destination));
-        assert_eq!(ended, [SIX, FOUR]);
+        cache.on_time(at(700));
         assert_eq!((Some(cache.path(FOUR)), cache.deadline()), (whole(9000), None));
         assert!(cache.is_empty());
     }
@@ -279,11 +276,11 @@ mod tests {
                 }
                 prop_assert!(cache.len() <= 2 && cache.len() == cache.order.len());
                 now = now + Duration::from_secs(pass);
-                cache.on_time(now, |_| {});
+                cache.on_time(now);
                 prop_assert!(cache.deadline().is_none_or(|deadline| deadline > now));
             }
-            cache.on_time(now + LIFETIME, |_| {});
-            cache.on_time(now + LIFETIME, |_| {});
+            cache.on_time(now + LIFETIME);
+            cache.on_time(now + LIFETIME);
             prop_assert!(cache.is_empty());
         }
     }

@@ -388,15 +388,19 @@ impl Connection {
         wanted: usize,
         cx: &Context,
     ) -> Result<(&mut SendBuffer, usize), WriteError> {
+        let (common, send) = self.sending()?;
+        let room = send.room_for(wanted, &common.options, cx);
+        Ok((&mut send.buffer, room))
+    }
+
+    /// What a write works on; or why nothing may be written.
+    fn sending(&mut self) -> Result<(&mut Common, &mut SendHalf), WriteError> {
         let Connection { common, shape } = self;
         match shape {
+            Shape::Synchronized(s) if common.state().can_send() => Ok((common, &mut s.send)),
             Shape::SynSent(_) | Shape::SynReceived(..) => {
                 common.blocked = Blocked::ForRoom;
                 Err(WriteError::WouldBlock)
-            }
-            Shape::Synchronized(s) if common.state().can_send() => {
-                let room = s.send.room_for(wanted, &common.options, cx);
-                Ok((&mut s.send.buffer, room))
             }
             Shape::Synchronized(_) => Err(WriteError::BrokenPipe),
             Shape::Ended(ended) => Err(ended.write_error()),
@@ -413,23 +417,12 @@ impl Connection {
         wanted: usize,
         is_scarce: bool,
     ) -> Result<(&mut SendBuffer, usize), WriteError> {
-        let Connection { common, shape } = self;
-        match shape {
-            Shape::Synchronized(s) if common.state().can_send() => {
-                let limit = common.options.send_buffer_bytes;
-                let room = match common.blocked == Blocked::No {
-                    true => s.send.room_of_round_for(wanted, limit, is_scarce),
-                    false => 0,
-                };
-                Ok((&mut s.send.buffer, room))
-            }
-            Shape::SynSent(_) | Shape::SynReceived(..) => {
-                common.blocked = Blocked::ForRoom;
-                Err(WriteError::WouldBlock)
-            }
-            Shape::Synchronized(_) => Err(WriteError::BrokenPipe),
-            Shape::Ended(ended) => Err(ended.write_error()),
-        }
+        let (common, send) = self.sending()?;
+        let room = match common.blocked == Blocked::No {
+            true => send.room_of_round_for(wanted, common.options.send_buffer_bytes, is_scarce),
+            false => 0,
+        };
+        Ok((&mut send.buffer, room))
     }
 
     /// Copies the first bytes that can be read to `out` and returns how many; 0 is the end of the

@@ -102,6 +102,42 @@ pub(crate) struct SendHalf {
     pub timeouts: u32,
 }
 
+impl SendHalf {
+    /// At rest, with everything before `next` acknowledged and nothing known of the peer's window.
+    #[inline(always)]
+    pub(crate) fn new(next: Seq, mss: u16, congestion: Congestion, rtt: Rtt) -> SendHalf {
+        SendHalf {
+            una: next,
+            nxt: next,
+            max: next,
+            window: 0,
+            wl1: next,
+            wl2: next,
+            max_window: 0,
+            small_end: next,
+            mss,
+            scale: 0,
+            sack: false,
+            fin_queued: false,
+            fin_again: false,
+            probes: 0,
+            congestion,
+            urgent: None,
+            told_by_fin: Seq(0),
+            recovery: None,
+            silent_since: Instant::FAR_FUTURE,
+            last_sent: Instant::ZERO,
+            buffer: SendBuffer::default(),
+            sent: SentQueue::default(),
+            rtt,
+            pair: PacketPair::default(),
+            source: None,
+            retransmits: 0,
+            timeouts: 0,
+        }
+    }
+}
+
 /// What an acceptable acknowledgement has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {

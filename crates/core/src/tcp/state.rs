@@ -12,9 +12,10 @@ use State::{
 };
 
 /// A connection's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names are RFC 9293's own")]
 pub enum State {
+    #[default]
     Closed,
     Listen,
     SynSent,

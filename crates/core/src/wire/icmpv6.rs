@@ -6,7 +6,7 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use super::checksum::{fill, pseudo_header, sum};
 use super::icmpv4::Echo;
-use super::ip::{Header, Packet, protocol};
+use super::ip::{DEFAULT_HOP_LIMIT, Header, Packet, protocol};
 use super::{Malformed, ipv6, mld, ndp, u16_at};
 
 /// Bytes of a message before its data.
@@ -133,33 +133,6 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// True for errors: they are never answered with an error (RFC 4443 §2.4e).
-    pub fn is_error(&self) -> bool {
-        match self {
-            Message::Unreachable { .. }
-            | Message::PacketTooBig { .. }
-            | Message::TimeExceeded { .. }
-            | Message::ParameterProblem { .. } => true,
-            Message::Other { kind, .. } => *kind < 128,
-            Message::EchoRequest(_) | Message::EchoReply(_) | Message::Ndp(_) | Message::Mld(_) => {
-                false
-            }
-        }
-    }
-
-    /// Bytes that [`Message::emit`] appends.
-    pub fn len(&self) -> usize {
-        match self {
-            Message::Ndp(message) => 4 + message.len(),
-            _ => HEADER_BYTES + self.parts().3.len(),
-        }
-    }
-
-    /// Never: a message has a header.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Appends the message, its checksum filled in; of a quoted packet at most
     /// [`MAX_QUOTED_BYTES`].
     pub fn emit(&self, source: Ipv6Addr, destination: Ipv6Addr, out: &mut Vec<u8>) {
@@ -178,18 +151,23 @@ impl<'a> Message<'a> {
         fill(out, start, 2, pseudo);
     }
 
-    /// Appends a whole IPv6 packet with the message: with hop limit 255 if it is neighbour
-    /// discovery's. False, and nothing appended, if it does not fit in a packet.
+    /// The hop limit of its packet: 255 if it is neighbour discovery's.
+    pub(crate) fn hop_limit(&self) -> u8 {
+        if matches!(self, Message::Ndp(_)) { ndp::HOP_LIMIT } else { DEFAULT_HOP_LIMIT }
+    }
+
+    /// Appends a whole IPv6 packet with the message. False, and nothing appended, if it does not
+    /// fit in a packet.
     pub fn emit_packet(&self, source: Ipv6Addr, destination: Ipv6Addr, out: &mut Vec<u8>) -> bool {
+        let mut message = Vec::new();
+        self.emit(source, destination, &mut message);
         let (from, to) = (source.into(), destination.into());
-        let Some(mut header) = Header::new(from, to, protocol::ICMPV6, self.len()) else {
+        let Some(mut header) = Header::new(from, to, protocol::ICMPV6, message.len()) else {
             return false;
         };
-        if matches!(self, Message::Ndp(_)) {
-            header.hop_limit = ndp::HOP_LIMIT;
-        }
+        header.hop_limit = self.hop_limit();
         header.emit(out);
-        self.emit(source, destination, out);
+        out.extend_from_slice(&message);
         true
     }
 
@@ -210,7 +188,7 @@ impl<'a> Message<'a> {
                 (kind::PARAMETER_PROBLEM, code, pointer.to_be_bytes(), cut(quoted))
             }
             Message::Other { kind, code } => (kind, code, [0; 4], &[]),
-            Message::Ndp(_) => unreachable!("`emit` and `len` ask the message itself"),
+            Message::Ndp(_) => unreachable!("`emit` asks the message itself"),
             Message::Mld(_) => panic!("listener messages are sent as whole packets"),
         }
     }
@@ -228,7 +206,6 @@ mod tests {
     fn packet(message: &Message<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         assert!(message.emit_packet(A, B, &mut bytes));
-        assert_eq!(bytes.len(), ipv6::HEADER_BYTES + message.len());
         bytes
     }
 
@@ -277,13 +254,6 @@ mod tests {
             assert_eq!(message.emit_packet(A, B, &mut out), fits);
             assert_eq!(out.is_empty(), !fits);
         }
-    }
-
-    #[test]
-    fn errors_are_known_as_errors() {
-        assert!(Message::Other { kind: 127, code: 0 }.is_error());
-        assert!(!Message::Other { kind: 128, code: 0 }.is_error());
-        assert!(Message::PacketTooBig { mtu: 0, quoted: b"" }.is_error());
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub const MAX_EXTENSION_HEADERS: usize = 8;
 /// Options walked at most in one packet, padding included.
 pub const MAX_OPTIONS: usize = 32;
 
+/// The type of the option that makes a jumbogram.
+const JUMBO: u8 = 0xc2;
+
 /// Next header values of extension headers.
 pub mod next_header {
     /// Hop-by-hop options.
@@ -35,59 +38,19 @@ pub mod next_header {
     pub const DESTINATION_OPTIONS: u8 = 60;
 }
 
-/// What an ICMPv6 parameter problem message should say about a packet (RFC 4443 §3.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// 0: erroneous header field; 1: unknown next header; 2: unknown option.
-    pub code: u8,
-    /// Where the trouble is, in bytes from the start of the packet.
-    pub pointer: u32,
-    /// It is to be said even when the packet was sent to a group (RFC 8200 §4.2, type 10).
-    pub even_to_group: bool,
-}
-
-/// Why the walk gave up.
-struct Refusal {
-    malformed: Malformed,
-    problem: Option<Problem>,
-}
-
-impl Refusal {
-    fn silent(malformed: Malformed) -> Refusal {
-        Refusal { malformed, problem: None }
-    }
-
-    fn reported(malformed: Malformed, code: u8, pointer: usize) -> Refusal {
-        let pointer = pointer as u32;
-        Refusal { malformed, problem: Some(Problem { code, pointer, even_to_group: false }) }
-    }
-}
-
 /// The packet that `bytes` begin with, its extension headers walked up to the fragment header or
 /// the upper layer.
 pub fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
-    parse_or_refuse(bytes).map_err(|refusal| refusal.malformed)
-}
-
-/// What to tell the sender of a packet that [`parse`] refused, if anything.
-pub fn diagnose(bytes: &[u8]) -> Option<Problem> {
-    parse_or_refuse(bytes).err()?.problem
-}
-
-fn parse_or_refuse(bytes: &[u8]) -> Result<Packet<'_>, Refusal> {
-    let fixed =
-        bytes.first_chunk::<HEADER_BYTES>().ok_or(Refusal::silent(Malformed::Ipv6Length))?;
+    let fixed = bytes.first_chunk::<HEADER_BYTES>().ok_or(Malformed::Ipv6Length)?;
     let first = u32::from_be_bytes([fixed[0], fixed[1], fixed[2], fixed[3]]);
     if first >> 28 != 6 {
-        return Err(Refusal::silent(Malformed::IpVersion));
+        return Err(Malformed::IpVersion);
     }
     let payload_len = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
     if payload_len == 0 && fixed[6] == next_header::HOP_BY_HOP {
-        return Err(Refusal::silent(Malformed::Ipv6Jumbo));
+        return Err(Malformed::Ipv6Jumbo);
     }
-    let bytes = bytes
-        .get(..HEADER_BYTES + payload_len)
-        .ok_or(Refusal::silent(Malformed::Ipv6PayloadLength))?;
+    let bytes = bytes.get(..HEADER_BYTES + payload_len).ok_or(Malformed::Ipv6PayloadLength)?;
     let address = |at: usize| core::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
     let upper = Walk::new(bytes, fixed[6]).run()?;
     Ok(Packet {
@@ -119,22 +82,19 @@ struct Walk<'a> {
     at: usize,
     /// What it is.
     next: u8,
-    /// The place of the field that said so.
-    next_field: usize,
     options_left: usize,
 }
 
 impl<'a> Walk<'a> {
     fn new(bytes: &'a [u8], next: u8) -> Self {
-        Walk { bytes, at: HEADER_BYTES, next, next_field: 6, options_left: MAX_OPTIONS }
+        Walk { bytes, at: HEADER_BYTES, next, options_left: MAX_OPTIONS }
     }
 
-    fn run(mut self) -> Result<Upper, Refusal> {
+    fn run(mut self) -> Result<Upper, Malformed> {
         for place in 0..=MAX_EXTENSION_HEADERS {
             match self.next {
                 next_header::HOP_BY_HOP if place > 0 => {
-                    let order = Malformed::Ipv6ExtensionOrder;
-                    return Err(Refusal::reported(order, 1, self.next_field));
+                    return Err(Malformed::Ipv6ExtensionOrder);
                 }
                 next_header::HOP_BY_HOP | next_header::DESTINATION_OPTIONS => self.options()?,
                 next_header::ROUTING => self.routing()?,
@@ -147,84 +107,63 @@ impl<'a> Walk<'a> {
                 protocol => return Ok(Upper { protocol, fragment: None, start: self.at }),
             }
         }
-        Err(Refusal::silent(Malformed::Ipv6ExtensionLimit))
+        Err(Malformed::Ipv6ExtensionLimit)
     }
 
     /// The header at hand, whole, whose second byte gives its length; the walk moves behind it.
-    fn take_header(&mut self) -> Result<&'a [u8], Refusal> {
-        let short = || Refusal::silent(Malformed::Ipv6Extension);
+    fn take_header(&mut self) -> Result<&'a [u8], Malformed> {
+        let short = Malformed::Ipv6Extension;
         let rest = &self.bytes[self.at..];
-        let [next, len, ..] = *rest else { return Err(short()) };
-        let header = rest.get(..8 + 8 * usize::from(len)).ok_or_else(short)?;
-        (self.next, self.next_field) = (next, self.at);
+        let [next, len, ..] = *rest else { return Err(short) };
+        let header = rest.get(..8 + 8 * usize::from(len)).ok_or(short)?;
+        self.next = next;
         self.at += header.len();
         Ok(header)
     }
 
     /// Hop-by-hop or destination options: we know none but padding and the router alert
     /// (RFC 2711), which says nothing to a host; the rest is treated as its type asks.
-    fn options(&mut self) -> Result<(), Refusal> {
-        let start = self.at;
-        let header = self.take_header()?;
-        let mut rest = &header[2..];
+    fn options(&mut self) -> Result<(), Malformed> {
+        let mut rest = &self.take_header()?[2..];
         while let Some((&kind, after)) = rest.split_first() {
-            let limit = Refusal::silent(Malformed::Ipv6ExtensionLimit);
+            let limit = Malformed::Ipv6ExtensionLimit;
             self.options_left = self.options_left.checked_sub(1).ok_or(limit)?;
-            let at = start + header.len() - rest.len();
             if kind == 0 {
                 rest = after; // Pad1 is the one option without a length.
                 continue;
             }
-            let short = || Refusal::silent(Malformed::Ipv6Extension);
-            let len = usize::from(*after.first().ok_or_else(short)?);
-            rest = after.get(1 + len..).ok_or_else(short)?;
-            unknown_option(kind, at)?;
+            let short = Malformed::Ipv6Extension;
+            let len = usize::from(*after.first().ok_or(short)?);
+            rest = after.get(1 + len..).ok_or(short)?;
+            // The two highest bits of an unknown option's type say what to do (RFC 8200 §4.2).
+            match kind {
+                JUMBO => return Err(Malformed::Ipv6Jumbo),
+                0..64 => {}
+                _ => return Err(Malformed::Ipv6Option),
+            }
         }
         Ok(())
     }
 
     /// A routing header with nothing left to visit is ignored, whatever its type.
-    fn routing(&mut self) -> Result<(), Refusal> {
-        let start = self.at;
-        let header = self.take_header()?;
-        if header[3] != 0 {
-            return Err(Refusal::reported(Malformed::Ipv6Routing, 0, start + 2));
-        }
-        Ok(())
+    fn routing(&mut self) -> Result<(), Malformed> {
+        if self.take_header()?[3] == 0 { Ok(()) } else { Err(Malformed::Ipv6Routing) }
     }
 
     /// A fragment header; `None` if it makes the whole packet its only fragment (RFC 6946).
-    fn fragment(&mut self) -> Result<Option<Fragment>, Refusal> {
-        let start = self.at;
-        let short = || Refusal::silent(Malformed::Ipv6Extension);
-        let header = self.bytes.get(start..start + 8).ok_or_else(short)?;
-        let place = u16_at(header, 2).ok_or_else(short)?;
-        let id = u32_at(header, 4).ok_or_else(short)?;
-        (self.next, self.next_field) = (header[0], start);
+    fn fragment(&mut self) -> Result<Option<Fragment>, Malformed> {
+        let short = Malformed::Ipv6Extension;
+        let header = self.bytes.get(self.at..self.at + 8).ok_or(short)?;
+        let place = u16_at(header, 2).ok_or(short)?;
+        let id = u32_at(header, 4).ok_or(short)?;
+        self.next = header[0];
         self.at += header.len();
         let fragment = Fragment { id, offset: place & !7, more: place & 1 == 1 };
         if place & !6 == 0 {
             return Ok(None);
         }
         let len = self.bytes.len() - self.at;
-        fragment.check(len, 0).map(Some).map_err(|malformed| {
-            // The payload length field, or the fragment offset (RFC 8200 §4.5).
-            let length = malformed == Malformed::FragmentLength;
-            Refusal::reported(malformed, 0, if length { 4 } else { start + 2 })
-        })
-    }
-}
-
-/// The two highest bits of an unknown option's type say what to do (RFC 8200 §4.2).
-fn unknown_option(kind: u8, at: usize) -> Result<(), Refusal> {
-    const JUMBO: u8 = 0xc2;
-    let malformed = if kind == JUMBO { Malformed::Ipv6Jumbo } else { Malformed::Ipv6Option };
-    let problem = |even_to_group| Problem { code: 2, pointer: at as u32, even_to_group };
-    match kind >> 6 {
-        0 => Ok(()),
-        1 => Err(Refusal::silent(malformed)),
-        2 => Err(Refusal { malformed, problem: Some(problem(true)) }),
-        _ => Err(Refusal { malformed, problem: Some(problem(false)) }),
+        fragment.check(len, 0).map(Some)
     }
 }
 

@@ -187,23 +187,6 @@ impl Message {
         }
     }
 
-    /// Bytes that [`Message::emit`] appends.
-    pub(super) fn len(&self) -> usize {
-        let option = |present: bool| if present { 8 } else { 0 };
-        match self {
-            Message::RouterSolicit { link_layer } => 4 + option(link_layer.is_some()),
-            Message::RouterAdvertisement(advertisement) => {
-                12 + option(advertisement.link_layer.is_some())
-                    + option(advertisement.mtu.is_some())
-                    + 32 * advertisement.prefixes.iter().count()
-            }
-            Message::NeighbourSolicit { link_layer, nonce, .. } => {
-                20 + option(link_layer.is_some()) + option(nonce.is_some())
-            }
-            Message::NeighbourAdvertisement { link_layer, .. } => 20 + option(link_layer.is_some()),
-        }
-    }
-
     /// Appends what follows the checksum.
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         match self {

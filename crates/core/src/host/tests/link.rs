@@ -114,10 +114,11 @@ impl Cable {
 
     /// An ICMPv4 message from 10.0.0.2 arrives at host 0.
     fn icmp(&mut self, message: &Message<'_>) {
-        let mut packet = Vec::new();
+        let (mut packet, mut payload) = (Vec::new(), Vec::new());
         let (from, to) = (ipv4("10.0.0.2"), ipv4("10.0.0.1"));
-        ip::Header::new(from, to, ip::protocol::ICMPV4, message.len()).unwrap().emit(&mut packet);
-        message.emit(&mut packet);
+        message.emit(&mut payload);
+        ip::Header::new(from, to, ip::protocol::ICMPV4, payload.len()).unwrap().emit(&mut packet);
+        packet.extend_from_slice(&payload);
         self.inject(&packet);
     }
 

@@ -134,7 +134,7 @@ fn act(host: &mut Host, now: Instant, step: &Step) -> String {
             host.ip.neighbours.on_advertisement(now, told);
         }
         Step::TooBig(who, mtu) => {
-            host.lower_path_mtu(now, address(who), mtu.into(), 1500);
+            host.ip.path_mtus.on_too_big(now, address(who), mtu.into(), 1500);
         }
         Step::Advertised { lifetime_s, mtu, hop_limit, valid_s } => {
             let mut advertisement = RouterAdvertisement {

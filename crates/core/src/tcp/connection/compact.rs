@@ -31,10 +31,8 @@ use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::{RecvHalf, ack, window};
-use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::recovery::Recovery;
-use crate::tcp::send::sent::SentQueue;
 use crate::tcp::send::source::Source;
 use crate::tcp::send::{SendHalf, rtt};
 use crate::tcp::time_wait::negotiate::Holder;
@@ -246,37 +244,23 @@ impl Compact {
     }
 
     fn send_half(&self) -> SendHalf {
-        let una = self.una;
-        let history = self.history.as_ref();
-        SendHalf {
-            una,
-            nxt: una,
-            max: una,
+        let (rtt, congestion) = (self.rtt.estimator(), self.congestion.clone());
+        let mut send = SendHalf {
             window: self.window,
             max_window: self.max_window,
             wl1: self.wl1,
             wl2: self.wl2,
             scale: self.scale,
             sack: self.traits.has(Traits::SACK),
-            mss: self.send_mss,
-            buffer: SendBuffer::default(),
-            fin_queued: false,
-            fin_again: false,
-            small_end: una,
-            urgent: None,
-            told_by_fin: Seq(0),
-            recovery: Recovery::after(self.recovery_point, una),
-            rtt: self.rtt.estimator(),
-            pair: history.map_or_else(PacketPair::default, |history| history.pair.clone()),
-            sent: SentQueue::default(),
-            congestion: self.congestion.clone(),
-            probes: 0,
-            silent_since: Instant::FAR_FUTURE,
+            recovery: Recovery::after(self.recovery_point, self.una),
             last_sent: self.last_sent,
-            source: history.and_then(|history| history.source.clone()),
-            retransmits: history.map_or(0, |history| history.retransmits),
-            timeouts: history.map_or(0, |history| history.timeouts),
+            ..SendHalf::new(self.una, self.send_mss, congestion, rtt)
+        };
+        if let Some(history) = &self.history {
+            (send.retransmits, send.timeouts) = (history.retransmits, history.timeouts);
+            (send.pair, send.source) = (history.pair.clone(), history.source.clone());
         }
+        send
     }
 
     fn recv_half(&self) -> RecvHalf {

@@ -11,10 +11,7 @@ use crate::tcp::recv::ack::AckState;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::window::RecvWindow;
 use crate::tcp::send::SendHalf;
-use crate::tcp::send::buffer::SendBuffer;
-use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::rtt::Rtt;
-use crate::tcp::send::sent::SentQueue;
 use crate::tcp::time_wait::Predecessor;
 use crate::tcp::time_wait::negotiate::{ASKING_SYNS, End, Holder};
 use crate::tcp::{Settings, SocketOptions};
@@ -319,33 +316,14 @@ impl SynReceived {
             rtt.on_syn_retransmitted();
         }
         SendHalf {
-            una: next,
-            nxt: next,
-            max: next,
             window,
             max_window: window,
             wl1,
             wl2,
             scale: self.peer_scale.unwrap_or(0),
             sack: self.sack,
-            mss,
-            buffer: SendBuffer::default(),
-            fin_queued: false,
-            fin_again: false,
-            small_end: next,
-            urgent: None,
-            told_by_fin: Seq(0),
-            recovery: None,
-            rtt,
-            pair: PacketPair::default(),
-            sent: SentQueue::default(),
-            congestion,
-            probes: 0,
-            silent_since: Instant::FAR_FUTURE,
             last_sent: cx.now,
-            source: None,
-            retransmits: 0,
-            timeouts: 0,
+            ..SendHalf::new(next, mss, congestion, rtt)
         }
     }
 

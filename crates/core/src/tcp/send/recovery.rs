@@ -19,9 +19,10 @@ use super::scoreboard::Scoreboard;
 use crate::flow::Seq;
 
 /// Why segments are being sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// They are not.
+    #[default]
     Open,
     /// Duplicate ACKs or SACK blocks showed a hole.
     Fast,

@@ -9,7 +9,6 @@ const UNICAST: Envelope = Envelope { source: ROUTER, destination: TARGET, hop_li
 fn emitted(message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
     message.emit(&mut out);
-    assert_eq!(out.len(), message.len());
     out
 }
 

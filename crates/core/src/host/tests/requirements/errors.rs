@@ -24,10 +24,10 @@ pub(super) fn quoted(peer: &Peer, seq: u32, packet_bytes: usize) -> Vec<u8> {
 /// A router sends the host an ICMP message.
 pub(super) fn complain(peer: &mut Peer, message: &Message<'_>) {
     let (router, host) = ("10.0.0.9".parse().unwrap(), "10.0.0.2".parse().unwrap());
-    let mut bytes = Vec::new();
-    let len = message.len();
-    ip::Header::new(router, host, ip::protocol::ICMPV4, len).unwrap().emit(&mut bytes);
-    message.emit(&mut bytes);
+    let (mut bytes, mut payload) = (Vec::new(), Vec::new());
+    message.emit(&mut payload);
+    ip::Header::new(router, host, ip::protocol::ICMPV4, payload.len()).unwrap().emit(&mut bytes);
+    bytes.extend_from_slice(&payload);
     peer.host.on_frame(peer.now, crate::RxFrame::plain(&bytes));
 }
 
