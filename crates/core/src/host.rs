@@ -1,14 +1,18 @@
 //! One IP host: interfaces, neighbours, routes, demultiplexing, listeners and connections.
 //!
 //! ```text
-//!   on_frame ─▶ input.rs ─▶ tcp_input.rs ─┬─▶ a connection          ─▶ ready list
-//!                  │                      ├─▶ the SYN cache ┐
-//!                  └─▶ ARP, ICMP, NDP     ├─▶ TIME-WAIT     ├────────▶ replies
-//!                                         └─▶ none: RST     ┘
-//!   calls    ─▶ sockets.rs ───────────────────────────────────────── ▶ ready list
-//!   on_time  ─▶ every timer that is due ──────────────────────────── ▶ ready list, replies
+//!   on_frames ─▶ input.rs ─▶ tcp_input.rs ─▶ the first that knows the ends:
+//!                   │            1. a connection                  ─▶ ready list
+//!                   │            2. a FIN-WAIT-2 record           ─▶ a connection again
+//!                   │            3. the SYN cache                 ─▶ a connection, or a reply
+//!                   │            4. a TIME-WAIT record            ─▶ reply, or a listener
+//!                   │            5. a listener                    ─▶ SYN cache, or a cookie
+//!                   │            none: RST                        ─▶ replies
+//!                   └─▶ ARP, ICMP, NDP                            ─▶ replies
+//!   calls     ─▶ sockets.rs                                       ─▶ ready list
+//!   on_time   ─▶ every timer that is due                          ─▶ ready list, replies
 //!
-//!   emit     ─▶ output.rs: replies first, then each ready connection once, within its budget
+//!   emit      ─▶ output.rs: replies first, then each ready connection once, within its budget
 //! ```
 //!
 //! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready

@@ -12,7 +12,7 @@ use crate::frame::{Medium, RxChecksum, RxFrame};
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
 use crate::wire::peek::is_alike;
-use crate::wire::usual::Usual;
+use crate::wire::usual::UsualSegment;
 
 /// Bytes of a frame from which on it is worth a look whether the next one belongs to it.
 const LONG: usize = 256;
@@ -49,7 +49,7 @@ impl Host {
     fn take_texts_behind(&mut self, now: Instant, burst: &[RxFrame<'_>], link: usize) -> usize {
         let Some(first) = burst.first() else { return 0 };
         let (link, packet) = first.bytes.split_at_checked(link).unwrap_or_default();
-        let Some(usual) = Usual::parse(packet).filter(|_| self.is_ipv4_to_us(link)) else {
+        let Some(usual) = UsualSegment::parse(packet).filter(|_| self.is_ipv4_to_us(link)) else {
             return 0;
         };
         let tuple = usual.tuple();
@@ -62,7 +62,7 @@ impl Host {
         let Some(connection) = slot.awake_mut() else { return 0 };
         let Some(mut coalesced) = connection.coalesced(self.shared.at(now)) else { return 0 };
         for frame in burst {
-            let Some(usual) = packet_behind(link, frame.bytes).and_then(Usual::parse) else {
+            let Some(usual) = packet_behind(link, frame.bytes).and_then(UsualSegment::parse) else {
                 break;
             };
             let trusted = frame.checksum == RxChecksum::Good;

@@ -1,17 +1,27 @@
 //! SYN-RECEIVED after a passive open: RFC 9293 §3.10.7.4 for that state, whose connections are
-//! entries of the SYN cache, and the connection that the peer's ACK makes of one, or of a cookie.
+//! entries of the SYN cache, or cookies. Our SYN, ACKs are made here, and the connection that the
+//! peer's ACK makes of an entry or a cookie.
+
+use alloc::boxed::Box;
 
 use super::Host;
 use super::inbound::{Begun, Incoming};
 use super::reply::{Reply, bare_header};
 use crate::event::{ConnectionId, Event, ListenerId};
-use crate::flow::Seq;
-use crate::tcp::Connection;
-use crate::tcp::connection::{Identity, Meaning, SynReceived, WindowUpdate};
+use crate::flow::{Seq, Tuple};
+use crate::tcp::connection::{Identity, Meaning, SynReceived, WindowUpdate, stamp_at};
 use crate::tcp::slot::{SlotFlags, take_seat};
 use crate::tcp::syn_cache::{Due, HalfOpen};
-use crate::time::Instant;
-use crate::wire::tcp::{Flags, Plain};
+use crate::tcp::syn_cookie::CookieFacts;
+use crate::tcp::terms::Terms;
+use crate::tcp::time_wait::negotiate::{Code, End};
+use crate::tcp::{Connection, IpFields};
+use crate::time::{Duration, Instant};
+use crate::wire::tcp::{Flags, Header, Plain};
+use crate::wire::usual::Syn;
+
+/// A cookie is believed only this long after one was sent (two steps of its clock).
+const COOKIES_VALID: Duration = Duration::from_secs(128);
 
 impl Host {
     /// A segment has come for an entry of the SYN cache.
@@ -83,8 +93,7 @@ impl Host {
         listener: ListenerId,
         begun: Begun,
     ) {
-        let &Incoming { tuple, hash, head, received, facts, is_ours } = incoming;
-        let Begun { entry, answered, in_time_wait } = begun;
+        let &Incoming { tuple, hash, head, received, facts, .. } = incoming;
         let facts = self.with_named(tuple, received, facts);
         let has_room = self.connections() < self.config.limits.connections;
         let Some(waiting) = self.opening.listeners.get_mut(listener).filter(|it| !it.is_full())
@@ -97,7 +106,7 @@ impl Host {
             return;
         }
         if waiting.options.requires_agreement() && !facts.agree_with(syn.names) {
-            return self.refuse_unwilling(now, incoming, entry);
+            return self.refuse_unwilling(now, incoming, begun.entry);
         }
         let mut block = self.live.block_pool.take(|| Connection::block(&waiting.options));
         let cx = self.shared.at(now);
@@ -111,28 +120,41 @@ impl Host {
         let identity = Identity { hash, ports: tuple.ports() };
         block.accept(identity, &waiting.options, synchronized, now);
         if syn.attempts == 1
-            && now > answered
+            && now > begun.answered
             && let Some(s) = block.synchronized_mut()
         {
-            s.send.rtt.on_sample(answered, now, 1);
+            s.send.rtt.on_sample(begun.answered, now, 1);
         }
         // The listener's user hears nothing of it before `accept`.
-        block.on_first(cx, received, facts);
+        block.take_in(cx, received, facts);
         block.take_notices();
+        self.queue_for_accept(now, incoming, block, listener, begun);
+    }
+
+    /// Puts the connection in `block` into the accept queue and the tables, in the place of its
+    /// half-open entry.
+    fn queue_for_accept(
+        &mut self,
+        now: Instant,
+        &Incoming { tuple, hash, is_ours, .. }: &Incoming<'_>,
+        block: Box<Connection>,
+        listener: ListenerId,
+        Begun { entry, in_time_wait, .. }: Begun,
+    ) {
         let is_over = block.is_over();
         let seat = (tuple, SlotFlags::OURSELVES.only_if(is_ours), Some(listener));
         let ConnectionId { index, .. } =
             take_seat(&mut self.slots, &mut self.live.ready, block, seat);
-        waiting.queue.push_back(index);
+        if let Some(waiting) = self.opening.listeners.get_mut(listener) {
+            waiting.queue.push_back(index);
+        }
         self.events.push_back(Event::Acceptable(listener));
         match entry {
             Some(entry) => {
                 self.live.demux.replace(hash, entry, index);
                 self.opening.syn_cache.remove(entry);
             }
-            None => {
-                self.list(hash, index);
-            }
+            None => self.list(hash, index),
         }
         if in_time_wait {
             self.end_time_wait(hash, tuple);
@@ -173,5 +195,141 @@ impl Host {
                 }
             }
         }
+    }
+
+    // ---- SYN cookies
+
+    /// Answers a SYN without remembering it (RFC 4987 §3.6).
+    pub(super) fn send_cookie(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        received: SynReceived,
+        (offer, marks): (u16, IpFields),
+    ) {
+        let facts = CookieFacts {
+            mss: received.peer_mss,
+            window_scale: received.peer_scale,
+            sack: received.sack,
+            timestamps: received.stamp.is_some(),
+        };
+        let tuple = incoming.tuple;
+        let iss = self.opening.cookies.encode(now, tuple, received.irs, facts);
+        let carried = facts.carried();
+        let syn = SynReceived {
+            iss,
+            peer_scale: carried.window_scale,
+            sack: carried.sack,
+            ecn: false,
+            stamp: received.stamp.filter(|_| carried.timestamps),
+            offer,
+            // The ACK says again that it is the peer, which is proof enough. That it was us we
+            // could not know, and the peer would rely on us.
+            names: received.names.filter(|end| *end == End::Peer),
+            ..received
+        };
+        let clock = stamp_at(now, syn.stamp_offset);
+        self.opening.cookie_sent = now;
+        self.shared.counters.cookies_sent += 1;
+        let header = syn.header_stamped(tuple.ports(), facts.stamp(clock), &self.shared.config);
+        self.reply_syn(tuple, header, syn.names, marks);
+    }
+
+    /// An ACK that belongs to nothing may bring a cookie back.
+    pub(super) fn accept_cookie(
+        &mut self,
+        now: Instant,
+        incoming: &Incoming<'_>,
+        listener: ListenerId,
+    ) -> bool {
+        if self.opening.cookie_sent == Instant::ZERO
+            || now.since(self.opening.cookie_sent) > COOKIES_VALID
+        {
+            return false;
+        }
+        let (segment, tuple) = (&incoming.head, incoming.tuple);
+        let echo = segment.stamps.map(|stamps| stamps.echo);
+        let (irs, iss) = (segment.seq - 1, segment.ack - 1);
+        let facts = self.opening.cookies.check(now, tuple, irs, iss, echo);
+        let Some(facts) = facts else {
+            self.shared.counters.cookies_rejected += 1;
+            return false;
+        };
+        let terms = self.listener_terms(listener);
+        let options = self.opening.listeners.get(listener).map(|listener| listener.options.clone());
+        let chosen = options
+            .and_then(|options| self.choose_holder(&options, tuple, incoming.received).ok()?);
+        let syn = SynReceived {
+            iss,
+            irs,
+            peer_mss: facts.mss.max(self.shared.config.mss_min),
+            mss: terms.mss(tuple.is_ipv6()),
+            // What the SYN, ACK with the cookie offered, whatever the budget allows now.
+            offer: terms.offer,
+            peer_scale: facts.window_scale,
+            sack: facts.sack,
+            ecn: false,
+            stamp: segment.stamps.filter(|_| facts.timestamps).map(|s| s.value),
+            stamp_offset: self.stamp_offset(tuple),
+            attempts: 1,
+            // A choice that was ours to make again, and the peer says that it was this.
+            names: chosen.filter(|end| *end == End::Peer),
+        };
+        self.shared.counters.cookies_accepted += 1;
+        // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
+        let begun = Begun { entry: None, answered: now, in_time_wait: true };
+        self.establish_passive(now, incoming, &syn, listener, begun);
+        true
+    }
+
+    /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
+    pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
+        let bare = bare_header(tuple, Seq(0), Seq(0), Flags::ACK);
+        let header = syn.answer(bare, now, &self.shared.config);
+        self.reply(Reply::segment(tuple, header));
+    }
+
+    /// Owes the SYN, ACK of `syn`.
+    #[inline(always)]
+    pub(super) fn reply_syn_ack(
+        &mut self,
+        now: Instant,
+        tuple: &Tuple,
+        syn: &SynReceived,
+        marks: IpFields,
+    ) {
+        let header = syn.header(tuple.ports(), now, &self.shared.config);
+        self.reply_syn(tuple, header, syn.names, marks);
+    }
+
+    /// Owes a SYN, ACK that names `names` as the holder of TIME-WAIT.
+    #[inline(always)]
+    fn reply_syn(&mut self, tuple: &Tuple, header: Syn, names: Option<End>, marks: IpFields) {
+        let reply = match names {
+            None => Reply::syn(tuple, header, marks),
+            Some(end) => self.syn_naming(tuple, header.header(), end, marks),
+        };
+        self.reply(reply);
+    }
+
+    fn syn_naming(&self, tuple: &Tuple, mut header: Header, end: End, marks: IpFields) -> Reply {
+        let address = match end {
+            End::Ourselves => tuple.local_ip(),
+            End::Peer => tuple.remote_ip(),
+        };
+        header.options.experimental = Code::of(&self.shared.config).option(address);
+        Reply::marked(tuple, header, marks)
+    }
+
+    /// Sends the SYN, ACK once more, with the IP fields that the listener asks for now.
+    pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
+        let listener = self.opening.listeners.find(tuple);
+        let marks = listener.map(|(_, listener)| listener.options.ip_fields());
+        self.reply_syn_ack(now, tuple, syn, marks.unwrap_or_default());
+    }
+
+    /// The terms that our SYN, ACKs for `listener` announce.
+    fn listener_terms(&self, listener: ListenerId) -> Terms {
+        self.opening.listeners.get(listener).map_or(self.opening.terms, |listener| listener.terms)
     }
 }

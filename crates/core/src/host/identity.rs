@@ -1,28 +1,15 @@
-//! What the host derives from its secret and its addresses: ISNs, cookies, ports, sources, MSS.
+//! What the host derives from its secret and its addresses: ISNs, timestamp offsets, and the ends
+//! of an active open.
 
 use core::net::{IpAddr, SocketAddr};
 
 use super::Host;
-use super::inbound::{Begun, Incoming};
-use super::reply::Reply;
-use super::reply::bare_header;
 use crate::error::ConnectError;
-use crate::event::ListenerId;
-use crate::flow::{Seq, Tuple};
-use crate::tcp::IpFields;
-use crate::tcp::connection::{SynReceived, stamp_at};
+use crate::flow::Tuple;
 use crate::tcp::isn::Beginning;
 use crate::tcp::port::{Candidate, MAX_ATTEMPTS, Search};
-use crate::tcp::syn_cookie::CookieFacts;
-use crate::tcp::terms::Terms;
-use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::tcp::time_wait::{Predecessor, Record};
-use crate::time::{Duration, Instant};
-use crate::wire::tcp::{Flags, Header};
-use crate::wire::usual::Syn;
-
-/// A cookie is believed only this long after one was sent (two steps of its clock).
-const COOKIES_VALID: Duration = Duration::from_secs(128);
+use crate::time::Instant;
 
 /// Source addresses tried before an active open gives up for want of a free port.
 const SOURCES_TRIED: u32 = 16;
@@ -82,7 +69,8 @@ impl PortTries {
 }
 
 impl Host {
-    pub(super) fn begin(&self, now: Instant, tuple: &Tuple) -> Beginning {
+    /// The numbers that a connection between these ends begins with now.
+    pub(super) fn choose_isn(&self, now: Instant, tuple: &Tuple) -> Beginning {
         self.opening.isns.begin(now, tuple)
     }
 
@@ -252,140 +240,5 @@ impl Host {
             return Some(range.nth(offset + u128::from(size > 2)));
         }
         self.ip.routes.source_for(remote)
-    }
-
-    // ---- SYN cookies
-
-    /// Answers a SYN without remembering it (RFC 4987 §3.6).
-    pub(super) fn send_cookie(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        received: SynReceived,
-        (offer, marks): (u16, IpFields),
-    ) {
-        let facts = CookieFacts {
-            mss: received.peer_mss,
-            window_scale: received.peer_scale,
-            sack: received.sack,
-            timestamps: received.stamp.is_some(),
-        };
-        let tuple = incoming.tuple;
-        let iss = self.opening.cookies.encode(now, tuple, received.irs, facts);
-        let carried = facts.carried();
-        let syn = SynReceived {
-            iss,
-            peer_scale: carried.window_scale,
-            sack: carried.sack,
-            ecn: false,
-            stamp: received.stamp.filter(|_| carried.timestamps),
-            offer,
-            // The ACK says again that it is the peer, which is proof enough. That it was us we
-            // could not know, and the peer would rely on us.
-            names: received.names.filter(|end| *end == End::Peer),
-            ..received
-        };
-        let clock = stamp_at(now, syn.stamp_offset);
-        self.opening.cookie_sent = now;
-        self.shared.counters.cookies_sent += 1;
-        let header = syn.header_stamped(tuple.ports(), facts.stamp(clock), &self.shared.config);
-        self.reply_syn(tuple, header, syn.names, marks);
-    }
-
-    /// An ACK that belongs to nothing may bring a cookie back.
-    pub(super) fn accept_cookie(
-        &mut self,
-        now: Instant,
-        incoming: &Incoming<'_>,
-        listener: ListenerId,
-    ) -> bool {
-        if self.opening.cookie_sent == Instant::ZERO
-            || now.since(self.opening.cookie_sent) > COOKIES_VALID
-        {
-            return false;
-        }
-        let (segment, tuple) = (&incoming.head, incoming.tuple);
-        let echo = segment.stamps.map(|stamps| stamps.echo);
-        let (irs, iss) = (segment.seq - 1, segment.ack - 1);
-        let facts = self.opening.cookies.check(now, tuple, irs, iss, echo);
-        let Some(facts) = facts else {
-            self.shared.counters.cookies_rejected += 1;
-            return false;
-        };
-        let terms = self.listener_terms(listener);
-        let options = self.opening.listeners.get(listener).map(|listener| listener.options.clone());
-        let chosen = options
-            .and_then(|options| self.choose_holder(&options, tuple, incoming.received).ok()?);
-        let syn = SynReceived {
-            iss,
-            irs,
-            peer_mss: facts.mss.max(self.shared.config.mss_min),
-            mss: terms.mss(tuple.is_ipv6()),
-            // What the SYN, ACK with the cookie offered, whatever the budget allows now.
-            offer: terms.offer,
-            peer_scale: facts.window_scale,
-            sack: facts.sack,
-            ecn: false,
-            stamp: segment.stamps.filter(|_| facts.timestamps).map(|s| s.value),
-            stamp_offset: self.stamp_offset(tuple),
-            attempts: 1,
-            // A choice that was ours to make again, and the peer says that it was this.
-            names: chosen.filter(|end| *end == End::Peer),
-        };
-        self.shared.counters.cookies_accepted += 1;
-        // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
-        let begun = Begun { entry: None, answered: now, in_time_wait: true };
-        self.establish_passive(now, incoming, &syn, listener, begun);
-        true
-    }
-
-    /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
-    pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let bare = bare_header(tuple, Seq(0), Seq(0), Flags::ACK);
-        let header = syn.answer(bare, now, &self.shared.config);
-        self.reply(Reply::segment(tuple, header));
-    }
-
-    #[inline(always)]
-    pub(super) fn reply_syn_ack(
-        &mut self,
-        now: Instant,
-        tuple: &Tuple,
-        syn: &SynReceived,
-        marks: IpFields,
-    ) {
-        let header = syn.header(tuple.ports(), now, &self.shared.config);
-        self.reply_syn(tuple, header, syn.names, marks);
-    }
-
-    /// Owes a SYN, ACK that names `names` as the holder of TIME-WAIT.
-    #[inline(always)]
-    fn reply_syn(&mut self, tuple: &Tuple, header: Syn, names: Option<End>, marks: IpFields) {
-        let reply = match names {
-            None => Reply::syn(tuple, header, marks),
-            Some(end) => self.syn_naming(tuple, header.header(), end, marks),
-        };
-        self.reply(reply);
-    }
-
-    fn syn_naming(&self, tuple: &Tuple, mut header: Header, end: End, marks: IpFields) -> Reply {
-        let address = match end {
-            End::Ourselves => tuple.local_ip(),
-            End::Peer => tuple.remote_ip(),
-        };
-        header.options.experimental = Code::of(&self.shared.config).option(address);
-        Reply::marked(tuple, header, marks)
-    }
-
-    /// Again, as the listener wants it now.
-    pub(super) fn repeat_syn_ack(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let listener = self.opening.listeners.find(tuple);
-        let marks = listener.map(|(_, listener)| listener.options.ip_fields());
-        self.reply_syn_ack(now, tuple, syn, marks.unwrap_or_default());
-    }
-
-    /// What our SYNs to `listener` announce.
-    fn listener_terms(&self, listener: ListenerId) -> Terms {
-        self.opening.listeners.get(listener).map_or(self.opening.terms, |listener| listener.terms)
     }
 }

@@ -18,13 +18,13 @@ use crate::tcp::arrive::Facts;
 use crate::time::Instant;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Plain, Segment, verify_checksum};
-use crate::wire::usual::Usual;
+use crate::wire::usual::UsualSegment;
 use crate::wire::{Malformed, ip};
 
 /// A segment of the usual layout, and where what it belongs to may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hinted<'a> {
-    pub(super) usual: Usual<'a>,
+    pub(super) usual: UsualSegment<'a>,
     /// The hash of its tuple.
     pub(super) hash: u64,
     /// The number of what it belongs to, if it belongs to anything, if that has not changed, and
@@ -100,7 +100,7 @@ impl Host {
     /// The segment in `packet`, if that is of the usual layout.
     #[inline(always)]
     pub(super) fn hinted<'a>(&self, packet: &'a [u8]) -> Option<Hinted<'a>> {
-        let usual = Usual::parse(packet)?;
+        let usual = UsualSegment::parse(packet)?;
         let hash = self.live.hasher.hash(&usual.tuple());
         Some(Hinted { usual, hash, hint: self.live.demux.first_guess(hash) })
     }

@@ -22,11 +22,7 @@ pub(super) enum Origin {
 impl Host {
     /// A frame has arrived.
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
-        self.shared.counters.frames_in += 1;
-        match self.config.device.medium {
-            Medium::Ip => self.take_packet(now, &frame, Origin::Link(None), None),
-            Medium::Ethernet => self.take_ethernet(now, &frame, None),
-        }
+        self.take_frame(now, &frame, None);
     }
 
     /// Frames have arrived, the oldest first. What they do is what they would do one by one; but
@@ -58,13 +54,18 @@ impl Host {
                 left = &left[taken..];
                 continue;
             }
-            self.shared.counters.frames_in += 1;
             let note = notes.map(|notes| (notes, frames.len() - left.len()));
-            match self.config.device.medium {
-                Medium::Ip => self.take_packet(now, frame, Origin::Link(None), note),
-                Medium::Ethernet => self.take_ethernet(now, frame, note),
-            }
+            self.take_frame(now, frame, note);
             left = others;
+        }
+    }
+
+    /// `note`: what was found out before of the frame, and its place there.
+    fn take_frame(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
+        self.shared.counters.frames_in += 1;
+        match self.config.device.medium {
+            Medium::Ip => self.take_packet(now, frame, Origin::Link(None), note),
+            Medium::Ethernet => self.take_ethernet(now, frame, note),
         }
     }
 

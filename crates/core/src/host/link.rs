@@ -37,7 +37,7 @@ impl Host {
         }
     }
 
-    /// How a packet between `ends` leaves, where no way is kept.
+    /// How a packet between `ends` leaves, where no route is cached.
     pub(super) fn find_route(&mut self, now: Instant, ends: &Tuple) -> Route {
         let device = self.config.device;
         let (source, destination) = (ends.local_ip(), ends.remote_ip());
@@ -72,8 +72,8 @@ impl Host {
         let plain = class == Class::Other && self.ip.is_ours(source);
         let usual = path.marked(IpFields::default()).usual();
         let changes = self.ip.route_changes();
-        let known = CachedRoute { ends: *ends, changes, until, path, usual, local, plain };
-        Route::Open(self.ip.route_cache.keep(known))
+        let route = CachedRoute { ends: *ends, changes, until, path, usual, local, plain };
+        Route::Open(self.ip.route_cache.keep(route))
     }
 
     fn hop_limit(&self, destination: IpAddr) -> u8 {
@@ -179,7 +179,7 @@ impl Host {
         }
         if packet.operation == Operation::Request && for_us {
             self.ip.neighbours.on_heard(now, sender, packet.sender_mac);
-            self.wake_stalled(now);
+            self.wake_for_neighbours(now);
             let reply = arp::Packet {
                 operation: Operation::Reply,
                 sender_mac: self.config.hardware,
@@ -202,7 +202,7 @@ impl Host {
                 overrides: true,
             },
         );
-        self.wake_stalled(now);
+        self.wake_for_neighbours(now);
     }
 
     // ---- time
@@ -238,7 +238,7 @@ impl Host {
             self.ip.neighbours.on_time(now);
         }
         if self.ip.neighbours.has_resolved() {
-            self.wake_stalled(now);
+            self.wake_for_neighbours(now);
         }
         if is_due(self.ip.claims.deadline()) {
             self.on_claims_time(now);
@@ -276,30 +276,30 @@ impl Host {
             let is_segment = reply.is_segment();
             self.ip.neighbours.wait(next_hop, Waiting { frame: frame.head, is_segment });
         }
-        self.wake_stalled(now);
+        self.wake_for_neighbours(now);
     }
 
     /// Lets a connection wait for its neighbour: it keeps what it has to send.
-    pub(super) fn stall(&mut self, now: Instant, next_hop: IpAddr, index: u32) {
-        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.stalled) {
-            slot.stalled = true;
-            self.ip.stalled.entry(next_hop).or_default().push(index);
+    pub(super) fn wait_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.awaits_neighbour) {
+            slot.awaits_neighbour = true;
+            self.ip.awaiting.entry(next_hop).or_default().push(index);
         }
         self.rearm(now, index);
-        self.wake_stalled(now);
+        self.wake_for_neighbours(now);
     }
 
     /// Neighbours have answered, or have failed to: the connections that waited for them are ready
     /// again. Asking may push another neighbour out of the cache, so this follows every question,
     /// too.
-    pub(super) fn wake_stalled(&mut self, now: Instant) {
+    pub(super) fn wake_for_neighbours(&mut self, now: Instant) {
         while let Some((next_hop, resolution)) = self.ip.neighbours.resolved() {
             if resolution == Resolution::Failed {
                 self.ip.routes.on_gateway_failed(next_hop);
             }
-            for index in self.ip.stalled.remove(&next_hop).unwrap_or_default() {
+            for index in self.ip.awaiting.remove(&next_hop).unwrap_or_default() {
                 if let Some(slot) = self.slots.get_mut(index) {
-                    slot.stalled = false;
+                    slot.awaits_neighbour = false;
                 }
                 match resolution {
                     Resolution::Forgotten => self.retry_later(now, index),
@@ -323,7 +323,7 @@ impl Host {
         self.rearm(now, index);
     }
 
-    /// There is no way to the peer. An attempt to open fails; an established connection tries
+    /// There is no route to the peer. An attempt to open fails; an established connection tries
     /// again until its user timeout.
     pub(super) fn on_unreachable(&mut self, now: Instant, index: u32) {
         self.shared.counters.unreachable += 1;

@@ -133,7 +133,7 @@ impl Host {
             // For routers.
             ndp::Message::RouterSolicit { .. } => {}
         }
-        self.wake_stalled(now);
+        self.wake_for_neighbours(now);
     }
 
     /// A neighbour says that it has `target`: for an address of ours that is news, unless it is an

@@ -9,7 +9,6 @@ use super::input::Origin;
 use super::parts::{Ip, Out};
 use super::reply::{Body, Reply, owe, write_reply};
 use crate::counters::Counters;
-use crate::flow::Tuple;
 use crate::frame::{Outbox, RxChecksum, RxFrame};
 use crate::tcp::IpFields;
 use crate::tcp::connection::Context;
@@ -92,109 +91,97 @@ impl Host {
 
     /// Sends the reply at `index`, or lets it wait for its neighbour.
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
-        let changes = self.ip.route_changes();
+        let Some(reply) = self.out.replies.get(index) else { return };
+        let cached = self.ip.route_cache.find(&reply.ends, self.ip.route_changes(), now);
+        let found = cached.or_else(|| self.find_route_of_reply(now, index, outbox));
         let Host { out: Out { replies, loopback, .. }, ip: Ip { route_cache, .. }, shared, .. } =
             self;
-        let Some(reply) = replies.get(index) else { return };
-        let Some(place) = route_cache.find(&reply.ends, changes, now) else {
-            return self.emit_reply_elsewhere(now, index, outbox);
-        };
+        let (Some(place), Some(reply)) = (found, replies.get(index)) else { return };
         push_reply(route_cache.at(place), reply, (outbox, loopback), &mut shared.counters);
     }
 
-    /// Sends the reply at `index` where the cache has no route for it.
-    fn emit_reply_elsewhere(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
-        let Some(place) = self.find_way_of_reply(now, index, outbox) else { return };
-        let Host { out: Out { replies, loopback, .. }, ip: Ip { route_cache, .. }, shared, .. } =
-            self;
-        let Some(reply) = replies.get(index) else { return };
-        push_reply(route_cache.at(place), reply, (outbox, loopback), &mut shared.counters);
-    }
-
-    /// The way of the reply at `index`. If there is none, or none is needed, it has been seen to.
-    fn find_way_of_reply(
+    /// Finds the route of the reply at `index`. Without one, the reply waits for its neighbour or
+    /// is lost; a whole frame needs none and is sent.
+    fn find_route_of_reply(
         &mut self,
         now: Instant,
         index: usize,
         outbox: &mut Outbox,
     ) -> Option<RouteIndex> {
         let Reply { ends, body, .. } = self.out.replies.get(index)?;
-        if let Body::Frame(_) = body {
-            self.emit_frame(index, outbox);
+        if let Body::Frame(bytes) = body {
+            if let Some(frame) = outbox.push() {
+                frame.head.extend_from_slice(bytes);
+                self.shared.counters.frames_out += 1;
+            }
             return None;
         }
         let ends = *ends;
         match self.find_route(now, &ends) {
             Route::Open(place) => return Some(place),
-            Route::Waiting(next_hop) => self.delay_reply(now, next_hop, index),
+            Route::Waiting(next_hop) => {
+                let place = self.out.replies.get_mut(index)?;
+                let reply = core::mem::replace(place, Reply::frame(Vec::new()));
+                self.queue_for_neighbour(now, next_hop, &reply);
+            }
             Route::Closed => self.shared.counters.unreachable += 1,
         }
         None
     }
 
-    fn emit_frame(&mut self, index: usize, outbox: &mut Outbox) {
-        if let Some(Reply { body: Body::Frame(bytes), .. }) = self.out.replies.get(index)
-            && let Some(frame) = outbox.push()
-        {
-            frame.head.extend_from_slice(bytes);
-            self.shared.counters.frames_out += 1;
-        }
-    }
-
-    fn delay_reply(&mut self, now: Instant, next_hop: IpAddr, index: usize) {
-        let Some(place) = self.out.replies.get_mut(index) else { return };
-        let reply = core::mem::replace(place, Reply::frame(Vec::new()));
-        self.queue_for_neighbour(now, next_hop, &reply);
-    }
-
-    /// Lets one connection speak.
+    /// Lets one connection send: what is predicted in one go, anything else step by step.
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let changes = self.ip.route_changes();
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         slot.ready = false;
-        if let Some(way) = self.ip.route_cache.good(slot.place, &slot.tuple, changes, now)
-            && speak_predicted(slot, way, &mut self.shared, now, outbox)
+        if let Some(route) = self.ip.route_cache.good(slot.place, &slot.tuple, changes, now)
+            && emit_predicted(slot, route, &mut self.shared, now, outbox)
         {
             return slot.rearm(&mut self.live.timers, index, now);
         }
-        self.flush_by_steps(now, index, outbox);
+        if let Some(place) = self.find_route_of(now, index) {
+            self.flush_by_steps(now, index, place, outbox);
+        }
     }
 
-    /// Flushes one connection step by step, whatever it has to send.
-    fn flush_by_steps(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
-        let changes = self.ip.route_changes();
-        let Some(slot) = self.slots.get_mut(index) else { return };
+    /// Finds the route of a connection that has something to send. Without a route, the connection
+    /// waits for its neighbour or learns that there is none; a finished one is freed.
+    fn find_route_of(&mut self, now: Instant, index: u32) -> Option<RouteIndex> {
+        let slot = self.slots.get_mut(index)?;
         let connection = slot.connection_mut();
         if connection.is_silent() {
             if connection.is_finished() {
-                return self.free_connection(index);
+                self.free_connection(index);
+            } else {
+                slot.rearm(&mut self.live.timers, index, now);
             }
-            return slot.rearm(&mut self.live.timers, index, now);
+            return None;
         }
-        let (slot, place) = match self.ip.route_cache.find(&slot.tuple, changes, now) {
-            Some(place) => (slot, place),
-            None => {
-                let ends = slot.tuple;
-                let Some(place) = self.find_way_of(now, index, &ends) else { return };
-                let Some(slot) = self.slots.get_mut(index) else { return };
-                let known = self.ip.route_cache.at(place);
-                if slot.place == place
-                    && speak_predicted(slot, known, &mut self.shared, now, outbox)
-                {
-                    return slot.rearm(&mut self.live.timers, index, now);
-                }
-                (slot, place)
-            }
-        };
+        let ends = slot.tuple;
+        let cached = self.ip.route_cache.find(&ends, self.ip.route_changes(), now);
+        if cached.is_some() {
+            return cached;
+        }
+        match self.find_route(now, &ends) {
+            Route::Open(place) => return Some(place),
+            Route::Waiting(next_hop) => self.wait_for_neighbour(now, next_hop, index),
+            Route::Closed => self.on_unreachable(now, index),
+        }
+        None
+    }
+
+    /// Lets one connection send along the route at `place`, step by step.
+    fn flush_by_steps(&mut self, now: Instant, index: u32, place: RouteIndex, outbox: &mut Outbox) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
-        let known = self.ip.route_cache.at(place);
-        let mut way = known.path.marked(connection.options.ip_fields());
-        way.dont_fragment &= connection.options.path_mtu_discovery;
-        let budget = turn_budget(self.config.limits.frames_per_turn, known.path.mtu);
-        let outbox = if known.local { &mut self.out.loopback } else { outbox };
-        let mut egress = Egress { outbox, way, budget, frames: 0 };
+        let route = self.ip.route_cache.at(place);
+        let mut path = route.path.marked(connection.options.ip_fields());
+        path.dont_fragment &= connection.options.path_mtu_discovery;
+        let budget = turn_budget(self.config.limits.frames_per_turn, route.path.mtu);
+        let outbox = if route.local { &mut self.out.loopback } else { outbox };
+        let mut egress = Egress { outbox, path, budget, frames: 0 };
         let flushed = connection.emit(self.shared.at(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
         let is_finished = connection.is_finished();
@@ -204,16 +191,6 @@ impl Host {
         } else if is_finished {
             self.free_connection(index);
         }
-    }
-
-    /// Finds the way of a connection between `ends`. While there is none it has been seen to.
-    fn find_way_of(&mut self, now: Instant, index: u32, ends: &Tuple) -> Option<RouteIndex> {
-        match self.find_route(now, ends) {
-            Route::Open(place) => return Some(place),
-            Route::Waiting(next_hop) => self.stall(now, next_hop, index),
-            Route::Closed => self.on_unreachable(now, index),
-        }
-        None
     }
 
     /// Tells the timers of the connection's deadlines.
@@ -254,45 +231,45 @@ fn turn_budget(packets: usize, mtu: u16) -> usize {
     if packets.saturating_mul(mtu) <= TURN_BYTES { packets } else { (TURN_BYTES / mtu).max(1) }
 }
 
-/// Lets the connection in `slot`, which asks nothing of its IP headers, say what it is predicted
-/// to, if it is that.
-fn speak_predicted(
+/// Sends the segment that is predicted of the connection in `slot`, which asks nothing of its IP
+/// headers. False if another is due, or none.
+fn emit_predicted(
     slot: &mut Slot,
-    way: &CachedRoute,
+    route: &CachedRoute,
     shared: &mut Context,
     now: Instant,
     outbox: &mut Outbox,
 ) -> bool {
-    let spoken = way.usual.as_ref().zip(slot.awake_mut()).is_some_and(|(path, connection)| {
+    let is_sent = route.usual.as_ref().zip(slot.awake_mut()).is_some_and(|(path, connection)| {
         connection.emit_predicted(now, &shared.config, path, outbox)
     });
-    if spoken {
+    if is_sent {
         shared.counters.segments_out += 1;
         shared.counters.frames_out += 1;
     }
-    spoken
+    is_sent
 }
 
-/// Writes a reply to the outbox, or to the loopback if its way leads to ourselves.
+/// Writes a reply to the outbox, or to the loopback if its route leads to ourselves.
 #[inline(always)]
 fn push_reply(
-    known: &CachedRoute,
+    route: &CachedRoute,
     reply: &Reply,
     (outbox, loopback): (&mut Outbox, &mut Outbox),
     counters: &mut Counters,
 ) {
-    let out = if known.local { loopback } else { outbox };
+    let out = if route.local { loopback } else { outbox };
     let Some(frame) = out.push() else {
         counters.replies_suppressed += 1;
         return;
     };
-    let usual = known.usual.as_ref().filter(|_| reply.marks == IpFields::default());
+    let usual = route.usual.as_ref().filter(|_| reply.marks == IpFields::default());
     let is_written = match (usual, &reply.body) {
         (Some(path), Body::Stamped(header)) => path.write_bare(frame, header),
         (Some(path), Body::Syn(header)) => path.write_syn(frame, header),
         _ => false,
     };
-    if is_written || write_reply(frame, &known.path.marked(reply.marks), reply) {
+    if is_written || write_reply(frame, &route.path.marked(reply.marks), reply) {
         counters.frames_out += 1;
         counters.segments_out += u64::from(reply.is_segment());
     } else {

@@ -97,7 +97,7 @@ pub(super) struct Closed {
     pub(super) lingering: Lingering,
 }
 
-/// IP and the link: our addresses, the ways to others, and what arrives in pieces.
+/// IP and the link: our addresses, the routes to others, and what arrives in pieces.
 #[derive(Debug)]
 pub(super) struct Ip {
     pub(super) routes: Routes,
@@ -112,7 +112,7 @@ pub(super) struct Ip {
     pub(super) neighbours: Neighbours,
     pub(super) route_cache: RouteCache,
     /// Connections that wait for a neighbour.
-    pub(super) stalled: BTreeMap<IpAddr, Vec<u32>>,
+    pub(super) awaiting: BTreeMap<IpAddr, Vec<u32>>,
     pub(super) rng: Rng,
     /// Frames dropped because they made no sense.
     pub(super) malformed: [u64; Malformed::COUNT],
@@ -192,7 +192,7 @@ impl Ip {
             reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, secret),
             route_cache: RouteCache::default(),
-            stalled: BTreeMap::new(),
+            awaiting: BTreeMap::new(),
             rng: Rng::from_seed(KeyedHash::new(secret, "spread").quick(&[])),
             malformed: [0; Malformed::COUNT],
         }
@@ -214,7 +214,7 @@ impl Ip {
         place.is_some_and(|place| self.route_cache.at(place).plain)
     }
 
-    /// How often what decides on ways has changed.
+    /// How often what decides on routes has changed.
     pub(super) fn route_changes(&self) -> u64 {
         self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
     }

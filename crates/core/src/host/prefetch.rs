@@ -22,7 +22,7 @@ use crate::frame::{BURST, RxFrame};
 use crate::tcp::demux::Bucket;
 use crate::tcp::slot::Slot;
 use crate::wire::peek::{self, Peeked};
-use crate::wire::usual::Usual;
+use crate::wire::usual::UsualSegment;
 
 /// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most. A
 /// power of two.
@@ -55,7 +55,7 @@ impl Notes {
     pub(super) fn hinted<'a>(&self, position: usize, packet: &'a [u8]) -> Option<Hinted<'a>> {
         let position = position % BURST;
         let Noted { hint, len } = self.packets[position];
-        let usual = Usual::of_parsed(packet.get(..len as usize)?)?;
+        let usual = UsualSegment::of_parsed(packet.get(..len as usize)?)?;
         Some(Hinted { usual, hash: self.hashes[position], hint })
     }
 }
@@ -134,7 +134,7 @@ impl Host {
         let noted = notes.hashes.iter_mut().zip(&mut notes.packets);
         for (((hash, note), line), frame) in noted.zip(lines).zip(frames) {
             let packet = frame.bytes.get(link..);
-            (*hash, note.len) = match packet.and_then(Usual::parse) {
+            (*hash, note.len) = match packet.and_then(UsualSegment::parse) {
                 Some(usual) => {
                     (self.hash_and_prefetch::<RECORDS>(&usual.peeked()), usual.packet_len())
                 }

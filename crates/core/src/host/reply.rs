@@ -9,7 +9,7 @@ use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
 use crate::frame::Frame;
 use crate::tcp::IpFields;
-use crate::tcp::egress::{self, Marked};
+use crate::tcp::egress::{self, PacketPath};
 use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Header};
 use crate::wire::usual::{Stamped, Syn};
@@ -118,18 +118,18 @@ pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Co
     has_room
 }
 
-/// Writes a reply that needs a way; false if it cannot be written.
-pub(super) fn write_reply(frame: &mut Frame, way: &Marked<'_>, reply: &Reply) -> bool {
-    let path = way.path;
+/// Writes a reply that is no frame yet; false if it cannot be written.
+pub(super) fn write_reply(frame: &mut Frame, path: &PacketPath<'_>, reply: &Reply) -> bool {
     match &reply.body {
-        Body::Stamped(header) => egress::write_bare(frame, way, header),
-        Body::Syn(header) => egress::write(frame, way, &header.header(), None),
-        Body::Segment(header) => egress::write(frame, way, header, None),
+        Body::Stamped(header) => egress::write_bare(frame, path, header),
+        Body::Syn(header) => egress::write(frame, path, &header.header(), None),
+        Body::Segment(header) => egress::write(frame, path, header, None),
         Body::Packet { protocol, hop_limit, payload } => {
-            let header = ip::Header::new(path.source, path.destination, *protocol, payload.len());
+            let (source, destination) = (path.base.source, path.base.destination);
+            let header = ip::Header::new(source, destination, *protocol, payload.len());
             let Some(mut header) = header else { return false };
             header.hop_limit = *hop_limit;
-            if let Some(link) = &path.link {
+            if let Some(link) = &path.base.link {
                 link.emit(&mut frame.head);
             }
             header.emit(&mut frame.head);

@@ -175,7 +175,7 @@ impl Host {
             return Err(error);
         }
         let TupleChoice { tuple, hash, predecessor, is_over } = &choice;
-        let Beginning { isn, stamp_offset } = self.begin(now, tuple);
+        let Beginning { isn, stamp_offset } = self.choose_isn(now, tuple);
         let iss = predecessor.map_or(isn, |predecessor| isn.max(predecessor.isn_floor()));
         if *is_over {
             self.end_time_wait(*hash, tuple);

@@ -138,6 +138,9 @@ impl Host {
         self.on_listen(now, incoming, past);
     }
 
+    /// A segment for the connection in slot `index`. While that opens in the place of one in
+    /// TIME-WAIT, the record may have to answer instead, and it ends once the connection is open.
+    /// While it asks which end shall hold TIME-WAIT, the answer is noted.
     pub(super) fn deliver(
         &mut self,
         now: Instant,
@@ -231,7 +234,7 @@ impl Host {
             self.shared.counters.accept_overflows += 1;
             return;
         }
-        let Beginning { isn, stamp_offset } = self.begin(now, tuple);
+        let Beginning { isn, stamp_offset } = self.choose_isn(now, tuple);
         let iss = if let Past::Living(floor) = past { isn.max(floor) } else { isn };
         let names = match self.choose_holder(&listener.options, tuple, incoming.received) {
             Ok(names) => names,

@@ -209,7 +209,8 @@ impl Autoconfigure {
     }
 
     /// A host advertises `target` as its own (RFC 4862 §5.4.4). An address that we have proved to
-    /// be ours stays ours: a mere claim must not take it away. True if this has cost us the address.
+    /// be ours stays ours: a mere claim must not take it away. True if this has cost us the
+    /// address.
     pub(crate) fn on_neighbour_advertisement(&mut self, now: Instant, target: Ipv6Addr) -> bool {
         let Some(&own) = self.find(target).filter(|own| own.probing.is_some()) else {
             return false;

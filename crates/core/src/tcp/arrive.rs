@@ -40,7 +40,7 @@ use crate::tcp::time_wait::negotiate::{End, Holder, Holding};
 use crate::tcp::timers::Timer;
 use crate::tcp::{State, ecn};
 use crate::time::Instant;
-use crate::wire::options::SackBlock;
+use crate::wire::options::{SackBlock, Timestamps};
 use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Segment};
 
@@ -101,16 +101,16 @@ fn times(cx: &Context) -> Times {
 }
 
 impl Connection {
-    /// Takes in one segment, verified and addressed to this connection.
+    /// A segment has come, verified and addressed to this connection: counts it and takes it in.
     #[inline(always)]
     pub(crate) fn on_segment(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
-        self.on_first(cx, received, facts);
+        self.take_in(cx, received, facts);
     }
 
-    /// Takes in the first segment, which has completed the handshake and is counted already.
+    /// Takes in a segment that is counted: the predicted one in one pass, any other by the steps.
     #[inline(always)]
-    pub(crate) fn on_first(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+    pub(crate) fn take_in(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
         let plain = received.plain();
         if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
             self.take_any(cx, received, facts);
@@ -118,16 +118,12 @@ impl Connection {
     }
 
     fn take_any(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
-        match (received, &self.shape) {
-            // Nothing continues at the sixth step.
-            (Received::Usual(usual), Shape::SynSent(syn)) if usual.is_bare_syn() => {
-                self.on_syn_sent(cx, *syn, &usual.segment(), Facts::default());
-            }
-            (Received::Usual(usual), _) => {
+        match received {
+            Received::Usual(usual) => {
                 let facts = facts.with_class(usual.traffic_class());
                 self.take_by_steps(cx, &usual.segment(), facts);
             }
-            (Received::Any(segment, class), _) => {
+            Received::Any(segment, class) => {
                 self.take_by_steps(cx, segment, facts.with_class(class));
             }
         }
@@ -305,20 +301,6 @@ impl Step<'_> {
         }
     }
 
-    /// RFC 7323 §4.3: TS.Recent follows segments that cover Last.ACK.sent, so that a delayed ACK
-    /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable: a
-    /// stranger that guesses a number in the window must not move TS.Recent, or PAWS would then
-    /// drop what the peer sends.
-    fn note_stamp(&mut self, segment: &Segment<'_>) {
-        let last_ack_sent = self.s.recv.ack.last_sent;
-        let Some(stamps) = &mut self.s.stamps else { return };
-        let Some(stamp) = segment.options.timestamps else { return };
-        let current = !stamps.is_old(stamp.value, self.cx.now);
-        if current && segment.seq.at_or_before(last_ack_sent) {
-            *stamps = Stamps::new(stamps.offset, stamp.value, self.cx.now);
-        }
-    }
-
     /// Second step, as RFC 5961 §3.2 has it: exactly at RCV.NXT it resets; elsewhere in the window
     /// it is challenged (`quirks.insecure_rst`: it resets, as RFC 793 had it).
     fn check_reset(&mut self, segment: &Segment<'_>) -> Passed {
@@ -374,7 +356,7 @@ impl Step<'_> {
             return DONE;
         }
         let was_closed = self.s.send.window == 0;
-        self.note_stamp(segment);
+        self.s.note_stamp(segment.seq, segment.options.timestamps, self.cx.now);
         let echo = self.s.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
         let Step { cx, common, s } = self;
         let mode = s.send.mode();
@@ -559,6 +541,19 @@ impl Common {
 }
 
 impl Synchronized {
+    /// RFC 7323 §4.3: TS.Recent follows segments that cover Last.ACK.sent, so that a delayed ACK
+    /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable: a
+    /// stranger that guesses a number in the window must not move TS.Recent, or PAWS would then
+    /// drop what the peer sends.
+    fn note_stamp(&mut self, seq: Seq, stamps: Option<Timestamps>, now: Instant) {
+        if let (Some(recent), Some(stamp)) = (&mut self.stamps, stamps)
+            && seq.at_or_before(self.recv.ack.last_sent)
+            && !recent.is_old(stamp.value, now)
+        {
+            *recent = Stamps::new(recent.offset, stamp.value, now);
+        }
+    }
+
     /// The peer is alive: keepalive starts over.
     #[inline(always)]
     fn note_heard(&mut self, common: &mut Common, now: Instant) {

@@ -1,7 +1,8 @@
 //! Where segments leave: from a header and a range of the send buffer to a frame in the outbox.
 //!
-//! A frame whose checksum we must compute gets its payload summed and copied in. A frame whose
-//! checksum is left to the device refers to the send buffer's own pages.
+//! A frame whose checksum we must compute gets its payload summed and copied in. Where the device
+//! completes the checksum, a short payload is copied too, and a frame with a long one refers to the
+//! send buffer's own pages.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -36,7 +37,7 @@ pub(crate) struct Path {
     pub destination: IpAddr,
     /// The link header, on a medium that has one.
     pub link: Option<ethernet::Header>,
-    /// The largest IP packet on the way.
+    /// The largest IP packet on the path.
     pub mtu: u16,
     /// IPv4's DF: off only on a path narrower than we care to go.
     pub dont_fragment: bool,
@@ -60,32 +61,29 @@ impl Path {
 
     /// This path for packets with `marks`.
     #[must_use]
-    pub(crate) fn marked(&self, marks: IpFields) -> Marked<'_> {
-        Marked {
-            path: self,
+    pub(crate) fn marked(&self, marks: IpFields) -> PacketPath<'_> {
+        PacketPath {
+            base: self,
             dont_fragment: self.dont_fragment,
             hop_limit: marks.hop_limit.unwrap_or(self.hop_limit),
             traffic_class: marks.traffic_class,
         }
     }
 
-    /// Payload bytes that may be handed to the device at once, in segments of `segment` bytes,
-    /// under a TCP header of `header` bytes: a multiple of `segment`.
+    /// Payload bytes that may be handed at once to a device that completes checksums, in segments
+    /// of `segment` bytes, under a TCP header of `header` bytes: a multiple of `segment`.
     pub(crate) fn large_payload(&self, header: usize, segment: usize) -> usize {
-        if !self.device.checksum {
-            return segment;
-        }
         let packet = PACKET_BYTES_MAX.min(self.device.segmentation as usize);
         let payload = packet.saturating_sub(ip::header_len(self.source) + header);
         (payload / segment.max(1)).max(1) * segment
     }
 }
 
-/// A path, and what the IP headers of packets on it say besides the addresses.
+/// The path of a packet: with what its IP header says besides the addresses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Marked<'a> {
-    /// The path.
-    pub path: &'a Path,
+pub(crate) struct PacketPath<'a> {
+    /// What packets on it have in common.
+    pub base: &'a Path,
     /// IPv4's DF.
     pub dont_fragment: bool,
     /// TTL or hop limit.
@@ -94,7 +92,7 @@ pub(crate) struct Marked<'a> {
     pub traffic_class: u8,
 }
 
-impl Marked<'_> {
+impl PacketPath<'_> {
     /// This path in its usual form, if all its packets are of the usual kind and alike: IPv4 that
     /// no router cuts, with checksums of our own.
     pub(crate) fn usual(&self) -> Option<UsualPath> {
@@ -104,16 +102,16 @@ impl Marked<'_> {
     /// This path in its usual form for a packet of this identification number.
     fn numbered(&self, identification: u16) -> Option<UsualPath> {
         let template = self.envelope(identification)?.template();
-        Some(UsualPath { link: self.path.link, template, mss: self.path.mss() })
+        Some(UsualPath { link: self.base.link, template, mss: self.base.mss() })
     }
 
     /// The envelope of a packet of this number, if it is of the usual kind.
     fn envelope(&self, identification: u16) -> Option<Envelope> {
-        let &Marked { path, dont_fragment, hop_limit, traffic_class } = self;
-        let (IpAddr::V4(source), IpAddr::V4(destination)) = (path.source, path.destination) else {
+        let &PacketPath { base, dont_fragment, hop_limit, traffic_class } = self;
+        let (IpAddr::V4(source), IpAddr::V4(destination)) = (base.source, base.destination) else {
             return None;
         };
-        (!path.device.checksum).then_some(Envelope {
+        (!base.device.checksum).then_some(Envelope {
             source,
             destination,
             traffic_class,
@@ -211,7 +209,7 @@ impl UsualPath {
 
     /// Writes the headers of a segment before `text`, if its options are usual ones, and it is not
     /// too long; else nothing.
-    pub(crate) fn write_any(&self, frame: &mut Frame, header: &Header, text: Text) -> bool {
+    fn write_before(&self, frame: &mut Frame, header: &Header, text: Text) -> bool {
         if let Some(link) = &self.link {
             link.emit(&mut frame.head);
         }
@@ -265,13 +263,13 @@ impl Span<'_> {
     }
 }
 
-/// The way out for one connection in one turn.
+/// What one connection may send in one turn, and how.
 #[derive(Debug)]
 pub(crate) struct Egress<'a> {
     /// The device's batch.
     pub outbox: &'a mut Outbox,
-    /// The way.
-    pub way: Marked<'a>,
+    /// The path.
+    pub path: PacketPath<'a>,
     /// Packets that this connection may still send in this turn. A large segment counts as many as
     /// the device will cut it into; the last may be larger than what is left.
     pub budget: usize,
@@ -294,7 +292,7 @@ impl Egress<'_> {
     /// with the last, CWR with the first. False, and nothing has happened, if there is no room.
     pub(crate) fn send_text(&mut self, header: &Header, payload: Option<Payload<'_>>) -> bool {
         match payload {
-            Some(text) if text.len > text.segment && !self.way.path.device.checksum => {
+            Some(text) if text.len > text.segment && !self.path.base.device.checksum => {
                 self.send_pieces(header, &text)
             }
             payload => self.send(header, payload),
@@ -308,7 +306,7 @@ impl Egress<'_> {
         let mut header = *header;
         let last_flags = header.flags.without(Flags::CWR);
         header.flags = header.flags.without(Flags::PSH | Flags::FIN);
-        let usual = Stamped::of(&header).and_then(|stamped| Some((stamped, self.way.usual()?)));
+        let usual = Stamped::of(&header).and_then(|stamped| Some((stamped, self.path.usual()?)));
         let Span { begin: mut cursor, len: mut left } = text.span();
         while left > 0 {
             let len = left.min(text.segment);
@@ -317,14 +315,14 @@ impl Egress<'_> {
                 header.flags = last_flags;
             }
             let (seq, flags) = (header.seq, header.flags);
-            let sent = self.put(1, |frame, way| match &usual {
+            let sent = self.put(1, |frame, path| match &usual {
                 Some((stamped, path)) => {
                     path.write_piece(frame, &Stamped { seq, flags, ..*stamped }, &mut cursor, len)
                 }
                 None => {
                     let piece = Span { begin: cursor, len };
                     cursor.visit(len, |_| ());
-                    write_complete(frame, way, &header, Some(piece))
+                    write_complete(frame, path, &header, Some(piece))
                 }
             });
             debug_assert!(sent, "there was room for all of them");
@@ -342,14 +340,18 @@ impl Egress<'_> {
             }
             _ => 1,
         };
-        self.has_room() && self.put(packets, |frame, way| write(frame, way, header, payload))
+        self.has_room() && self.put(packets, |frame, path| write(frame, path, header, payload))
     }
 
     /// Sends the frame that `write` writes, of so many packets; nothing if that says no, or if the
     /// outbox is full.
-    fn put(&mut self, packets: usize, write: impl FnOnce(&mut Frame, &Marked<'_>) -> bool) -> bool {
+    fn put(
+        &mut self,
+        packets: usize,
+        write: impl FnOnce(&mut Frame, &PacketPath<'_>) -> bool,
+    ) -> bool {
         let Some(frame) = self.outbox.push() else { return false };
-        if !write(frame, &self.way) {
+        if !write(frame, &self.path) {
             self.outbox.unpush();
             return false;
         }
@@ -360,37 +362,39 @@ impl Egress<'_> {
 }
 
 /// Writes the frame of a segment without text.
-pub(crate) fn write_bare(frame: &mut Frame, way: &Marked<'_>, header: &Stamped) -> bool {
-    match way.usual() {
+pub(crate) fn write_bare(frame: &mut Frame, path: &PacketPath<'_>, header: &Stamped) -> bool {
+    match path.usual() {
         Some(path) => path.write_bare(frame, header),
-        None => write(frame, way, &header.header(), None),
+        None => write(frame, path, &header.header(), None),
     }
 }
 
 /// Writes the frame of a segment. False if the packet would be too long for its length field.
 pub(crate) fn write(
     frame: &mut Frame,
-    way: &Marked<'_>,
+    path: &PacketPath<'_>,
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
-    if way.path.device.checksum {
-        write_partial(frame, way, header, payload)
+    if path.base.device.checksum {
+        write_partial(frame, path, header, payload)
     } else {
-        write_complete(frame, way, header, payload.as_ref().map(Payload::span))
+        write_complete(frame, path, header, payload.as_ref().map(Payload::span))
     }
 }
 
 /// Writes a frame whose checksum is ours.
 fn write_complete(
     frame: &mut Frame,
-    way: &Marked<'_>,
+    path: &PacketPath<'_>,
     header: &Header,
     text: Option<Span<'_>>,
 ) -> bool {
     let summed = text.map_or(Text::NONE, Span::text);
     // Nearly every segment: IPv4, the usual options.
-    if !write_usual(frame, way, header, summed) && !write_any(frame, way, header, summed) {
+    let usual = path.numbered(path.identification(header.seq, header.source_port));
+    let is_usual = usual.is_some_and(|path| path.write_before(frame, header, summed));
+    if !is_usual && !write_summed(frame, path, header, summed) {
         return false;
     }
     if let Some(text) = text {
@@ -399,18 +403,11 @@ fn write_complete(
     true
 }
 
-/// Writes the headers before `text`, if they are usual ones; else nothing.
-fn write_usual(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -> bool {
-    let path = way.numbered(way.identification(header.seq, header.source_port));
-    path.is_some_and(|path| path.write_any(frame, header, text))
-}
-
-/// Writes the headers before `text`.
-fn write_any(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -> bool {
-    let path = way.path;
-    let Some(start) = write_headers(frame, way, header, text.len) else { return false };
+/// Writes headers of any kind before `text`, with its checksum.
+fn write_summed(frame: &mut Frame, path: &PacketPath<'_>, header: &Header, text: Text) -> bool {
+    let Some(start) = write_headers(frame, path, header, text.len) else { return false };
     let written = &frame.head[start..];
-    let value = checksum(path.source, path.destination, written, text.sum, text.len);
+    let value = checksum(path.base.source, path.base.destination, written, text.sum, text.len);
     store_checksum(frame, start, value);
     true
 }
@@ -418,18 +415,17 @@ fn write_any(frame: &mut Frame, way: &Marked<'_>, header: &Header, text: Text) -
 /// Writes a frame whose checksum the device completes.
 fn write_partial(
     frame: &mut Frame,
-    way: &Marked<'_>,
+    path: &PacketPath<'_>,
     header: &Header,
     payload: Option<Payload<'_>>,
 ) -> bool {
-    let path = way.path;
     let payload_len = payload.as_ref().map_or(0, |payload| payload.len);
-    let Some(start) = write_headers(frame, way, header, payload_len) else { return false };
+    let Some(start) = write_headers(frame, path, header, payload_len) else { return false };
     let tcp_len = header.header_len() + payload_len;
-    let pseudo = pseudo_header(path.source, path.destination, PROTOCOL, tcp_len as u32);
+    let pseudo = pseudo_header(path.base.source, path.base.destination, PROTOCOL, tcp_len as u32);
     store_checksum(frame, start, pseudo.fold());
     frame.checksum = TxChecksum::Partial { start: start as u16, offset: CHECKSUM_OFFSET as u16 };
-    share(frame, path, payload);
+    share(frame, path.base, payload);
     true
 }
 
@@ -442,18 +438,17 @@ fn store_checksum(frame: &mut Frame, start: usize, value: u16) {
 /// TCP header starts. `None` if the packet would be too long for its length field.
 fn write_headers(
     frame: &mut Frame,
-    way: &Marked<'_>,
+    path: &PacketPath<'_>,
     header: &Header,
     text_len: usize,
 ) -> Option<usize> {
-    let path = way.path;
     let tcp_len = header.header_len() + text_len;
-    let mut ip = ip::Header::new(path.source, path.destination, PROTOCOL, tcp_len)?;
-    ip.traffic_class = way.traffic_class;
-    ip.hop_limit = way.hop_limit;
-    ip.dont_fragment = way.dont_fragment;
-    ip.identification = way.identification(header.seq, header.source_port);
-    if let Some(link) = &path.link {
+    let mut ip = ip::Header::new(path.base.source, path.base.destination, PROTOCOL, tcp_len)?;
+    ip.traffic_class = path.traffic_class;
+    ip.hop_limit = path.hop_limit;
+    ip.dont_fragment = path.dont_fragment;
+    ip.identification = path.identification(header.seq, header.source_port);
+    if let Some(link) = &path.base.link {
         link.emit(&mut frame.head);
     }
     ip.emit(&mut frame.head);
@@ -525,8 +520,8 @@ mod tests {
             options: Options::default(),
         };
         let mut outbox = Outbox::new(100);
-        let way = PATH.marked(IpFields::default());
-        let mut egress = Egress { outbox: &mut outbox, way, budget: 8, frames: 0 };
+        let path = PATH.marked(IpFields::default());
+        let mut egress = Egress { outbox: &mut outbox, path, budget: 8, frames: 0 };
         loop {
             let payload = Payload { buffer: &mut buffer, offset: 0, len, segment: 1000 };
             if !egress.send(&header, Some(payload).filter(|_| len > 0)) {

@@ -82,7 +82,7 @@ pub(crate) enum Flushed {
 impl Connection {
     /// Sends what the connection should, while there is room.
     pub(crate) fn emit(&mut self, cx: &mut Context, egress: &mut Egress<'_>) -> Flushed {
-        self.note_way();
+        self.note_route();
         let frames = egress.frames;
         let flushed = match self.step(cx) {
             Some(mut step) => step.emit(egress),
@@ -106,14 +106,14 @@ impl Connection {
 impl Step<'_> {
     fn emit(&mut self, egress: &mut Egress<'_>) -> Flushed {
         // The path may carry less than the peer accepts (RFC 1191, RFC 8201).
-        self.s.send.on_path(egress.way.path.mss(), &self.cx.config);
+        self.s.send.on_path(egress.path.base.mss(), &self.cx.config);
         if self.s.naming > 0 {
-            self.s.naming = Code::padded_len(egress.way.path.source.is_ipv6());
+            self.s.naming = Code::padded_len(egress.path.base.source.is_ipv6());
         }
         if !self.common.send_reset(egress) {
             return Flushed::More;
         }
-        while let Some(emission) = self.decide(egress.way.path, egress.room()) {
+        while let Some(emission) = self.decide(egress.path.base, egress.room()) {
             if !egress.has_room() || !self.build(egress, emission) {
                 return Flushed::More;
             }

@@ -43,7 +43,7 @@ pub(crate) struct CachedRoute {
     /// neighbour is in doubt.
     pub(crate) changes: u64,
     pub(crate) until: Instant,
-    /// The path of a packet without marks of its own.
+    /// The path of a packet without IP fields of its own.
     pub(crate) path: Path,
     /// The path in its usual form, if its packets are of the usual kind and connections may send
     /// them.
@@ -76,12 +76,12 @@ const NOWHERE: CachedRoute = CachedRoute {
 /// Routes, each at a place by its addresses.
 #[derive(Debug)]
 pub(crate) struct RouteCache {
-    known: Box<[CachedRoute; ROUTES]>,
+    routes: Box<[CachedRoute; ROUTES]>,
 }
 
 impl Default for RouteCache {
     fn default() -> Self {
-        RouteCache { known: Box::new([NOWHERE; ROUTES]) }
+        RouteCache { routes: Box::new([NOWHERE; ROUTES]) }
     }
 }
 
@@ -101,21 +101,21 @@ impl RouteCache {
         changes: u64,
         now: Instant,
     ) -> Option<&CachedRoute> {
-        let known = self.known.get(usize::from(place.0))?;
+        let route = self.routes.get(usize::from(place.0))?;
         let is_good =
-            known.changes == changes && now < known.until && known.ends.has_addresses_of(ends);
-        is_good.then_some(known)
+            route.changes == changes && now < route.until && route.ends.has_addresses_of(ends);
+        is_good.then_some(route)
     }
 
     /// The route kept at `place`.
     pub(crate) fn at(&self, place: RouteIndex) -> &CachedRoute {
-        &self.known[usize::from(place.0) % ROUTES]
+        &self.routes[usize::from(place.0) % ROUTES]
     }
 
     /// Keeps a route; returns where.
-    pub(crate) fn keep(&mut self, known: CachedRoute) -> RouteIndex {
-        let place = RouteIndex::of(&known.ends);
-        self.known[usize::from(place.0) % ROUTES] = known;
+    pub(crate) fn keep(&mut self, route: CachedRoute) -> RouteIndex {
+        let place = RouteIndex::of(&route.ends);
+        self.routes[usize::from(place.0) % ROUTES] = route;
         place
     }
 }

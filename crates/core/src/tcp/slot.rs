@@ -6,7 +6,7 @@
 //! ```text
 //!   bytes   0  tuple, its hash                                  48
 //!          48  filed (its entry among the timers)               12
-//!          60  ready, stalled, listed, woken                     4
+//!          60  ready, awaits_neighbour, listed, woken            4
 //!          64  the listener that it waits for                   12
 //!          76  announced                                         1
 //!          77  where its way is kept, why it goes another       2
@@ -52,7 +52,7 @@ pub(crate) struct Slot {
     /// On the ready list.
     pub(crate) ready: bool,
     /// Waits for a neighbour.
-    pub(crate) stalled: bool,
+    pub(crate) awaits_neighbour: bool,
     /// In the demultiplexing table.
     pub(crate) listed: bool,
     /// An orphan that has a record as well.
@@ -193,7 +193,7 @@ impl Slot {
             filed,
             accepting,
             ready: true,
-            stalled: false,
+            awaits_neighbour: false,
             listed: true,
             woken: false,
             announced: Readiness::EMPTY,
@@ -253,7 +253,7 @@ impl Slot {
 
     /// True if the connection will be asked for soon.
     pub(crate) fn is_waited_for(&self) -> bool {
-        let is_listed = self.ready || self.stalled || self.accepting.is_some();
+        let is_listed = self.ready || self.awaits_neighbour || self.accepting.is_some();
         is_listed || self.announced != Readiness::EMPTY
     }
 

@@ -62,15 +62,11 @@ impl Timer {
         Timer::Rest,
     ];
 
-    /// The timers that 4.4BSD had, and its ticks count.
-    const COUNTED: [Timer; 6] = [
-        Timer::Retransmit,
-        Timer::DelayedAck,
-        Timer::Persist,
-        Timer::KeepAlive,
-        Timer::FinWait2,
-        Timer::Lifetime,
-    ];
+    /// The timers that 4.4BSD had, and its ticks count: all but the last.
+    const COUNTED: [Timer; TIMERS - 1] = {
+        let [counted @ .., _rest] = Timer::ALL;
+        counted
+    };
 }
 
 /// A set of timers, a bit for each.

@@ -2,13 +2,13 @@
 //! fields of any other.
 
 use super::tcp::{Plain, Segment};
-use super::usual::Usual;
+use super::usual::UsualSegment;
 
 /// A segment that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Received<'a> {
     /// A segment of the usual layout.
-    Usual(Usual<'a>),
+    Usual(UsualSegment<'a>),
     /// A segment of any layout, in a packet of this traffic class.
     Any(&'a Segment<'a>, u8),
 }

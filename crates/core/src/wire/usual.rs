@@ -48,9 +48,10 @@ const DF: u32 = 0x4000;
 /// More fragments, and the fragment's offset.
 const FRAGMENT: u32 = 0x3fff;
 
-/// Such a segment that has arrived; its IP checksum is right, its TCP checksum was not looked at.
+/// A segment of the usual layout that has arrived. Its IP checksum is right; its TCP checksum was
+/// not looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Usual<'a> {
+pub(crate) struct UsualSegment<'a> {
     /// The words up to the third of the options.
     head: &'a [u8; HEAD_BYTES],
     /// The bytes that follow them: two more words of options in a SYN, then the payload.
@@ -74,10 +75,10 @@ pub(crate) struct Envelope {
     pub dont_fragment: bool,
 }
 
-impl<'a> Usual<'a> {
+impl<'a> UsualSegment<'a> {
     /// The segment in the IP packet `bytes`, if it is of these kinds and sound so far.
     #[inline(always)]
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Usual<'a>> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<UsualSegment<'a>> {
         let head = bytes.first_chunk::<HEAD_BYTES>()?;
         let word = |index| word_of(head, index);
         let unusual = (word(0) >> 24 ^ VERSION)
@@ -95,13 +96,13 @@ impl<'a> Usual<'a> {
         } else {
             options_of_syn(head, rest).is_some_and(|words| words.are_sound())
         };
-        is_sound.then_some(Usual { head, rest })
+        is_sound.then_some(UsualSegment { head, rest })
     }
 
     /// The usual segment in a whole packet that was parsed before.
-    pub(crate) fn of_parsed(packet: &'a [u8]) -> Option<Usual<'a>> {
+    pub(crate) fn of_parsed(packet: &'a [u8]) -> Option<UsualSegment<'a>> {
         let (head, rest) = packet.split_first_chunk()?;
-        Some(Usual { head, rest })
+        Some(UsualSegment { head, rest })
     }
 
     /// Bytes of the packet, from the IP header on.
@@ -188,15 +189,6 @@ impl<'a> Usual<'a> {
             stamps: Some(stamps),
             text,
         }
-    }
-
-    /// True of a SYN that carries nothing else: no text, FIN or urgent data.
-    pub(crate) fn is_bare_syn(&self) -> bool {
-        let flags = Flags((self.word(8) >> 16) as u8);
-        !self.is_stamped()
-            && self.rest.len() == 4 * MORE_WORDS
-            && flags.contains(Flags::SYN)
-            && !flags.intersects(Flags::FIN | Flags::URG)
     }
 
     /// The segment.

@@ -10,7 +10,7 @@ use crate::tcp::State;
 use crate::tcp::connection::FinalState;
 use crate::tcp::time_wait::{Distance, Holding, Record};
 use crate::time::{Duration, Instant};
-use crate::wire::usual::Usual;
+use crate::wire::usual::UsualSegment;
 use std::vec::Vec;
 
 /// The last TSval of the peer.
@@ -141,14 +141,14 @@ pub(crate) fn left(peer: &Peer) -> Option<Record> {
 
 /// The ISN that RFC 6528's clock has for the connection now.
 pub(crate) fn clock_isn(peer: &Peer) -> Seq {
-    peer.host.begin(peer.now, &tuple(peer)).isn
+    peer.host.choose_isn(peer.now, &tuple(peer)).isn
 }
 
 /// Says a SYN that must be of this layout.
 pub(crate) fn say_syn(peer: &mut Peer, layout: Layout, syn: &Say) {
     let packet = peer.packet(syn.clone());
     let is_usual = layout == Layout::Usual && peer.ip.is_ipv4();
-    assert_eq!(Usual::parse(&packet).is_some(), is_usual, "{layout:?}");
+    assert_eq!(UsualSegment::parse(&packet).is_some(), is_usual, "{layout:?}");
     peer.say(syn.clone());
 }
 

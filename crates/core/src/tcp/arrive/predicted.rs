@@ -10,9 +10,8 @@ use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::tcp::State;
 use crate::tcp::connection::{
-    Common, Connection, Context, Passed, Shape, Stamps, Step, Synchronized, stamp_distance,
+    Common, Connection, Context, Passed, Shape, Step, Synchronized, stamp_distance,
 };
-use crate::time::Instant;
 use crate::wire::tcp::{Flags, Plain};
 
 impl Connection {
@@ -33,7 +32,7 @@ impl Connection {
             // No reader wants the text.
             return false;
         }
-        s.note_next_stamp(segment, cx.now);
+        s.note_stamp(segment.seq, segment.stamps, cx.now);
         s.note_heard(common, cx.now);
         let times = times(cx);
         let acked = s.send.on_predicted_ack(times, segment, s.stamps.is_some(), &mut cx.pool);
@@ -84,15 +83,6 @@ impl Synchronized {
     /// True if `segment` goes on where the last one ended, in order and with nothing unusual.
     fn predicts(&self, segment: &Plain<'_>) -> bool {
         is_plain(self, segment) && is_next(self, segment)
-    }
-
-    /// RFC 7323 §4.3: the timestamp to be echoed is that of what is acknowledged next.
-    fn note_next_stamp(&mut self, segment: &Plain<'_>, now: Instant) {
-        if let (Some(stamps), Some(stamp)) = (&mut self.stamps, segment.stamps)
-            && segment.seq.at_or_before(self.recv.ack.last_sent)
-        {
-            *stamps = Stamps::new(stamps.offset, stamp.value, now);
-        }
     }
 
     /// Text has come, at RCV.NXT, with nothing beyond it.

@@ -40,7 +40,7 @@ impl Connection {
             Meaning::Completes => {
                 self.complete_simultaneous(cx, &syn, (s, facts), false);
                 // The rest of the steps, now as an established connection.
-                self.on_first(cx, Received::Any(s, 0), facts);
+                self.take_in(cx, Received::Any(s, 0), facts);
             }
         }
     }

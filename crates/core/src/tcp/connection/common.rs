@@ -179,19 +179,19 @@ impl Common {
         }
     }
 
-    /// There is a way to the peer.
-    pub(crate) fn note_way(&mut self) {
+    /// There is a route to the peer.
+    pub(crate) fn note_route(&mut self) {
         if let Some(trouble) = &mut self.trouble {
             trouble.unreachable_since = None;
         }
     }
 
-    /// True if there was no way to the peer when it was last looked for.
+    /// True if there was no route to the peer when it was last looked for.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.unreachable_since.is_some())
     }
 
-    /// There is no way to the peer now. True once that has lasted for the user timeout.
+    /// There is no route to the peer now. True once that has lasted for the user timeout.
     pub(crate) fn is_given_up_unreachable(&mut self, now: Instant, config: &TcpConfig) -> bool {
         let trouble = self.trouble.get_or_insert_default();
         let since = *trouble.unreachable_since.get_or_insert(now);

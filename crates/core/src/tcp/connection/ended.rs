@@ -39,7 +39,7 @@ pub struct Trouble {
     /// What ICMP, or silence, says of the way to the peer since it was heard last: the reason given
     /// if the connection fails.
     pub soft_error: Option<Error>,
-    /// Since when there has been no way to the peer.
+    /// Since when there has been no route to the peer.
     pub unreachable_since: Option<Instant>,
 }
 

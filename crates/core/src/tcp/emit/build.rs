@@ -38,7 +38,7 @@ impl Step<'_> {
             header.flags |= Flags::FIN;
         }
         let segment = segment_bytes(s);
-        let burst = len > segment && egress.way.path.device.checksum;
+        let burst = len > segment && egress.path.base.device.checksum;
         let pushes =
             seq + len == s.send.data_end() || (cx.config.quirks.push == Push::Burst && burst);
         if len > 0 && pushes {
@@ -55,15 +55,15 @@ impl Step<'_> {
             segment: segment as usize,
         };
         // RFC 3168 §6.1.4, §6.1.5: new data alone may be marked.
-        let class = egress.way.traffic_class;
+        let class = egress.path.traffic_class;
         if let Some(ecn) = s.ecn.as_mut().filter(|_| why == Why::New && len > 0) {
             if ecn.cwr_due {
                 header.flags |= Flags::CWR;
             }
-            egress.way.traffic_class = class & !ecn::MASK | ecn::ECT0;
+            egress.path.traffic_class = class & !ecn::MASK | ecn::ECT0;
         }
         let sent = egress.send_text(&header, (len > 0).then_some(payload));
-        egress.way.traffic_class = class;
+        egress.path.traffic_class = class;
         if !sent {
             return false;
         }
@@ -71,7 +71,7 @@ impl Step<'_> {
             ecn.cwr_due = false;
         }
         s.recv.on_acknowledged(&mut common.deadlines);
-        let cut = (!egress.way.path.device.checksum).then_some(segment);
+        let cut = (!egress.path.base.device.checksum).then_some(segment);
         self.on_text_sent(run, cut);
         true
     }
@@ -182,7 +182,7 @@ fn complete(header: &mut Header, s: &mut Synchronized, now: Instant) {
 /// gives way where there is no room for both.
 fn name_holder(header: &mut Header, s: &Synchronized, config: &TcpConfig, egress: &Egress<'_>) {
     if let Some(end) = s.holder.named().filter(|_| s.naming > 0) {
-        let address = egress.way.path.address(end == End::Ourselves);
+        let address = egress.path.base.address(end == End::Ourselves);
         header.options.experimental = Code::of(config).option(address);
     }
 }

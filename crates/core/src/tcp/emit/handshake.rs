@@ -53,7 +53,7 @@ impl Connection {
         let Some(syn) = self.syn_header(cx.now, &cx.config) else { return true };
         let mut header = syn.header();
         if let Some(end) = self.names() {
-            let address = egress.way.path.address(end == End::Ourselves);
+            let address = egress.path.base.address(end == End::Ourselves);
             header.options.experimental = Code::of(&cx.config).option(address);
         }
         let sent = egress.send(&header, None);

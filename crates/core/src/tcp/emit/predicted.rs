@@ -37,7 +37,7 @@ impl Connection {
         path: &UsualPath,
         outbox: &mut Outbox,
     ) -> bool {
-        self.note_way();
+        self.note_route();
         let Connection { common, shape } = self;
         let Shape::Synchronized(s) = shape else {
             return self.emit_predicted_syn(now, config, path, outbox);

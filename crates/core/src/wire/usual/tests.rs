@@ -73,7 +73,7 @@ proptest! {
         bytes.extend_from_slice(&payload);
         prop_assert_eq!(&bytes, &plain(&envelope, &header, &payload));
         bytes.resize(bytes.len() + padding, 0xee);
-        let usual = Usual::parse(&bytes).unwrap();
+        let usual = UsualSegment::parse(&bytes).unwrap();
         prop_assert!(usual.verify_checksum());
         prop_assert_eq!(usual.traffic_class(), envelope.traffic_class);
         prop_assert_eq!((usual.source(), usual.destination()),
@@ -117,7 +117,7 @@ proptest! {
         let at = flip / 8 % bytes.len();
         bytes[at] ^= 1 << (flip % 8);
         bytes.truncate(bytes.len() - cut.saturating_sub(30).min(bytes.len()));
-        if let Some(usual) = Usual::parse(&bytes) {
+        if let Some(usual) = UsualSegment::parse(&bytes) {
             let packet = ip::Packet::parse(&bytes).unwrap();
             prop_assert_eq!(Segment::parse(packet.payload), Ok(usual.segment()));
             let good = tcp::verify_checksum(packet.payload, packet.source, packet.destination);

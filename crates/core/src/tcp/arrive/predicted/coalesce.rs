@@ -6,7 +6,7 @@ use super::may_predict;
 use crate::flow::Seq;
 use crate::tcp::connection::{Connection, Context, Step, Synchronized};
 use crate::wire::tcp::{Flags, Plain};
-use crate::wire::usual::Usual;
+use crate::wire::usual::UsualSegment;
 
 /// A connection that takes in one text after the other. [`Coalesced::end`] must follow.
 pub(crate) struct Coalesced<'a> {
@@ -30,7 +30,7 @@ impl Coalesced<'_> {
     /// Takes in `usual` if it brings the next text, and nothing else; else nothing has happened,
     /// and it is false. `trusted`: its checksum is known to be right. `piece`: payload size of the
     /// segments joined into it; 0 if it is a single one.
-    pub(crate) fn take(&mut self, usual: &Usual<'_>, trusted: bool, piece: u16) -> bool {
+    pub(crate) fn take(&mut self, usual: &UsualSegment<'_>, trusted: bool, piece: u16) -> bool {
         let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.step.s, segment))
         else {
             return false;
@@ -48,7 +48,7 @@ impl Coalesced<'_> {
         if !is_taken {
             return false;
         }
-        s.note_next_stamp(&segment, cx.now);
+        s.note_stamp(segment.seq, segment.stamps, cx.now);
         s.note_text(cx, common, segment.text.len(), piece);
         self.count += 1;
         self.last = (segment.seq, segment.window);

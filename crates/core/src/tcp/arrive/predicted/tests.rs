@@ -8,6 +8,7 @@ use crate::tcp::IpFields;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::egress::{Egress, Path};
+use crate::time::Instant;
 use crate::wire::options::{Options, SackBlock, Timestamps};
 use crate::wire::tcp::Segment;
 use proptest::prelude::*;
@@ -72,8 +73,8 @@ impl End {
             hop_limit: 64,
             device: Capabilities::plain(Medium::Ip, 1500),
         };
-        let way = path.marked(IpFields::default());
-        let mut egress = Egress { outbox: &mut outbox, way, budget: 64, frames: 0 };
+        let marked = path.marked(IpFields::default());
+        let mut egress = Egress { outbox: &mut outbox, path: marked, budget: 64, frames: 0 };
         self.lone.with(now, |connection, cx| connection.emit(cx, &mut egress));
         outbox.frames().map(|frame| frame.head.clone()).collect()
     }

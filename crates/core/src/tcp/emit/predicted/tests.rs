@@ -55,8 +55,8 @@ impl End {
     fn emit(&mut self, now: Instant, room: usize) -> (Vec<Vec<u8>>, Flushed) {
         let mut outbox = Outbox::new(64);
         let (path, predicts) = (self.path, self.predicts && room > 0);
-        let way = path.marked(MARKS);
-        let usual = way.usual().filter(|_| predicts);
+        let marked = path.marked(MARKS);
+        let usual = marked.usual().filter(|_| predicts);
         let (flushed, predicted) = self.lone.with(now, |connection, cx| {
             if let Some(usual) = &usual
                 && connection.emit_predicted(now, &cx.config, usual, &mut outbox)
@@ -64,7 +64,7 @@ impl End {
                 cx.counters.segments_out += 1;
                 return (Flushed::Done, true);
             }
-            let mut egress = Egress { outbox: &mut outbox, way, budget: room, frames: 0 };
+            let mut egress = Egress { outbox: &mut outbox, path: marked, budget: room, frames: 0 };
             (connection.emit(cx, &mut egress), false)
         });
         self.predicted += u32::from(predicted);
