@@ -176,8 +176,8 @@ impl Host {
                 continue;
             }
             let Some(slot) = self.slots.get_mut(index) else { continue };
-            if slot.lingers() {
-                self.end_lingering(index);
+            if slot.is_in_time_wait() {
+                self.end_whole_block(index);
                 self.shared.counters.time_wait_expired += 1;
                 continue;
             }
@@ -247,7 +247,6 @@ impl Host {
     }
 
     /// A block for a connection to begin in.
-    #[inline(always)]
     fn take_block(&mut self) -> Box<Connection> {
         self.live.block_pool.take(|| Connection::block(&self.opening.options))
     }
@@ -321,7 +320,7 @@ impl Host {
     /// Live connections, with a user or without; of those that are only records (TIME-WAIT, and
     /// orphans in FIN-WAIT-2) none.
     pub fn connections(&self) -> usize {
-        self.slots.len() - self.closed.lingering.orphans()
+        self.slots.len() - self.closed.whole_blocks.orphans()
     }
 
     /// Half-open connections that wait in the SYN cache.
@@ -441,7 +440,7 @@ impl Host {
 
     /// TIME-WAIT records.
     pub fn time_wait_len(&self) -> usize {
-        self.closed.time_wait.len() + self.closed.lingering.len()
+        self.closed.time_wait.len() + self.closed.whole_blocks.len()
     }
 
     /// What happened since the host began.

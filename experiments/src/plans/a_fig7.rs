@@ -24,7 +24,7 @@ use lightwait_bench::stacks::{Variant, Which};
 use lightwait_core::config::{Scheme, TimeWaitState};
 use lightwait_core::rng::Rng;
 use lightwait_core::tcp::timers::bsd::Tick;
-use lightwait_core::tcp::timers::{Blocks, Bsd, Deadlines, Filed, Linger, Timer, TimerSet};
+use lightwait_core::tcp::timers::{Blocks, Bsd, Deadlines, Filed, TimeWaitTerm, Timer, TimerSet};
 use lightwait_core::time::{Duration, Instant};
 
 use crate::chart::{Chart, Mark, Scale};
@@ -125,11 +125,11 @@ pub(super) fn scans_ms(ordered: bool, time_wait: usize, idle: usize) -> [f64; 2]
         bsd.touched(index, filed, deadlines, Instant::ZERO);
     }
     // None expires during the scans: expiry is separate work.
-    let time = Linger { now: Instant::ZERO, duration: Duration::from_secs(60) };
+    let time = TimeWaitTerm { now: Instant::ZERO, duration: Duration::from_secs(60) };
     for &index in waiting {
         let Block { filed, deadlines, .. } = &mut memory.0[index as usize];
         deadlines.set(Timer::Lifetime, time.now + time.duration);
-        bsd.linger(index, filed, deadlines, time);
+        bsd.enter_time_wait(index, filed, deadlines, time);
     }
     let fast = longest(|| bsd.scan_fast(&mut memory));
     [fast, longest(|| bsd.scan_slow(&mut memory))]

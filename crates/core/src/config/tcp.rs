@@ -419,7 +419,7 @@ pub enum Scheme {
     /// 4.4BSD: two ticks that scan every connection and decrement counters.
     Scan,
     /// The ticks of [`Scheme::Scan`] over a list with TIME-WAIT at its end (Aron & Druschel 1999),
-    /// if whole blocks linger there.
+    /// if whole blocks stay there.
     OrderedList,
 }
 

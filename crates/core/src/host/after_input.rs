@@ -84,7 +84,7 @@ impl Host {
                     fin_wait_2.end(hash, &slot.tuple);
                 }
                 demux.remove(hash, index);
-                if stays_whole && slot.lingers_here() {
+                if stays_whole && slot.enters_time_wait() {
                     whole = slot.connection_mut().take_final_state();
                     if whole.is_some() {
                         return None;
@@ -111,7 +111,7 @@ impl Host {
         };
         slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
         if let Some(final_state) = whole {
-            self.linger_in_time_wait(now, index, &final_state);
+            self.enter_whole(now, index, &final_state);
             self.reap(now, index);
         }
     }

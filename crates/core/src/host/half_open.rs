@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 
 use super::Host;
 use super::inbound::{Begun, Incoming};
-use super::reply::{Reply, bare_header};
+use super::reply::Reply;
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::tcp::connection::{Identity, Meaning, SynReceived, WindowUpdate, stamp_at};
@@ -174,7 +174,7 @@ impl Host {
         }
         if self.may_answer_stranger(now) {
             let (tuple, ack) = (incoming.tuple, incoming.head.ack);
-            self.reply(Reply::segment(tuple, bare_header(tuple, ack, Seq(0), Flags::RST)));
+            self.reply(Reply::segment(tuple, Header::new(tuple.ports(), ack, Seq(0), Flags::RST)));
             self.shared.counters.resets_sent += 1;
         }
     }
@@ -284,7 +284,7 @@ impl Host {
 
     /// RFC 9293 §3.10.7.4 in SYN-RECEIVED: what is unacceptable is answered with an ACK.
     pub(super) fn acknowledge_half_open(&mut self, now: Instant, tuple: &Tuple, syn: &SynReceived) {
-        let bare = bare_header(tuple, Seq(0), Seq(0), Flags::ACK);
+        let bare = Header::new(tuple.ports(), Seq(0), Seq(0), Flags::ACK);
         let header = syn.answer(bare, now, &self.shared.config);
         self.reply(Reply::segment(tuple, header));
     }

@@ -105,24 +105,6 @@ impl Host {
         Some(Hinted { usual, hash, hint: self.live.demux.first_guess(hash) })
     }
 
-    /// The segment in a whole packet, of any layout, which was [parsed](parse).
-    pub(super) fn any_inbound<'a>(
-        &self,
-        packet: &ip::Packet<'_>,
-        frame: &RxFrame<'_>,
-        segment: &'a Result<Segment<'a>, Fault>,
-    ) -> Inbound<'a> {
-        // What is too short for ports belongs to no connection.
-        let &[a, b, c, d] = packet.payload.first_chunk().unwrap_or(&[0; 4]);
-        let local = (packet.destination, u16::from_be_bytes([c, d]));
-        let tuple = Tuple::new(local, (packet.source, u16::from_be_bytes([a, b])));
-        let hash = self.live.hasher.hash(&tuple);
-        let received = segment.as_ref().map_err(|fault| *fault);
-        let received = received.map(|segment| Received::Any(segment, packet.traffic_class));
-        let facts = Facts::of_piece(frame.segment_size);
-        Inbound { tuple, hash, received, facts }
-    }
-
     pub(super) fn note_fault(&mut self, fault: Fault) {
         match fault {
             Fault::Checksum => self.shared.counters.checksum_errors += 1,

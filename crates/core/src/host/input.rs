@@ -45,7 +45,6 @@ impl Host {
     }
 
     /// `notes`: what was found out before of these frames.
-    #[inline(always)]
     fn take_each(&mut self, now: Instant, frames: &[RxFrame<'_>], notes: Option<&Notes>) {
         let mut left = frames;
         while let Some((frame, others)) = left.split_first() {
@@ -61,6 +60,7 @@ impl Host {
     }
 
     /// `note`: what was found out before of the frame, and its place there.
+    #[inline(always)]
     fn take_frame(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
         self.shared.counters.frames_in += 1;
         match self.config.device.medium {

@@ -50,11 +50,6 @@ impl Host {
         if options.negotiate == Wish::Off {
             return None;
         }
-        let options = options.clone();
-        self.ask(now, tuple, &options)
-    }
-
-    fn ask(&mut self, now: Instant, tuple: &Tuple, options: &SocketOptions) -> Option<End> {
         let wish = self.wish(options, true).filter(|_| tuple.local_ip() != tuple.remote_ip())?;
         let is_unheard =
             self.opening.unheard.has(tuple.remote_ip(), now) && !options.require_agreement;

@@ -141,9 +141,7 @@ impl Host {
         {
             return slot.rearm(&mut self.live.timers, index, now);
         }
-        if let Some(place) = self.find_route_of(now, index) {
-            self.flush_by_steps(now, index, place, outbox);
-        }
+        self.flush_by_steps(now, index, outbox);
     }
 
     /// Finds the route of a connection that has something to send. Without a route, the connection
@@ -172,8 +170,9 @@ impl Host {
         None
     }
 
-    /// Lets one connection send along the route at `place`, step by step.
-    fn flush_by_steps(&mut self, now: Instant, index: u32, place: RouteIndex, outbox: &mut Outbox) {
+    /// Lets one connection send, step by step, whatever is due.
+    fn flush_by_steps(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
+        let Some(place) = self.find_route_of(now, index) else { return };
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
         let route = self.ip.route_cache.at(place);
@@ -265,7 +264,7 @@ fn push_reply(
     };
     let usual = route.usual.as_ref().filter(|_| reply.marks == IpFields::default());
     let is_written = match (usual, &reply.body) {
-        (Some(path), Body::Stamped(header)) => path.write_bare(frame, header),
+        (Some(path), Body::Stamped(header)) => path.write(frame, header, &[]),
         (Some(path), Body::Syn(header)) => path.write_syn(frame, header),
         _ => false,
     };

@@ -10,7 +10,7 @@ use super::claim;
 use super::fin_wait_2::FinWait2;
 use super::prefetch::Notes;
 use super::reply::Reply;
-use super::time_wait::Lingering;
+use super::time_wait::WholeBlocks;
 use crate::config::Config;
 use crate::flow::Tuple;
 use crate::flow::keyed::KeyedHash;
@@ -93,8 +93,8 @@ pub(super) struct Closed {
     pub(super) time_wait: TimeWait,
     /// Orphans in FIN-WAIT-2 on which nothing moves.
     pub(super) fin_wait_2: FinWait2,
-    /// Control blocks that linger in TIME-WAIT, where they are kept whole.
-    pub(super) lingering: Lingering,
+    /// Control blocks in TIME-WAIT, where they are kept whole.
+    pub(super) whole_blocks: WholeBlocks,
 }
 
 /// IP and the link: our addresses, the routes to others, and what arrives in pieces.
@@ -175,7 +175,7 @@ impl Closed {
         Closed {
             time_wait: TimeWait::new(terms, config.limits.time_wait, hasher),
             fin_wait_2: FinWait2::new(config),
-            lingering: Lingering::default(),
+            whole_blocks: WholeBlocks::default(),
         }
     }
 }

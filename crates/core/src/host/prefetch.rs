@@ -82,7 +82,7 @@ impl Host {
     fn has_many_records(&self) -> bool {
         // Numbers ORed together reach a power of two if one of them does, and only then.
         let records = self.closed.time_wait.len() | self.closed.fin_wait_2.records().len();
-        (records | self.closed.lingering.len()) >= MANY
+        (records | self.closed.whole_blocks.len()) >= MANY
     }
 
     /// Fetches what is looked at first where the next connection of ours is likely to begin, if
@@ -102,7 +102,7 @@ impl Host {
     fn read_records_ahead(&self, hash: u64, tuple: &Tuple) {
         self.closed.time_wait.prefetch(hash, tuple);
         self.closed.fin_wait_2.records().prefetch(hash, tuple);
-        self.closed.lingering.prefetch(hash);
+        self.closed.whole_blocks.prefetch(hash);
     }
 
     /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.

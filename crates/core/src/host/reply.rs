@@ -6,12 +6,11 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
 use crate::counters::Counters;
-use crate::flow::{Seq, Tuple};
+use crate::flow::Tuple;
 use crate::frame::Frame;
 use crate::tcp::IpFields;
 use crate::tcp::egress::{self, PacketPath};
-use crate::wire::options::Options;
-use crate::wire::tcp::{Flags, Header};
+use crate::wire::tcp::Header;
 use crate::wire::usual::{Stamped, Syn};
 use crate::wire::{icmpv4, icmpv6, ip};
 
@@ -137,19 +136,5 @@ pub(super) fn write_reply(frame: &mut Frame, path: &PacketPath<'_>, reply: &Repl
             true
         }
         Body::Frame(_) => false,
-    }
-}
-
-/// A header between the ends of `tuple`, without options, and with a closed window.
-pub(super) fn bare_header(tuple: &Tuple, seq: Seq, ack: Seq, flags: Flags) -> Header {
-    Header {
-        source_port: tuple.local_port(),
-        destination_port: tuple.remote_port(),
-        seq,
-        ack,
-        flags,
-        window: 0,
-        urgent: 0,
-        options: Options::default(),
     }
 }

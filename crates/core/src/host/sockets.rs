@@ -382,28 +382,20 @@ impl Host {
     /// Every listener, half-open handshake, connection (closing ones without a user as well) and
     /// TIME-WAIT record: our end, the peer's, the state.
     pub fn sockets(&self) -> impl Iterator<Item = (SocketAddr, Option<SocketAddr>, State)> {
-        let ends = |tuple: &Tuple| (tuple.local(), Some(tuple.remote()));
+        let row = |tuple: &Tuple, state| (tuple.local(), Some(tuple.remote()), state);
         let listeners = self.opening.listeners.iter().map(|l| (l.local, None, State::Listen));
-        let half_open = self.opening.syn_cache.iter().map(move |entry| {
-            let (local, remote) = ends(&entry.tuple);
-            (local, remote, State::SynReceived)
-        });
-        let live = self.slots.iter().filter(|(_, slot)| slot.is_known()).map(move |(_, slot)| {
-            let (local, remote) = ends(&slot.tuple);
-            (local, remote, slot.state())
-        });
-        let ended = self.closed.time_wait.iter().map(move |record| {
-            let (local, remote) = ends(&record.tuple);
-            (local, remote, State::TimeWait)
-        });
+        let half_open = self.opening.syn_cache.iter();
+        let half_open = half_open.map(move |entry| row(&entry.tuple, State::SynReceived));
+        let live = self.slots.iter().filter(|(_, slot)| slot.is_known());
+        let live = live.map(move |(_, slot)| row(&slot.tuple, slot.state()));
+        let ended = self.closed.time_wait.iter();
+        let ended = ended.map(move |record| row(&record.tuple, State::TimeWait));
         let asleep = |tuple: &Tuple| {
             let hash = self.live.hasher.hash(tuple);
             self.find_connection(hash, tuple).is_none()
         };
-        let awaiting_fin = self.closed.fin_wait_2.tuples().filter(asleep).map(move |tuple| {
-            let (local, remote) = ends(&tuple);
-            (local, remote, State::FinWait2)
-        });
+        let awaiting_fin = self.closed.fin_wait_2.tuples().filter(asleep);
+        let awaiting_fin = awaiting_fin.map(move |tuple| row(&tuple, State::FinWait2));
         listeners.chain(half_open).chain(live).chain(awaiting_fin).chain(ended)
     }
 

@@ -6,7 +6,7 @@ use super::after_input::publish;
 use super::inbound::{Fault, Hinted, Inbound, Incoming, Past, parse};
 use super::input::Origin;
 use super::negotiate::Unwilling;
-use super::reply::{Reply, bare_header};
+use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
@@ -20,7 +20,7 @@ use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
 use crate::wire::ip;
 use crate::wire::received::Received;
-use crate::wire::tcp::Flags;
+use crate::wire::tcp::{Flags, Header};
 
 impl Host {
     /// A segment of the usual layout. That the addresses of one of our connections are ours and the
@@ -78,8 +78,15 @@ impl Host {
         from: Origin,
     ) {
         let segment = parse(packet, frame);
-        let inbound = self.any_inbound(packet, frame, &segment);
-        self.take_segment(now, &inbound, from);
+        // What is too short for ports belongs to no connection.
+        let &[a, b, c, d] = packet.payload.first_chunk().unwrap_or(&[0; 4]);
+        let local = (packet.destination, u16::from_be_bytes([c, d]));
+        let tuple = Tuple::new(local, (packet.source, u16::from_be_bytes([a, b])));
+        let hash = self.live.hasher.hash(&tuple);
+        let received = segment.as_ref().map_err(|fault| *fault);
+        let received = received.map(|segment| Received::Any(segment, packet.traffic_class));
+        let facts = Facts::of_piece(frame.segment_size);
+        self.take_segment(now, &Inbound { tuple, hash, received, facts }, from);
     }
 
     /// A segment of either parser, wherever what it belongs to is found. What was found out of the
@@ -310,9 +317,9 @@ impl Host {
         // An elicited RST never carries ACK with an acceptable number of its own: where the
         // segment had ACK, RST takes its number from there (and that is what TIME-WAIT ignores).
         let header = if segment.flags.contains(Flags::ACK) {
-            bare_header(incoming.tuple, segment.ack, Seq(0), Flags::RST)
+            Header::new(incoming.tuple.ports(), segment.ack, Seq(0), Flags::RST)
         } else {
-            bare_header(incoming.tuple, Seq(0), segment.end(), Flags::RST | Flags::ACK)
+            Header::new(incoming.tuple.ports(), Seq(0), segment.end(), Flags::RST | Flags::ACK)
         };
         self.shared.counters.resets_to_strangers += 1;
         self.reply(Reply::segment(incoming.tuple, header));

@@ -1,15 +1,14 @@
 //! Applies the rules of TIME-WAIT in the host: it carries out the verdict on a record that a
 //! segment has met, and answers from the record.
 
-mod lingering;
+mod whole;
 
-pub(super) use lingering::Lingering;
+pub(super) use whole::WholeBlocks;
 
 use alloc::collections::VecDeque;
 
 use super::Host;
 use super::inbound::{Incoming, Past};
-use super::reply::bare_header;
 use super::reply::{self, Reply};
 use crate::config::{TcpConfig, TimeWaitState};
 use crate::counters::Counters;
@@ -55,7 +54,7 @@ impl LastAck {
     /// 1999 §4.1). So it passes RFC 5961 §3.2, and tells itself apart where RFC 1337 is heeded.
     fn reset(self, now: Instant, tuple: &Tuple) -> Reply {
         let LastAck { seq, ack, stamp, offset, .. } = self;
-        let mut header = bare_header(tuple, seq, ack, Flags::RST | Flags::ACK);
+        let mut header = Header::new(tuple.ports(), seq, ack, Flags::RST | Flags::ACK);
         // RFC 7323 §5.2: with a timestamp, if they were agreed on.
         let stamped = |echo| Timestamps { value: stamp_at(now, offset), echo };
         header.options.timestamps = stamp.map(stamped);
@@ -63,7 +62,7 @@ impl LastAck {
     }
 
     fn unstamped(self, tuple: &Tuple) -> Reply {
-        let header = bare_header(tuple, self.seq, self.ack, Flags::ACK);
+        let header = Header::new(tuple.ports(), self.seq, self.ack, Flags::ACK);
         Reply::segment(tuple, Header { window: self.window, ..header })
     }
 }
@@ -167,19 +166,14 @@ fn distance(config: &TcpConfig, routes: &Routes, tuple: &Tuple) -> Distance {
 impl Host {
     /// The connection in slot `index` has entered TIME-WAIT, and stays whole; it is in the
     /// demultiplexing table no more.
-    pub(super) fn linger_in_time_wait(
-        &mut self,
-        now: Instant,
-        index: u32,
-        final_state: &FinalState,
-    ) {
+    pub(super) fn enter_whole(&mut self, now: Instant, index: u32, final_state: &FinalState) {
         let Some(tuple) = self.slots.get(index).map(|slot| slot.tuple) else { return };
-        self.linger(now, index, final_state);
+        self.keep_whole(now, index, final_state);
         if final_state.ack_due {
             self.reply(LastAck::of(final_state).reply(now, &tuple));
         }
         if final_state.holding == Holding::Swapped {
-            let is_kept = self.slots.get(index).is_some_and(Slot::lingers);
+            let is_kept = self.slots.get(index).is_some_and(Slot::is_in_time_wait);
             let counters = &mut self.shared.counters;
             swap(&mut self.out.replies, now, (&tuple, final_state), is_kept, counters);
         }
@@ -224,8 +218,8 @@ impl Host {
                 // §4.3).
                 let stamp = head.stamps.map(|stamps| stamps.value);
                 record.stamp = record.stamp.and(stamp);
-                match self.lingering_at(hash, tuple) {
-                    Some(index) => self.linger_anew(now, index, stamp),
+                match self.whole_block_of(hash, tuple) {
+                    Some(index) => self.restart_whole_block(now, index, stamp),
                     None => self.closed.time_wait.restart(hash, tuple, stamp, now),
                 }
             }
@@ -265,8 +259,8 @@ impl Host {
     /// The record of `tuple`, its time over or not.
     #[inline(always)]
     pub(super) fn time_wait_record(&self, hash: u64, tuple: &Tuple) -> Option<Record> {
-        if !self.closed.lingering.is_empty() {
-            return self.lingering_record(hash, tuple);
+        if !self.closed.whole_blocks.is_empty() {
+            return self.whole_block_record(hash, tuple);
         }
         if self.closed.time_wait.is_empty() {
             return None;
@@ -281,10 +275,10 @@ impl Host {
     }
 
     fn remove_time_wait(&mut self, hash: u64, tuple: &Tuple) -> bool {
-        let Some(index) = self.lingering_at(hash, tuple) else {
+        let Some(index) = self.whole_block_of(hash, tuple) else {
             return self.closed.time_wait.remove(hash, tuple);
         };
-        self.end_lingering(index);
+        self.end_whole_block(index);
         true
     }
 }

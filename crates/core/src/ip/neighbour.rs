@@ -143,17 +143,6 @@ struct Entry {
     used: bool,
 }
 
-/// What could not be kept, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Dropped {
-    /// Frames that found no room to wait, or waited in vain.
-    pub frames: u64,
-    /// Entries that made room for others.
-    pub entries: u64,
-    /// Outputs and notices that were not taken in time.
-    pub outputs: u64,
-}
-
 /// The neighbour cache of one host.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
@@ -168,7 +157,6 @@ pub(crate) struct Neighbours {
     waiting_limit: usize,
     outputs: VecDeque<Output>,
     notices: VecDeque<(IpAddr, Resolution)>,
-    dropped: Dropped,
     /// How often an entry has changed, or must be marked as used once more.
     changes: u64,
 }
@@ -185,7 +173,6 @@ impl Neighbours {
             waiting_limit,
             outputs: VecDeque::new(),
             notices: VecDeque::new(),
-            dropped: Dropped::default(),
             changes: 0,
         }
     }
@@ -234,12 +221,10 @@ impl Neighbours {
         let full = self.waiting >= self.waiting_limit;
         let entry = self.entries.get_mut(&next_hop);
         let Some(entry) = entry.filter(|e| matches!(e.state, State::Incomplete { .. })) else {
-            self.dropped.frames += 1;
             return false;
         };
         // The oldest goes for the newest; where there is none to go, the newest itself does.
         if full || entry.waiting.len() >= MAX_WAITING_EACH {
-            self.dropped.frames += 1;
             if entry.waiting.pop_front().is_none() {
                 return false;
             }
@@ -329,24 +314,6 @@ impl Neighbours {
     /// A next hop that was pending, and how it ended: whatever waits for it may go on, or fail.
     pub(crate) fn resolved(&mut self) -> Option<(IpAddr, Resolution)> {
         self.notices.pop_front()
-    }
-
-    /// How many entries there are.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// True if there is none.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// What could not be kept.
-    #[cfg(test)]
-    pub(crate) fn dropped(&self) -> Dropped {
-        self.dropped
     }
 
     /// Begins to ask all hosts for `target`.
@@ -452,12 +419,9 @@ impl Neighbours {
         let all = core::mem::take(&mut entry.waiting);
         self.waiting -= all.len();
         for mut waiting in all {
-            match (to, waiting.frame.first_chunk_mut::<6>()) {
-                (Some(mac), Some(destination)) => {
-                    *destination = mac;
-                    self.push_output(Output::Frame(waiting));
-                }
-                _ => self.dropped.frames += 1,
+            if let (Some(mac), Some(destination)) = (to, waiting.frame.first_chunk_mut::<6>()) {
+                *destination = mac;
+                self.push_output(Output::Frame(waiting));
             }
         }
     }
@@ -502,7 +466,6 @@ impl Neighbours {
                 self.order.push_back(target);
                 continue;
             }
-            self.dropped.entries += 1;
             self.forget(target);
             return;
         }
@@ -523,16 +486,12 @@ impl Neighbours {
     fn push_output(&mut self, output: Output) {
         if self.outputs.len() < self.limit + self.waiting_limit {
             self.outputs.push_back(output);
-        } else {
-            self.dropped.outputs += 1;
         }
     }
 
     fn push_notice(&mut self, target: IpAddr, resolution: Resolution) {
         if self.notices.len() < self.limit {
             self.notices.push_back((target, resolution));
-        } else {
-            self.dropped.outputs += 1;
         }
     }
 }

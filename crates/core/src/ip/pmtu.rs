@@ -132,18 +132,6 @@ impl PathMtus {
         self.order.front().map(|(at, _)| *at)
     }
 
-    /// How many estimates there are.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// True if there is none.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// The one filed longest ago goes: packets to it will be found too large once more.
     fn evict(&mut self) {
         if let Some((_, destination)) = self.order.pop_front() {
@@ -242,7 +230,7 @@ mod tests {
         assert_eq!(cache.deadline(), Some(at(700)));
         cache.on_time(at(700));
         assert_eq!((Some(cache.path(FOUR)), cache.deadline()), (whole(9000), None));
-        assert!(cache.is_empty());
+        assert!(cache.entries.is_empty());
     }
 
     #[test]
@@ -252,7 +240,7 @@ mod tests {
         for (second, destination) in [(0, FOUR), (1, SIX), (2, third)] {
             cache.on_too_big(at(second), destination, 1400, 9000);
         }
-        assert_eq!(cache.len(), 2);
+        assert_eq!(cache.entries.len(), 2);
         assert_eq!(cache.path(FOUR).mtu, 9000);
         assert_eq!((cache.path(SIX).mtu, cache.path(third).mtu), (1400, 1400));
     }
@@ -274,14 +262,14 @@ mod tests {
                     prop_assert!(path.mtu <= before.mtu && path.mtu >= floor);
                     prop_assert_eq!(cache.path(destination), path);
                 }
-                prop_assert!(cache.len() <= 2 && cache.len() == cache.order.len());
+                prop_assert!(cache.entries.len() <= 2 && cache.entries.len() == cache.order.len());
                 now = now + Duration::from_secs(pass);
                 cache.on_time(now);
                 prop_assert!(cache.deadline().is_none_or(|deadline| deadline > now));
             }
             cache.on_time(now + LIFETIME);
             cache.on_time(now + LIFETIME);
-            prop_assert!(cache.is_empty());
+            prop_assert!(cache.entries.is_empty());
         }
     }
 }

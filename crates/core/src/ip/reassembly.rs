@@ -77,17 +77,6 @@ pub(crate) struct Expired {
     pub quoted: Vec<u8>,
 }
 
-/// What was given up, counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GivenUp {
-    /// Packets that ran out of time.
-    pub expired: u64,
-    /// Packets that made room for others.
-    pub evicted: u64,
-    /// Packets that broke a rule or a bound.
-    pub refused: u64,
-}
-
 /// Fragments of one packet share these (RFC 791 §3.2; IPv6 leaves out the protocol).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
@@ -146,7 +135,6 @@ pub(crate) struct Reassembly {
     bytes: usize,
     bytes_limit: usize,
     expired: VecDeque<Expired>,
-    given_up: GivenUp,
 }
 
 impl Reassembly {
@@ -159,7 +147,6 @@ impl Reassembly {
             bytes: 0,
             bytes_limit,
             expired: VecDeque::new(),
-            given_up: GivenUp::default(),
         }
     }
 
@@ -196,7 +183,6 @@ impl Reassembly {
             if assembly.abandoned {
                 continue;
             }
-            self.given_up.expired += 1;
             if assembly.first.is_some() && self.expired.len() < self.limit {
                 let Key { source, destination, .. } = assembly.key;
                 self.expired.push_back(Expired { source, destination, quoted: assembly.quoted });
@@ -219,37 +205,13 @@ impl Reassembly {
         self.expired.pop_front()
     }
 
-    /// Packets in the making, given up ones whose time is not over among them.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.assemblies.len()
-    }
-
-    /// True if there is none.
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.assemblies.is_empty()
-    }
-
-    /// What was given up.
-    #[cfg(test)]
-    pub(crate) fn given_up(&self) -> GivenUp {
-        self.given_up
-    }
-
     /// A new packet's place, the oldest one's if all are taken.
     fn begin(&mut self, now: Instant, key: Key) -> usize {
         if self.assemblies.len() >= self.limit {
-            self.evict();
+            self.pop();
         }
         self.assemblies.push_back(Assembly::new(key, now + LIFETIME));
         self.assemblies.len() - 1
-    }
-
-    fn evict(&mut self) {
-        if self.pop().is_some_and(|assembly| !assembly.abandoned) {
-            self.given_up.evicted += 1;
-        }
     }
 
     fn pop(&mut self) -> Option<Assembly> {
@@ -262,7 +224,7 @@ impl Reassembly {
     /// by then.
     fn make_room(&mut self, key: &Key) -> bool {
         while self.bytes > self.bytes_limit {
-            self.evict();
+            self.pop();
         }
         self.assemblies.iter().any(|assembly| assembly.key == *key)
     }
@@ -270,7 +232,6 @@ impl Reassembly {
     fn abandon(&mut self, at: usize, reason: Reason) -> Outcome {
         let assembly = &mut self.assemblies[at];
         self.bytes -= assembly.bytes;
-        self.given_up.refused += 1;
         let (key, until) = (assembly.key, assembly.until);
         *assembly = Assembly { abandoned: true, ..Assembly::new(key, until) };
         Outcome::Dropped(reason)

@@ -150,8 +150,11 @@ impl Connection {
     }
 
     /// RFC 9293 §3.10.7.3, fourth: what came with SYN, ACK continues at the sixth step, as if it
-    /// had come behind it.
+    /// had come behind it. Mostly nothing has.
     fn take_rest_of_syn(&mut self, cx: &mut Context, syn: &Segment<'_>, facts: Facts) {
+        if syn.payload.is_empty() && !syn.flags.intersects(Flags::FIN | Flags::URG) {
+            return;
+        }
         let urgent = syn.urgent.saturating_sub(1);
         let flags = syn.flags.without(Flags::SYN);
         self.take_rest(cx, &Segment { seq: syn.seq + 1, flags, urgent, ..*syn }, facts.piece);
@@ -196,11 +199,8 @@ impl Step<'_> {
         self.take_fin()
     }
 
-    /// The steps behind the fifth, if there is anything for them.
+    /// The steps behind the fifth.
     fn take_rest(&mut self, segment: &Segment<'_>, piece: u16) -> Passed {
-        if segment.payload.is_empty() && !segment.flags.intersects(Flags::FIN | Flags::URG) {
-            return DONE;
-        }
         let mut arrival = self.arrival(segment, piece);
         self.check_sequence(&mut arrival)?;
         self.check_urgent(&arrival);

@@ -151,11 +151,6 @@ impl UsualPath {
         self.write_stamped(frame, header, summed, text)
     }
 
-    /// Writes the frame of a segment without text.
-    pub(crate) fn write_bare(&self, frame: &mut Frame, header: &Stamped) -> bool {
-        self.write(frame, header, &[])
-    }
-
     /// Writes one of several segments: around the next `len` bytes from where `text` is, which
     /// moves on. False if it is too long for one.
     fn write_piece(
@@ -172,6 +167,12 @@ impl UsualPath {
         })
     }
 
+    fn write_link(&self, frame: &mut Frame) {
+        if let Some(link) = &self.link {
+            link.emit(&mut frame.head);
+        }
+    }
+
     /// Writes the headers, and behind them `len` bytes of text, which `append` appends and sums.
     fn write_around(
         &self,
@@ -180,40 +181,21 @@ impl UsualPath {
         len: usize,
         append: impl FnOnce(&mut Vec<u8>) -> Sum,
     ) -> bool {
-        if let Some(link) = &self.link {
-            link.emit(&mut frame.head);
-        }
+        self.write_link(frame);
         usual::emit_around(&self.template, header, len, append, &mut frame.head)
     }
 
     /// Writes the headers before `text`, and `body` behind them.
     #[inline(always)]
     fn write_stamped(&self, frame: &mut Frame, header: &Stamped, text: Text, body: &[u8]) -> bool {
-        if let Some(link) = &self.link {
-            link.emit(&mut frame.head);
-        }
+        self.write_link(frame);
         usual::emit_stamped(&self.template, header, text, body, &mut frame.head)
     }
 
     /// Writes the frame of a SYN, if its options are all the usual ones; else nothing.
     pub(crate) fn write_syn(&self, frame: &mut Frame, header: &Syn) -> bool {
-        if let Some(link) = &self.link {
-            link.emit(&mut frame.head);
-        }
+        self.write_link(frame);
         let written = usual::emit_syn(&self.template, header, &mut frame.head);
-        if !written {
-            frame.head.clear();
-        }
-        written
-    }
-
-    /// Writes the headers of a segment before `text`, if its options are usual ones, and it is not
-    /// too long; else nothing.
-    fn write_before(&self, frame: &mut Frame, header: &Header, text: Text) -> bool {
-        if let Some(link) = &self.link {
-            link.emit(&mut frame.head);
-        }
-        let written = usual::emit(&self.template, header, text, &mut frame.head);
         if !written {
             frame.head.clear();
         }
@@ -364,7 +346,7 @@ impl Egress<'_> {
 /// Writes the frame of a segment without text.
 pub(crate) fn write_bare(frame: &mut Frame, path: &PacketPath<'_>, header: &Stamped) -> bool {
     match path.usual() {
-        Some(path) => path.write_bare(frame, header),
+        Some(path) => path.write(frame, header, &[]),
         None => write(frame, path, &header.header(), None),
     }
 }
@@ -391,10 +373,12 @@ fn write_complete(
     text: Option<Span<'_>>,
 ) -> bool {
     let summed = text.map_or(Text::NONE, Span::text);
-    // Nearly every segment: IPv4, the usual options.
-    let usual = path.numbered(path.identification(header.seq, header.source_port));
-    let is_usual = usual.is_some_and(|path| path.write_before(frame, header, summed));
-    if !is_usual && !write_summed(frame, path, header, summed) {
+    // Nearly every segment: IPv4, timestamps alone.
+    let usual = Stamped::of(header).and_then(|stamped| {
+        let path = path.numbered(path.identification(header.seq, header.source_port))?;
+        Some(path.write_stamped(frame, &stamped, summed, &[]))
+    });
+    if !usual.unwrap_or_else(|| write_summed(frame, path, header, summed)) {
         return false;
     }
     if let Some(text) = text {

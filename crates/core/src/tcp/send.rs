@@ -104,6 +104,7 @@ pub(crate) struct SendHalf {
 
 impl SendHalf {
     /// At rest, with everything before `next` acknowledged and nothing known of the peer's window.
+    #[inline(always)]
     pub(crate) fn new(next: Seq, mss: u16, congestion: Congestion, rtt: Rtt) -> SendHalf {
         SendHalf {
             una: next,

@@ -32,7 +32,7 @@ use crate::tcp::route_cache::RouteIndex;
 use crate::tcp::slab::{Key, Slab};
 use crate::tcp::time_wait::negotiate::Holding;
 use crate::tcp::timers::bsd::Tick;
-use crate::tcp::timers::{Blocks, Filed, Linger, Timer, TimerSet, Timers};
+use crate::tcp::timers::{Blocks, Filed, TimeWaitTerm, Timer, TimerSet, Timers};
 use crate::tcp::{Connection, SocketOptions, State};
 use crate::time::Instant;
 
@@ -315,27 +315,27 @@ impl Slot {
         }
     }
 
-    /// Tells `timers` that this control block lingers in TIME-WAIT.
-    pub(crate) fn linger(&mut self, timers: &mut Timers, index: u32, time: Linger) {
+    /// Tells `timers` that this control block enters TIME-WAIT, or begins it anew.
+    pub(crate) fn enter_time_wait(&mut self, timers: &mut Timers, index: u32, time: TimeWaitTerm) {
         if let Some(block) = &mut self.block {
             block.deadlines.set(Timer::Lifetime, time.now + time.duration);
-            timers.linger(index, &mut self.filed, &mut block.deadlines, time);
+            timers.enter_time_wait(index, &mut self.filed, &mut block.deadlines, time);
         }
     }
 
     /// True if its tuple is a connection's, or what is left of one.
     pub(crate) fn is_known(&self) -> bool {
-        self.listed || self.lingers()
+        self.listed || self.is_in_time_wait()
     }
 
     /// True if it has just entered TIME-WAIT, and the peer does not hold it.
-    pub(crate) fn lingers_here(&self) -> bool {
+    pub(crate) fn enters_time_wait(&self) -> bool {
         let final_state = self.awake().and_then(Connection::final_state);
         final_state.is_some_and(|final_state| final_state.holding != Holding::ByPeer)
     }
 
     /// True if it is a whole control block in TIME-WAIT.
-    pub(crate) fn lingers(&self) -> bool {
+    pub(crate) fn is_in_time_wait(&self) -> bool {
         self.awake().is_some_and(|connection| connection.final_state().is_some())
     }
 

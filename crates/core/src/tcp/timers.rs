@@ -27,7 +27,7 @@ use crate::config::{Estimator, Scheme};
 use crate::time::{Duration, Instant, as_nanos};
 
 /// The timers of a connection (Aron & Druschel 1999, §2). TIME-WAIT has a table of its own; a whole
-/// block that lingers in it ([`TimeWaitState::Full`](crate::config::TimeWaitState::Full)) has
+/// block that stays in it ([`TimeWaitState::Full`](crate::config::TimeWaitState::Full)) has
 /// [`Timer::Lifetime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
@@ -272,9 +272,9 @@ impl Default for Filed {
     }
 }
 
-/// The time at which a control block begins to linger in TIME-WAIT, and for how long it does.
+/// The time at which a control block enters TIME-WAIT, and for how long it stays.
 #[derive(Clone, Copy, Debug)]
-pub struct Linger {
+pub struct TimeWaitTerm {
     /// The time at which it begins.
     pub now: Instant,
     /// 2·MSL.
@@ -334,18 +334,18 @@ impl Timers {
         }
     }
 
-    /// The control block of connection `index` lingers in TIME-WAIT for `duration`, or begins to
+    /// The control block of connection `index` is in TIME-WAIT for `duration`, or begins to
     /// do so anew, which [`Timer::Lifetime`] tells. Aron & Druschel have a place in their list for
     /// such; the others know it by its deadline.
-    pub fn linger(
+    pub fn enter_time_wait(
         &mut self,
         index: u32,
         filed: &mut Filed,
         deadlines: &mut Deadlines,
-        time: Linger,
+        time: TimeWaitTerm,
     ) {
         match self {
-            Timers::Bsd(bsd) => bsd.linger(index, filed, deadlines, time),
+            Timers::Bsd(bsd) => bsd.enter_time_wait(index, filed, deadlines, time),
             _ => self.touched(index, filed, deadlines, time.now),
         }
     }
@@ -395,7 +395,7 @@ impl Timers {
             Timers::Wheel(wheel) => wheel.due(now).map(|index| (index, None)),
             Timers::Bsd(bsd) => {
                 let (index, fired) = bsd.due(now, blocks)?;
-                // A control block that lingers in TIME-WAIT has nothing else left to end.
+                // A control block in TIME-WAIT has nothing else left to end.
                 let timer = match fired {
                     bsd::Fired::Timer(timer) => timer,
                     bsd::Fired::TimeWait => Timer::Lifetime,

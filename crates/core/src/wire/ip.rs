@@ -64,16 +64,6 @@ impl Header {
         })
     }
 
-    /// The sender.
-    pub fn source(&self) -> IpAddr {
-        self.source
-    }
-
-    /// The receiver.
-    pub fn destination(&self) -> IpAddr {
-        self.destination
-    }
-
     /// Bytes that follow the header.
     pub fn payload_len(&self) -> u16 {
         self.payload_len

@@ -231,21 +231,6 @@ impl Options {
         self.timestamps.filter(|_| !others)
     }
 
-    /// The options as words, if they are of those kinds.
-    pub(crate) fn words(&self) -> Option<OptionWords> {
-        let stamps = self.timestamps?;
-        if !self.sack.is_empty() || !self.experimental.is_empty() {
-            return None;
-        }
-        match (self.mss, self.window_scale, self.sack_permitted) {
-            (None, None, false) => Some(OptionWords::Stamped(stamps.words())),
-            (Some(mss), Some(scale), true) if self.layout == Layout::ScaleLast => {
-                Some(OptionWords::Syn(OptionWords::of_syn(mss, scale, stamps)))
-            }
-            _ => None,
-        }
-    }
-
     fn len_of_all(&self) -> usize {
         let sack = self.sack_room().min(self.sack.len());
         self.len_without_sack() + if sack > 0 { 4 + 8 * sack } else { 0 }

@@ -237,27 +237,36 @@ pub struct Header {
 }
 
 impl Header {
+    /// A header without options, with a closed window. `ports`: both, ours in the high half.
+    pub(crate) fn new(ports: u32, seq: Seq, ack: Seq, flags: Flags) -> Header {
+        Header {
+            source_port: (ports >> 16) as u16,
+            destination_port: ports as u16,
+            seq,
+            ack,
+            flags,
+            window: 0,
+            urgent: 0,
+            options: Options::NONE,
+        }
+    }
+
     /// Bytes that [`Header::emit`] appends: 20 to 60, a multiple of 4.
     pub fn header_len(&self) -> usize {
         MIN_HEADER_BYTES + self.options.len()
     }
 
-    /// The header without options, as big-endian words, with `len` as its length; the checksum is
-    /// zero.
-    pub(crate) fn fixed_words(&self, len: u32) -> [u32; 5] {
-        [
-            u32::from(self.source_port) << 16 | u32::from(self.destination_port),
-            self.seq.0,
-            self.ack.0,
-            len << 28 | u32::from(self.flags.0) << 16 | u32::from(self.window),
-            u32::from(self.urgent),
-        ]
-    }
-
     /// Appends the header. Its checksum field, [`CHECKSUM_OFFSET`] bytes from its start, is zero:
     /// store there [`checksum`] of it all, or the pseudo-header's folded sum for a device.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        let words = self.fixed_words(self.header_len() as u32 / 4);
+        let offset = self.header_len() as u32 / 4;
+        let words = [
+            u32::from(self.source_port) << 16 | u32::from(self.destination_port),
+            self.seq.0,
+            self.ack.0,
+            offset << 28 | u32::from(self.flags.0) << 16 | u32::from(self.window),
+            u32::from(self.urgent),
+        ];
         let mut fixed = [0; MIN_HEADER_BYTES];
         for (bytes, word) in fixed.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *bytes = word.to_be_bytes();

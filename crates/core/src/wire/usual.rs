@@ -119,18 +119,6 @@ impl<'a> UsualSegment<'a> {
         word_of(self.head, index)
     }
 
-    /// The sender's address.
-    #[cfg(test)]
-    pub(crate) fn source(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.word(3))
-    }
-
-    /// The receiver's address.
-    #[cfg(test)]
-    pub(crate) fn destination(&self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.word(4))
-    }
-
     /// DSCP and ECN.
     pub(crate) fn traffic_class(&self) -> u8 {
         (self.word(0) >> 16) as u8
@@ -272,16 +260,8 @@ impl Stamped {
     /// The header in the general form, for writers of all kinds of segments.
     pub(crate) fn header(&self) -> Header {
         let Stamped { ports, seq, ack, flags, window, stamps } = *self;
-        Header {
-            source_port: (ports >> 16) as u16,
-            destination_port: ports as u16,
-            seq,
-            ack,
-            flags,
-            window,
-            urgent: 0,
-            options: Options { timestamps: Some(stamps), ..Options::NONE },
-        }
+        let options = Options { timestamps: Some(stamps), ..Options::NONE };
+        Header { window, options, ..Header::new(ports, seq, ack, flags) }
     }
 
     /// The first five words, and those of the options.
@@ -322,27 +302,20 @@ impl Syn {
     /// The header in the general form, for writers of all kinds of segments.
     pub(crate) fn header(&self) -> Header {
         let Syn { ports, seq, ack, flags, window, mss, scale, sack, stamps, layout } = *self;
-        Header {
-            source_port: (ports >> 16) as u16,
-            destination_port: ports as u16,
-            seq,
-            ack,
-            flags,
-            window,
-            urgent: 0,
-            options: Options {
-                mss: Some(mss),
-                window_scale: scale,
-                sack_permitted: sack,
-                timestamps: stamps,
-                layout,
-                ..Options::NONE
-            },
-        }
+        let options = Options {
+            mss: Some(mss),
+            window_scale: scale,
+            sack_permitted: sack,
+            timestamps: stamps,
+            layout,
+            ..Options::NONE
+        };
+        Header { window, options, ..Header::new(ports, seq, ack, flags) }
     }
 }
 
-/// Writes a SYN that carries nothing, as [`emit`] does.
+/// Appends the headers of the packet that carries a SYN and nothing else. False, and nothing
+/// appended, if its options are not all the usual ones.
 #[inline(always)]
 pub(crate) fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bool {
     let (true, Layout::ScaleLast, Some(scale), Some(stamps)) =
@@ -358,8 +331,9 @@ pub(crate) fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bo
     emit_words::<2, SYN_BYTES>(around, fixed, options, (Text::NONE, &[]), out)
 }
 
-/// Writes a header of this kind, as [`emit`] does. `body`: as much of the text as lies in one
-/// piece, from its beginning, is appended as well.
+/// Appends the headers of the packet that carries `header` and then `text`, and `body`: as much of
+/// the text as lies in one piece, from its beginning. False, and nothing appended, if the packet
+/// would be too long for its length field.
 #[inline(always)]
 pub(crate) fn emit_stamped(
     around: &Template,
@@ -394,30 +368,6 @@ pub(crate) fn emit_around(
     };
     *place = headers;
     true
-}
-
-/// Appends the headers of the packet that carries `header` and then `text`. False, and nothing
-/// appended, if its options are not of this kind, or the packet would be too long for its length
-/// field.
-pub(crate) fn emit(around: &Template, header: &Header, text: Text, out: &mut Vec<u8>) -> bool {
-    match header.options.words() {
-        Some(OptionWords::Stamped([kind, value, echo])) => {
-            let fixed = header.fixed_words(STAMPED_OFFSET);
-            emit_words::<1, HEAD_BYTES>(
-                around,
-                fixed,
-                ([pair(kind, value)], echo),
-                (text, &[]),
-                out,
-            )
-        }
-        Some(OptionWords::Syn([mss, permitted, value, echo, scale])) => {
-            let options = ([pair(mss, permitted), pair(value, echo)], scale);
-            let fixed = header.fixed_words(SYN_OFFSET);
-            emit_words::<2, SYN_BYTES>(around, fixed, options, (text, &[]), out)
-        }
-        None => false,
-    }
 }
 
 /// Two words, one after the other.

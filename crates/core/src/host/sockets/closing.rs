@@ -69,7 +69,7 @@ impl Host {
         if connection.final_state().is_none() {
             self.live.orphans += 1;
         } else {
-            self.closed.lingering.on_orphan();
+            self.closed.whole_blocks.on_orphan();
         }
         let cx = self.shared.at(now);
         let is_live = connection.synchronized().is_some();

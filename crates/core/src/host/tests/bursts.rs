@@ -272,5 +272,5 @@ fn texts_in_a_row_are_taken_in_together_and_what_is_broken_is_not() {
     assert_eq!(server.coalesce(*now, &burst[1..]), 3);
     assert_eq!(server.coalesce(*now, &burst[4..]), 0, "its checksum is wrong");
     assert_eq!(server.coalesce(*now, &burst[5..]), 0, "it comes too early");
-    assert_eq!(server.counters().checksum_errors, 0, "that is for whoever takes it alone");
+    assert_eq!(server.counters().checksum_errors, 0, "single frames count it");
 }

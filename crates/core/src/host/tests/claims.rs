@@ -102,7 +102,7 @@ fn an_address_is_silent_until_it_is_proved_and_then_announced() {
     let early = OURS.map(|address| connect(&mut cable, address));
     cable.pass(Duration::from_millis(900));
     let macs = |cable: &Cable| {
-        cable.seen.iter().filter(|frame| frame[..6] == MACS[1]).count() // To whoever asked.
+        cable.seen.iter().filter(|frame| frame[..6] == MACS[1]).count() // To the host that asked.
     };
     assert_eq!(macs(&cable), 0);
     assert!(early.iter().all(|id| cable.hosts[1].state(*id) == State::SynSent));
@@ -128,7 +128,7 @@ fn probes_are_in_nobodys_name_and_leave_no_trace_at_neighbours() {
 }
 
 #[test]
-fn replies_go_to_whoever_asked() {
+fn replies_go_to_the_host_that_asked() {
     let mut cable = Cable::new(Vec::from([host(&["10.0.0.1/24"], 1)]));
     for sender in ["10.0.0.2", "0.0.0.0"] {
         let request = arp(arp::Operation::Request, (MACS[1], sender), ([0; 6], OURS[0]), BROADCAST);
@@ -155,7 +155,7 @@ fn an_address_that_another_host_has_is_refused_and_never_used() {
         assert_eq!(conflicts(&mut cable, 0), [conflict]);
         assert!(!cable.hosts[0].addresses().contains(&address));
         assert_eq!(announced(&cable, MACS[0], THEIRS[version]), 0);
-        assert!(conflicts(&mut cable, 1).is_empty(), "who has it is not troubled");
+        assert!(conflicts(&mut cable, 1).is_empty(), "the owner is not troubled");
     }
 }
 

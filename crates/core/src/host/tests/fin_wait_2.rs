@@ -133,7 +133,7 @@ fn one_that_is_woken_is_a_record_again_and_is_given_up_when_it_would_have_been()
     for times in 1..12 {
         peer.say(stamped(Say::new(A, 10, 22)));
         assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2_len()), (1, 0));
-        assert_eq!(states(&peer), [State::Listen, State::FinWait2], "it is told once");
+        assert_eq!(states(&peer), [State::Listen, State::FinWait2], "it is listed once");
         assert_eq!(peer.hear().len(), 1);
         assert_eq!((peer.host.slots.len(), peer.host.fin_wait_2_len()), (0, 1), "{times}");
         peer.wait(Duration::from_secs(5));
@@ -211,7 +211,7 @@ fn who_speaks_to_records_does_no_harm_to_those_who_close() {
 
 /// What each kind of segment leaves of a record that it wakes, at the turn's end.
 #[test]
-fn whoever_is_woken_and_stays_is_a_record_again_at_the_end_of_the_turn() {
+fn an_orphan_that_was_woken_is_a_record_at_the_end_of_the_turn() {
     let says = [
         stamped(Say::new(A, 11, 22)),
         stamped(Say::new(A, 10, 22)),

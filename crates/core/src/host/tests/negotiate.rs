@@ -110,7 +110,7 @@ fn strip(bytes: &mut [u8]) {
 }
 
 #[test]
-fn the_end_that_was_agreed_on_holds_whoever_closes_first() {
+fn the_agreed_end_holds_in_either_order_of_closing() {
     for state in [TimeWaitState::Compact, TimeWaitState::Full] {
         for (wish, expected) in [(Wish::Client, (1, 0)), (Wish::Server, (0, 1))] {
             for order in ORDERS {
@@ -271,7 +271,7 @@ fn a_lost_last_ack_draws_a_reset_which_the_holder_takes_for_it() {
         pair.run_for(SECOND * 3);
         assert_eq!((pair.client.state(id), held(&pair)), (State::TimeWait, (1, 0)), "{order:?}");
         assert_eq!(pair.server.counters().resets_to_strangers, 1);
-        assert_eq!(pair.client.take_error(id), None, "nobody is told of a reset");
+        assert_eq!(pair.client.take_error(id), None, "no user hears of a reset");
         assert_eq!(pair.client.read(pair.now, id, &mut [0; 9]), Ok(0));
     }
 }

@@ -180,7 +180,7 @@ fn sent(peer: &mut Peer) -> Option<(u32, usize)> {
 }
 
 #[test]
-fn nagle_holds_the_short_tail_of_a_large_write_whoever_cuts_it() {
+fn nagle_holds_the_tail_of_a_write_cut_by_us_or_the_device() {
     for device in [false, true] {
         let mut peer = Peer::established(cut_by_device(device));
         peer.write(10);
@@ -219,7 +219,7 @@ fn nagle_is_off_for_a_tail_as_for_any_short_segment() {
 }
 
 #[test]
-fn cork_holds_the_short_tail_of_a_large_write_whoever_cuts_it() {
+fn cork_holds_the_tail_of_a_write_cut_by_us_or_the_device() {
     for device in [false, true] {
         let mut peer = Peer::established(cut_by_device(device));
         set(&mut peer, |options| options.cork = true);

@@ -124,7 +124,7 @@ fn only_a_single_other_host_is_an_acceptable_source() {
 }
 
 #[test]
-fn we_listen_to_all_and_to_whoever_asks_for_our_addresses() {
+fn we_listen_to_all_nodes_and_to_questions_for_our_addresses() {
     let routes = routes();
     for (group, ours) in [
         ("224.0.0.1", true),

@@ -6,7 +6,7 @@ use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
     Connection, Context, Early, OurSyn, Reset, Shape, Step, SynReceived, SynSent, WindowUpdate,
 };
-use crate::tcp::time_wait::negotiate::{End, Holder, NAMING_BEGINS, Outcome, Terms};
+use crate::tcp::time_wait::negotiate::{End, Holder, HolderTerms, NAMING_BEGINS, Outcome};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 use crate::wire::tcp::{Flags, Segment};
@@ -87,8 +87,8 @@ impl Connection {
     }
 
     /// What we ask about TIME-WAIT.
-    fn terms(&self, syn: &SynSent, cx: &Context) -> Terms {
-        Terms {
+    fn terms(&self, syn: &SynSent, cx: &Context) -> HolderTerms {
+        HolderTerms {
             wish: syn.asks,
             required: self.options.requires_agreement(),
             disagreement: cx.config.time_wait.disagreement,

@@ -14,10 +14,10 @@
 //!          64  SND.UNA, its window                20
 //!          84  the last recovery's point           4
 //!          88  congestion window, its usage       20
-//!         108  RCV.NXT, receive window            40
+//!         108  RCV.NXT, receive window            52
 //!         160  delayed ACKs                        8
-//!         152  RTT                                28
-//!         180  ECN                                 4
+//!         168  RTT                                32
+//!         200  ECN                                 4
 //! ```
 
 use alloc::boxed::Box;
@@ -40,7 +40,7 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{SocketOptions, State};
 use crate::time::Instant;
 
-/// A connection at rest. 184 bytes.
+/// A connection at rest. 208 bytes.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Compact {

@@ -28,7 +28,7 @@ impl Step<'_> {
     fn build_text(&mut self, egress: &mut Egress<'_>, run: Run) -> bool {
         let Step { cx, common, s } = self;
         let Run { seq, len, fin, why } = run;
-        let mut header = common.header(seq, Seq(0), Flags::ACK);
+        let mut header = Header::new(common.identity.ports, seq, Seq(0), Flags::ACK);
         if why == Why::New {
             s.send.on_restart(cx.now, &cx.config);
         }
@@ -112,7 +112,7 @@ impl Step<'_> {
     /// RFC 9293 §3.8.4: nothing, one number before the window, so that the peer must answer.
     fn build_empty_probe(&mut self, egress: &mut Egress<'_>) -> bool {
         let Step { cx, common, s } = self;
-        let mut header = common.header(s.send.nxt - 1, Seq(0), Flags::ACK);
+        let mut header = Header::new(common.identity.ports, s.send.nxt - 1, Seq(0), Flags::ACK);
         complete(&mut header, s, cx.now);
         name_holder(&mut header, s, &cx.config, egress);
         if !egress.send(&header, None) {
@@ -138,7 +138,7 @@ impl Step<'_> {
 
     fn build_ack(&mut self, egress: &mut Egress<'_>, duplicate: bool) -> bool {
         let Step { cx, common, s } = self;
-        let mut header = common.header(s.send.nxt, Seq(0), Flags::ACK);
+        let mut header = Header::new(common.identity.ports, s.send.nxt, Seq(0), Flags::ACK);
         if s.send.fin_again && s.send.only_fin_in_flight() {
             header.seq = s.send.nxt - 1;
             header.flags |= Flags::FIN;

@@ -9,29 +9,16 @@ use crate::tcp::egress::Egress;
 use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
-use crate::wire::options::Options;
 use crate::wire::tcp::{Flags, Header};
 use crate::wire::usual::Syn;
 
 impl Common {
-    pub(super) fn header(&self, seq: Seq, ack: Seq, flags: Flags) -> Header {
-        Header {
-            source_port: (self.identity.ports >> 16) as u16,
-            destination_port: self.identity.ports as u16,
-            seq,
-            ack,
-            flags,
-            window: 0,
-            urgent: 0,
-            options: Options::NONE,
-        }
-    }
-
     /// Sends the RST that is due, if one is. False if there was no room.
     pub(super) fn send_reset(&mut self, egress: &mut Egress<'_>) -> bool {
         let Some(reset) = self.reset_due.as_deref() else { return true };
         let flags = if reset.ack.is_some() { Flags::RST | Flags::ACK } else { Flags::RST };
-        let mut header = self.header(reset.seq, reset.ack.unwrap_or_default(), flags);
+        let mut header =
+            Header::new(self.identity.ports, reset.seq, reset.ack.unwrap_or_default(), flags);
         header.options.timestamps = reset.stamps;
         let sent = egress.send(&header, None);
         if sent {
@@ -109,7 +96,7 @@ impl Connection {
         let Connection { common, shape } = self;
         let Shape::SynReceived(syn, _) = shape else { return true };
         if common.answer_due {
-            let header = common.header(Seq(0), Seq(0), Flags::ACK);
+            let header = Header::new(common.identity.ports, Seq(0), Seq(0), Flags::ACK);
             common.answer_due = !egress.send(&syn.answer(header, cx.now, &cx.config), None);
         }
         !common.answer_due

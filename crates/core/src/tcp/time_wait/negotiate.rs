@@ -113,7 +113,7 @@ pub enum Outcome {
 
 /// What an end asks for when it opens or listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct HolderTerms {
     /// Which end it wishes to hold; `None`: it does not negotiate.
     pub wish: Option<End>,
     /// Without an agreement there is to be no connection.
@@ -144,7 +144,7 @@ impl Wish {
     }
 }
 
-impl Terms {
+impl HolderTerms {
     /// What a client makes of `choice`, in the SYN, ACK: step 3.
     pub(crate) fn judge(&self, choice: Option<End>) -> Outcome {
         let is_lenient = !self.required && self.disagreement == Disagreement::FallBack;

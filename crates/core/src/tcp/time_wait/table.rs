@@ -143,11 +143,6 @@ impl TimeWait {
         self.len == 0
     }
 
-    /// How many records it may hold.
-    pub fn limit(&self) -> usize {
-        self.limit
-    }
-
     /// Notes that a connection has entered TIME-WAIT. There is no record of its tuple: the caller
     /// that opened the connection has ended that. When the table is full the oldest record goes.
     /// Returns how many were evicted, or never kept.

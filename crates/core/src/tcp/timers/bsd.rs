@@ -41,7 +41,7 @@ use alloc::vec::Vec;
 
 mod counters;
 
-use super::{Deadlines, Filed, Linger, Timer, TimerSet};
+use super::{Deadlines, Filed, TimeWaitTerm, Timer, TimerSet};
 use crate::time::{Instant, as_nanos};
 
 /// PR_FASTHZ and PR_SLOWHZ: 5 and 2 a second.
@@ -223,12 +223,12 @@ impl Bsd {
 
     /// Connection `index` enters TIME-WAIT, or restarts it, as [`Timer::Lifetime`] tells: no other
     /// timer runs.
-    pub fn linger(
+    pub fn enter_time_wait(
         &mut self,
         index: u32,
         filed: &mut Filed,
         deadlines: &mut Deadlines,
-        time: Linger,
+        time: TimeWaitTerm,
     ) {
         if !self.ordered {
             return self.touched(index, filed, deadlines, time.now);
@@ -280,16 +280,6 @@ impl Bsd {
         }
         let next = ((self.fast + 1) * FAST_NS).min((self.slow + 1) * SLOW_NS);
         (self.len > 0).then(|| Instant::from_nanos(next))
-    }
-
-    /// Connections listed.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// True if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The fast tick: delayed ACKs. Public so that the scan alone can be measured.

@@ -77,21 +77,6 @@ impl Inline {
     pub fn deadline(&self) -> Option<Instant> {
         self.slots.next().map(|tick| self.ticks.instant(tick))
     }
-
-    /// Entries filed.
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The ticks in which deadlines count.
-    pub fn ticks(&self) -> Ticks {
-        self.ticks
-    }
 }
 
 /// The place of a connection's entry. By default it has none: any deadline is earlier, but for one
@@ -144,7 +129,7 @@ mod tests {
         inline.touched(7, &mut filed, Instant::FAR_FUTURE);
         assert_eq!((filed, inline.deadline()), (first, Some(ms(40))));
         inline.touched(7, &mut filed, ms(39));
-        assert_eq!((inline.deadline(), inline.len()), (Some(ms(39)), 1));
+        assert_eq!((inline.deadline(), inline.slots.len()), (Some(ms(39)), 1));
     }
 
     #[test]
@@ -160,7 +145,7 @@ mod tests {
         let (mut inline, mut filed) = (inline(), Filed::default());
         inline.touched(1, &mut filed, ms(10));
         inline.forget(1, &mut filed);
-        assert!(inline.is_empty() && inline.deadline().is_none());
+        assert!(inline.slots.len() == 0 && inline.deadline().is_none());
         inline.forget(1, &mut filed);
         inline.touched(1, &mut filed, ms(20));
         assert_eq!(inline.due(ms(20)), Some(1));

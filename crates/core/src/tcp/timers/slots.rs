@@ -101,7 +101,6 @@ pub(super) struct Slots {
     next: u64,
     /// The number of that slot.
     next_slot: usize,
-    len: usize,
     occupancy: [Occupancy; LEVELS],
     /// Each slot, level by level.
     heads: Box<[Head; LEVELS * SLOTS]>,
@@ -116,7 +115,6 @@ impl Default for Slots {
             now: 0,
             next: u64::MAX,
             next_slot: 0,
-            len: 0,
             occupancy: core::array::from_fn(|_| Occupancy::default()),
             heads: Box::new([Head { entry: NONE, first: NONE }; LEVELS * SLOTS]),
             free: NONE,
@@ -126,9 +124,12 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Entries filed.
+    /// Counts the entries filed.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.len
+        let blocks = self.blocks.iter().flat_map(|chunk| chunk.iter());
+        self.heads.iter().filter(|head| head.entry != NONE).count()
+            + blocks.map(|block| block.live.count_ones() as usize).sum::<usize>()
     }
 
     /// The tick at which the next slot is reached that holds an entry.
@@ -140,7 +141,6 @@ impl Slots {
     /// tick at which its slot is reached: `tick`, or earlier.
     pub(super) fn insert(&mut self, entry: u32, tick: u64) -> (Position, u64) {
         let (slot, at) = self.slot_of(tick);
-        self.len += 1;
         if at < self.next {
             (self.next, self.next_slot) = (at, slot);
         }
@@ -189,7 +189,6 @@ impl Slots {
     /// Takes `entry` out, which is filed at `place`.
     pub(super) fn remove(&mut self, entry: u32, place: Position) {
         let (number, position) = (place.0 >> PLACE_BITS, place.0 & ((1 << PLACE_BITS) - 1));
-        self.len -= 1;
         if position == IN_HEAD {
             let slot = number as usize;
             assert!(self.heads[slot].entry == entry, "{entry} is not filed at {place:?}");
@@ -208,7 +207,6 @@ impl Slots {
     /// Hands out an entry of the next slot, which is reached now; in no order within a slot.
     pub(super) fn pop(&mut self) -> Option<u32> {
         self.now = self.next()?;
-        self.len -= 1;
         let Head { entry, first: number } = self.heads[self.next_slot];
         if entry != NONE {
             self.empty_head(self.next_slot);

@@ -94,16 +94,6 @@ impl Wheel {
     pub fn deadline(&self) -> Option<Instant> {
         self.slots.next().map(|tick| self.ticks.instant(tick))
     }
-
-    /// Timers set.
-    pub fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// True if none is.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[cfg(test)]
@@ -118,17 +108,17 @@ mod tests {
         deadlines.set(Timer::Retransmit, Instant::from_millis(200));
         deadlines.set(Timer::KeepAlive, Instant::from_millis(7_200_000));
         wheel.touched(3, &deadlines);
-        assert_eq!(wheel.len(), 2);
+        assert_eq!(wheel.slots.len(), 2);
         deadlines.set(Timer::Retransmit, Instant::from_millis(300));
         wheel.touched(3, &deadlines);
-        assert_eq!(wheel.len(), 2);
+        assert_eq!(wheel.slots.len(), 2);
         assert_eq!(wheel.due(Instant::from_millis(299)), None);
         assert_eq!(wheel.due(Instant::from_millis(300)), Some(3));
         assert_eq!(wheel.due(Instant::from_millis(300)), None);
         deadlines.cancel(Timer::KeepAlive);
         deadlines.cancel(Timer::Retransmit);
         wheel.touched(3, &deadlines);
-        assert!(wheel.is_empty() && wheel.deadline().is_none());
+        assert!(wheel.slots.len() == 0 && wheel.deadline().is_none());
     }
 
     #[test]
@@ -138,6 +128,6 @@ mod tests {
         deadlines.set(Timer::Persist, Instant::from_millis(5));
         wheel.touched(1000, &deadlines);
         wheel.forget(1000);
-        assert!(wheel.is_empty());
+        assert!(wheel.slots.len() == 0);
     }
 }

@@ -239,7 +239,7 @@ fn requests_and_responses_are_predicted_and_what_is_unusual_is_not() {
 }
 
 #[test]
-fn ends_are_predicted_whoever_closes_first() {
+fn ends_are_predicted_in_either_order_of_closing() {
     let segment = |len, flags: Flags| Act::Segment {
         ahead: 0,
         len,

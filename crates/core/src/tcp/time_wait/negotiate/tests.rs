@@ -14,8 +14,8 @@ fn naming(address: IpAddr) -> Options {
     Options { experimental: CODE.option(address), ..Options::NONE }
 }
 
-fn terms(wish: Option<End>, required: bool, disagreement: Disagreement) -> Terms {
-    Terms { wish, required, disagreement }
+fn terms(wish: Option<End>, required: bool, disagreement: Disagreement) -> HolderTerms {
+    HolderTerms { wish, required, disagreement }
 }
 
 #[test]

@@ -31,11 +31,11 @@ impl Timed {
         self.touched(index, now);
     }
 
-    fn linger(&mut self, index: u32, now: Instant, ms: u64) {
-        let time = Linger { now, duration: Duration::from_millis(ms) };
+    fn enter_time_wait(&mut self, index: u32, now: Instant, ms: u64) {
+        let time = TimeWaitTerm { now, duration: Duration::from_millis(ms) };
         let (filed, deadlines) = &mut self.connections[index as usize];
         deadlines.set(Timer::Lifetime, now + time.duration);
-        self.bsd.linger(index, filed, deadlines, time);
+        self.bsd.enter_time_wait(index, filed, deadlines, time);
     }
 
     fn due(&mut self, now: Instant) -> Option<(u32, Fired)> {
@@ -183,17 +183,17 @@ fn time_wait_is_over_in_order_and_a_restart_goes_to_the_end() {
     for ordered in [false, true] {
         let mut timed = Timed::new(ordered);
         for index in 0..3 {
-            timed.linger(index, at(0), 1000);
+            timed.enter_time_wait(index, at(0), 1000);
         }
         assert_eq!(timed.run(500), []);
-        timed.linger(1, at(500), 1000);
+        timed.enter_time_wait(1, at(500), 1000);
         let mut first: Vec<u32> = timed.run(1000).iter().map(|fired| fired.1).collect();
         first.sort_unstable();
         assert_eq!(first, [0, 2]);
         let over = if ordered { Fired::TimeWait } else { Fired::Timer(Timer::Lifetime) };
         assert_eq!(timed.run(1500), [(1500, 1, over)]);
         (0..3).for_each(|index| timed.bsd.forget(index));
-        assert!(timed.bsd.is_empty() && timed.bsd.deadline().is_none());
+        assert!(timed.bsd.len == 0 && timed.bsd.deadline().is_none());
     }
 }
 
@@ -201,7 +201,7 @@ fn time_wait_is_over_in_order_and_a_restart_goes_to_the_end() {
 fn connections_in_front_of_time_wait_are_scanned_all_the_same() {
     let mut timed = Timed::new(true);
     timed.set(0, Timer::KeepAlive, at(500), at(0));
-    timed.linger(1, at(0), 60_000);
+    timed.enter_time_wait(1, at(0), 60_000);
     timed.set(2, Timer::KeepAlive, at(500), at(0));
     let mut fired: Vec<u32> = timed.run(500).iter().map(|fired| fired.1).collect();
     fired.sort_unstable();
@@ -209,27 +209,27 @@ fn connections_in_front_of_time_wait_are_scanned_all_the_same() {
     timed.bsd.forget(0);
     timed.bsd.forget(2);
     timed.bsd.forget(2);
-    assert_eq!(timed.bsd.len(), 1);
+    assert_eq!(timed.bsd.len, 1);
 }
 
 #[test]
 fn none_waits_behind_one_that_is_in_time_wait_for_longer() {
     for (first, second) in [(60_000, 1000), (1000, 60_000), (1000, 1000)] {
         let mut timed = Timed::new(true);
-        timed.linger(0, at(0), first);
+        timed.enter_time_wait(0, at(0), first);
         assert_eq!(timed.run(500), []);
-        timed.linger(1, at(500), second);
+        timed.enter_time_wait(1, at(500), second);
         // One that starts over goes behind its like.
-        timed.linger(2, at(500), first);
+        timed.enter_time_wait(2, at(500), first);
         assert_eq!(timed.due(at(700)), None);
-        timed.linger(2, at(700), first);
+        timed.enter_time_wait(2, at(700), first);
         let mut fired: Vec<(u64, u32)> =
             timed.run(70_000).iter().map(|fired| (fired.0, fired.1)).collect();
         fired.sort_unstable();
         let mut expected = [(first, 0), (500 + second, 1), (500 + first, 2)];
         expected.sort_unstable();
         assert_eq!(fired, expected);
-        assert!(timed.bsd.is_empty());
+        assert!(timed.bsd.len == 0);
     }
 }
 
@@ -250,9 +250,9 @@ proptest! {
                     expected[index as usize] = 0;
                 }
             }
-            timed.linger(index as u32, at(now), length * 1000);
+            timed.enter_time_wait(index as u32, at(now), length * 1000);
             expected[index as usize] = now / 500 * 500 + length * 1000;
-            prop_assert_eq!(timed.bsd.len(), expected.iter().filter(|at| **at > 0).count());
+            prop_assert_eq!(timed.bsd.len, expected.iter().filter(|at| **at > 0).count());
         }
         for (ms, index, what) in timed.run_from(now, now + 5000) {
             prop_assert_eq!((what, expected[index as usize]), (Fired::TimeWait, ms));
@@ -282,11 +282,11 @@ fn visited(bsd: &mut Bsd, is_fast: bool) -> Vec<u32> {
 fn scans_stop_at_time_wait_if_it_is_in_order_and_go_through_it_if_not() {
     for ordered in [true, false] {
         let mut bsd = Bsd::new(ordered);
-        let time = Linger { now: at(0), duration: Duration::from_secs(60) };
+        let time = TimeWaitTerm { now: at(0), duration: Duration::from_secs(60) };
         for index in 1..=100 {
             let (mut filed, mut deadlines) = Default::default();
             Deadlines::set(&mut deadlines, Timer::Lifetime, at(60_000));
-            bsd.linger(index, &mut filed, &mut deadlines, time);
+            bsd.enter_time_wait(index, &mut filed, &mut deadlines, time);
         }
         bsd.list_first(0);
         let (fast, slow) = (visited(&mut bsd, true), visited(&mut bsd, false));
@@ -322,8 +322,8 @@ fn a_block_is_read_ahead_once_and_before_it_is_counted_down_and_the_tail_is_left
             Deadlines::set(&mut deadlines, Timer::KeepAlive, at(7_200_000));
             bsd.touched(index, &mut filed, &mut deadlines, at(0));
         } else {
-            let time = Linger { now: at(0), duration: Duration::from_secs(60) };
-            bsd.linger(index, &mut filed, &mut deadlines, time);
+            let time = TimeWaitTerm { now: at(0), duration: Duration::from_secs(60) };
+            bsd.enter_time_wait(index, &mut filed, &mut deadlines, time);
         }
     }
     let scans: [fn(&mut Bsd, &mut Watched); 2] =

@@ -117,7 +117,7 @@ fn nor_one_that_was_alone() {
 }
 
 #[test]
-fn whoever_is_alone_in_a_slot_costs_no_block() {
+fn an_entry_alone_in_its_slot_costs_no_block() {
     let mut filing = Filing::default();
     for entry in 0..1000 {
         filing.insert(entry, u64::from(entry));

@@ -239,7 +239,7 @@ fn the_deadline_is_the_oldest_record_s_and_is_met() {
 
 /// The oldest is not the one that is at the front any more, or what is at the front is dead.
 #[test]
-fn whoever_goes_early_does_not_leave_the_table_due_for_ever() {
+fn a_record_that_goes_early_leaves_no_table_due_for_ever() {
     for gone in 0..4 {
         let mut fixture = Fixture::new(100);
         for number in 0..4 {
