@@ -14,7 +14,7 @@ use lightwait_core::wire::ip::protocol;
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::quoted::Quoted;
 use lightwait_core::wire::tcp::{Header, Segment};
-use lightwait_core::wire::{arp, ethernet, icmpv4, icmpv6, ip, ipv6, tcp};
+use lightwait_core::wire::{arp, ethernet, icmpv4, icmpv6, ip, tcp};
 
 use crate::seal::{seal, seal_packet};
 use crate::source::Source;

@@ -118,6 +118,11 @@ impl Connection {
     }
 
     fn take_any(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+        if let Shape::SynSent(syn) = &self.shape {
+            let (syn, segment) = (*syn, received.segment());
+            self.on_syn_sent(cx, syn, &segment, facts);
+            return self.take_rest_of_syn(cx, &segment, facts);
+        }
         match received {
             Received::Usual(usual) => {
                 let facts = facts.with_class(usual.traffic_class());
@@ -131,11 +136,6 @@ impl Connection {
 
     fn take_by_steps(&mut self, cx: &mut Context, segment: &Segment<'_>, facts: Facts) {
         match &mut self.shape {
-            Shape::SynSent(syn) => {
-                let syn = *syn;
-                self.on_syn_sent(cx, syn, segment, facts);
-                self.take_rest_of_syn(cx, segment, facts);
-            }
             Shape::SynReceived(syn, _) => {
                 let syn = *syn;
                 self.on_syn_received(cx, syn, segment, facts);
@@ -145,7 +145,7 @@ impl Connection {
                     Step { cx, common: &mut self.common, s }.on_synchronized(segment, facts);
                 self.conclude(passed, cx);
             }
-            Shape::Ended(_) => {}
+            Shape::SynSent(_) | Shape::Ended(_) => {}
         }
     }
 
@@ -542,13 +542,12 @@ impl Common {
 
 impl Synchronized {
     /// RFC 7323 §4.3: TS.Recent follows segments that cover Last.ACK.sent, so that a delayed ACK
-    /// echoes the first of the segments it acknowledges. Only once the ACK was found acceptable: a
-    /// stranger that guesses a number in the window must not move TS.Recent, or PAWS would then
-    /// drop what the peer sends.
+    /// echoes the first of the segments it acknowledges. Only once the segment has passed PAWS, and
+    /// the ACK was found acceptable: a stranger that guesses a number in the window must not move
+    /// TS.Recent, or PAWS would then drop what the peer sends.
     fn note_stamp(&mut self, seq: Seq, stamps: Option<Timestamps>, now: Instant) {
         if let (Some(recent), Some(stamp)) = (&mut self.stamps, stamps)
             && seq.at_or_before(self.recv.ack.last_sent)
-            && !recent.is_old(stamp.value, now)
         {
             *recent = Stamps::new(recent.offset, stamp.value, now);
         }
