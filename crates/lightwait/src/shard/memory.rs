@@ -72,8 +72,8 @@ impl Memory {
         self.local.memory_level()
     }
 
-    /// True while the application may hold more: applications hold no more than half of what senders
-    /// may, or a quarter while connections wait for pages.
+    /// True while the application may hold more: applications hold no more than half of what
+    /// senders may, or a quarter while connections wait for pages.
     pub fn has_room(&self) -> bool {
         self.local.has_memory()
     }
