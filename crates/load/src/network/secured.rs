@@ -134,7 +134,8 @@ pub fn explain(error: &io::Error) -> Option<String> {
 
 /// True if a server shows the certificate of an authority. rustls has no name for that error.
 fn is_of_an_authority(error: &CertificateError) -> bool {
-    matches!(error, CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity"))
+    let CertificateError::Other(other) = error else { return false };
+    other.to_string().contains("CaUsedAsEndEntity")
 }
 
 /// A network with TLS over each of its connections.
