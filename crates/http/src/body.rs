@@ -2,12 +2,24 @@
 //! file, which it reads in chunks.
 //!
 //! A file's body reads one chunk ahead of the connection: while the connection writes one chunk,
-//! the body reads the next, and never more than one. If the connection says how much it wants, the
-//! body reads that much, once there is room for some. Where memory is scarce it reads less, and
-//! nothing ahead; where there is none it waits. Its length is exact, so the response has a
-//! `Content-Length`. A file that shrinks meanwhile fails the body, and the connection with it. So
-//! does a file that changes in place, if its version is known: no client receives parts of two
-//! versions as one file.
+//! the body reads the next, and never more than one. If the connection says how much it wants
+//! (Cohen & Cohen 2002 §3), the body reads that much, once there is room for some:
+//!
+//! ```text
+//!   file  ──▶  being read, read  ──▶  handed over, not written  ──▶  send buffer
+//!              └───────────── as much as is wanted ───────────┘
+//! ```
+//!
+//! If the source makes it wait, that is in two chunks or more, so that a read is under way while
+//! another chunk is written. A source that has the bytes at hand needs no reading ahead.
+//!
+//! Where memory is scarce the body reads less, and nothing ahead; where there is none it waits. Its
+//! length is exact, so the response has a `Content-Length`. A file that shrinks meanwhile fails the
+//! body, and the connection with it. So does a file that changes in place, if its version is known:
+//! no client receives parts of two versions as one file.
+
+mod buffers;
+mod read_time;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,8 +28,7 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,9 +37,12 @@ use hyper::body::Incoming;
 
 use crate::Pending;
 use crate::again::{Origin, Versioned};
-use crate::memory::{Charge, Memory};
+use crate::memory::Charge;
 use crate::patient::Phase;
 use crate::source::{FileSource, Metadata};
+
+pub(crate) use buffers::Buffers;
+pub(crate) use read_time::ReadTime;
 
 /// The body of a response.
 pub struct Body {
@@ -53,7 +67,7 @@ pub(crate) trait Sink {
     /// some.
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize>;
 
-    /// Bytes that the next read should return; `None`: as many as fit a chunk.
+    /// Bytes that reads should return until the next is written; `None`: as many as fit a chunk.
     fn read_size(&self) -> Option<usize>;
 
     /// Reports how long a read takes, and whether more follows after the next write.
@@ -208,56 +222,42 @@ pub(crate) struct FileBody<S: FileSource> {
     pieces: VecDeque<Piece>,
     /// Bytes not yet handed over.
     left: u64,
-    /// The chunk being read.
-    reading: Option<Reading>,
+    /// The chunks being read, in their order. All are of the first piece.
+    reading: VecDeque<Reading>,
     chunk_bytes: usize,
     buffers: Buffers,
     /// It waits for memory.
     waiting: Option<Pending<()>>,
     /// Some of the file was read, or is being read.
     has_begun: bool,
+    /// The source did not have the bytes of the last read at hand.
+    is_cold: bool,
+    /// The body waited for a read: the next may take as long.
+    has_waited: bool,
     sink: Option<Rc<dyn Sink>>,
     read_time: Rc<ReadTime>,
 }
 
-/// A chunk that is being read.
+/// A chunk that is being read, or was.
 struct Reading {
     offset: u64,
     length: usize,
     charge: Charge,
     outcome: Pending<io::Result<Vec<u8>>>,
+    done: Option<io::Result<Vec<u8>>>,
     /// When it began, if the time is needed.
     begun: Option<Instant>,
+    /// The body waits for it.
+    is_awaited: bool,
 }
 
-/// How long reads of one source take, smoothed: ReadTime of Cohen & Cohen 2002.
-pub(crate) struct ReadTime {
-    clock: Rc<dyn Fn() -> Instant>,
-    smoothed: Cell<Option<Duration>>,
-}
-
-impl ReadTime {
-    /// Not known yet, by that clock.
-    pub(crate) fn new(clock: Rc<dyn Fn() -> Instant>) -> Self {
-        ReadTime { clock, smoothed: Cell::new(None) }
-    }
-
-    /// Adds a read that has just ended. A new sample counts an eighth, as for RTTs (RFC 6298 §2.3).
-    fn on_read(&self, begun: Instant) {
-        let taken = (self.clock)().saturating_duration_since(begun);
-        let smoothed = self.smoothed.get().map_or(taken, |smoothed| (smoothed * 7 + taken) / 8);
-        self.smoothed.set(Some(smoothed));
-    }
-
-    /// Zero before the first.
-    fn get(&self) -> Duration {
-        self.smoothed.get().unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for ReadTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReadTime").field(&self.smoothed.get()).finish()
+impl Reading {
+    /// Ready once the read is done.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.done.is_none() {
+            self.done = Some(ready!(self.outcome.as_mut().poll(cx)));
+        }
+        Poll::Ready(())
     }
 }
 
@@ -267,6 +267,9 @@ const SCARCE_CHUNK_BYTES: usize = 8 << 10;
 /// Bytes that a body reads first, whether there is memory or not, so that small files are served
 /// however much other responses hold.
 const FIRST_CHUNK_BYTES: usize = 4 << 10;
+
+/// The part of the memory that one body has for what is read and not written, at most.
+const AHEAD_PART: usize = 16;
 
 impl<S: FileSource> FileBody<S> {
     /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts once
@@ -290,11 +293,13 @@ impl<S: FileSource> FileBody<S> {
             origin: None,
             pieces,
             left,
-            reading: None,
+            reading: VecDeque::new(),
             chunk_bytes,
             buffers,
             waiting: None,
             has_begun: false,
+            is_cold: false,
+            has_waited: false,
             sink: None,
             read_time,
         }
@@ -303,35 +308,46 @@ impl<S: FileSource> FileBody<S> {
     /// Starts the first read, with as many bytes as the sink wants.
     fn begin(&mut self) {
         if !self.buffers.memory.is_scarce() {
-            self.read_next(self.read_size().unwrap_or(usize::MAX));
+            self.read_next(self.wanted().unwrap_or(usize::MAX));
         }
     }
 
-    /// Bytes that the sink wants from the next read, if it says so.
-    fn read_size(&self) -> Option<usize> {
-        self.sink.as_ref()?.read_size()
+    /// Bytes that the sink wants from reads until its next write, if it says so.
+    fn wanted(&self) -> Option<usize> {
+        let wanted = self.sink.as_ref()?.read_size()?;
+        Some(wanted.min(self.buffers.memory.bytes() / AHEAD_PART))
+    }
+
+    /// Bytes of one read, where that many are wanted.
+    fn chunk_of(&self, wanted: usize) -> usize {
+        let part = if self.is_cold { wanted / 2 } else { wanted };
+        part.max(FIRST_CHUNK_BYTES).min(self.chunk_bytes)
     }
 
     /// Bytes for the next read, once there is room for some.
     fn poll_wanted(&self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(sink) = &self.sink else { return Poll::Ready(usize::MAX) };
         let is_scarce = self.buffers.memory.is_scarce();
-        if !is_scarce && self.read_size().is_none() {
+        if !is_scarce && self.wanted().is_none() {
             return Poll::Ready(usize::MAX);
         }
         if !self.has_begun {
-            let wanted = if is_scarce { None } else { self.read_size() };
+            let wanted = if is_scarce { None } else { self.wanted() };
             return Poll::Ready(wanted.unwrap_or(FIRST_CHUNK_BYTES));
         }
         let room = ready!(sink.poll_room(cx));
-        Poll::Ready(self.read_size().unwrap_or(room).max(FIRST_CHUNK_BYTES))
+        Poll::Ready(self.chunk_of(self.wanted().unwrap_or(room)))
     }
 
     /// Ends a read; the body hands over the bytes in `brought` next.
-    fn tell_supply(&self, begun: Option<Instant>, brought: usize) {
-        let (Some(sink), Some(begun)) = (&self.sink, begun) else { return };
-        self.read_time.on_read(begun);
-        sink.set_supply(self.read_time.get(), self.left > brought as u64);
+    fn tell_supply(&self, read: &Reading) {
+        let (Some(sink), Some(begun)) = (&self.sink, read.begun) else { return };
+        if self.has_waited {
+            self.read_time.on_read(begun, read.is_awaited);
+        }
+        // What is at hand takes no time. What one read of this response took, the next may take.
+        let read_time = if self.has_waited { self.read_time.get() } else { Duration::ZERO };
+        sink.set_supply(read_time, self.left > read.length as u64);
     }
 
     /// True if nothing of the file is left to be read.
@@ -341,25 +357,27 @@ impl<S: FileSource> FileBody<S> {
 
     /// Drops what was read ahead; the body reads it again later.
     fn read_later(&mut self) {
-        if let (Some(reading), Some(Piece::File(range))) =
-            (self.reading.take(), self.pieces.front_mut())
+        if let (Some(first), Some(Piece::File(range))) =
+            (self.reading.front(), self.pieces.front_mut())
         {
-            range.start = reading.offset;
+            range.start = first.offset;
+            self.reading.clear();
         }
     }
 
-    /// Starts to read the next chunk, of `most` bytes, if the next piece is of the file and no read
-    /// is in progress.
-    fn read_next(&mut self, most: usize) {
+    /// Starts to read the next chunk, of `most` bytes at most. Returns how many; `None` if the next
+    /// piece is not of the file.
+    fn read_next(&mut self, most: usize) -> Option<usize> {
         let is_scarce = self.buffers.memory.is_scarce();
         let most = most.min(if is_scarce { SCARCE_CHUNK_BYTES } else { usize::MAX });
         let most = most.min(self.chunk_bytes);
-        let begun = self.read_size().map(|_| (self.read_time.clock)());
+        let begun = self.wanted().map(|_| self.read_time.now());
         self.has_begun = true;
-        while self.reading.is_none()
-            && let Some(Piece::File(range)) = self.pieces.front_mut()
-        {
+        while let Some(Piece::File(range)) = self.pieces.front_mut() {
             let length = (range.end - range.start).min(most as u64) as usize;
+            if length == 0 && !self.reading.is_empty() {
+                break;
+            }
             if length == 0 {
                 self.pieces.pop_front();
                 continue;
@@ -369,8 +387,56 @@ impl<S: FileSource> FileBody<S> {
             let offset = range.start;
             let outcome = source.read_at(handle, offset, buffer);
             range.start += length as u64;
-            self.reading = Some(Reading { offset, length, charge, outcome, begun });
+            let (done, is_awaited) = Default::default();
+            let mut read = Reading { offset, length, charge, outcome, done, begun, is_awaited };
+            self.is_cold = read.poll(&mut Context::from_waker(Waker::noop())).is_pending();
+            self.reading.push_back(read);
+            return Some(length);
         }
+        None
+    }
+
+    /// Starts to read what the sink will want meanwhile, beside the `handed` bytes that it takes
+    /// next, as long as the source does not have it at hand.
+    fn read_ahead(&mut self, handed: usize) {
+        let Some(wanted) = self.wanted() else { return };
+        let mut ahead = handed + self.reading.iter().map(|read| read.length).sum::<usize>();
+        while self.is_cold && !self.buffers.memory.is_scarce() {
+            let (chunk, left) = (self.chunk_of(wanted), wanted.saturating_sub(ahead));
+            // Nothing is gained by reads of a few bytes.
+            let read =
+                if left < chunk.div_ceil(2) { None } else { self.read_next(left.min(chunk)) };
+            let Some(length) = read else { break };
+            ahead += length;
+        }
+    }
+
+    /// Waits for the next chunk. `None`: the next piece is not of the file.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        let Some(first) = self.reading.front_mut() else { return Poll::Ready(None) };
+        if first.poll(cx).is_pending() {
+            (first.is_awaited, self.has_waited) = (true, true);
+            self.read_ahead(0);
+            return Poll::Pending;
+        }
+        Poll::Ready(self.reading.pop_front().map(|read| self.end_read(read)))
+    }
+
+    /// The bytes of a read that is done.
+    fn end_read(&mut self, mut read: Reading) -> io::Result<Bytes> {
+        let buffer = read.done.take().expect("only a read that is done ends")?;
+        if buffer.len() != read.length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if self.reading.is_empty() && self.has_read_all() {
+            self.opening.check()?;
+        }
+        self.tell_supply(&read);
+        let bytes = self.buffers.lend((buffer, read.charge));
+        if let (Some(sink), Some(origin)) = (&self.sink, &self.origin) {
+            sink.hand_over(&bytes, origin, read.offset);
+        }
+        Ok(bytes)
     }
 }
 
@@ -387,7 +453,7 @@ impl<S: FileSource> HttpBody for FileBody<S> {
             this.read_later();
             return Poll::Pending;
         }
-        if this.reading.is_none() && matches!(this.pieces.front(), Some(Piece::File(_))) {
+        if this.reading.is_empty() && matches!(this.pieces.front(), Some(Piece::File(_))) {
             let most = ready!(this.poll_wanted(cx));
             let has_memory = this.buffers.memory.poll_room(cx, &mut this.waiting).is_ready();
             if !has_memory && this.has_begun {
@@ -395,34 +461,19 @@ impl<S: FileSource> HttpBody for FileBody<S> {
             }
             this.read_next(if has_memory { most } else { FIRST_CHUNK_BYTES });
         }
-        let outcome = match &mut this.reading {
-            Some(reading) => Some(ready!(reading.outcome.as_mut().poll(cx))),
-            None => None,
-        };
-        let bytes = match (outcome, this.reading.take()) {
-            (Some(Ok(buffer)), Some(reading)) if buffer.len() == reading.length => {
-                if this.has_read_all()
-                    && let Err(changed) = this.opening.check()
-                {
-                    return Poll::Ready(Some(Err(changed)));
-                }
-                this.tell_supply(reading.begun, reading.length);
-                let bytes = this.buffers.lend((buffer, reading.charge));
-                if let (Some(sink), Some(origin)) = (&this.sink, &this.origin) {
-                    sink.hand_over(&bytes, origin, reading.offset);
-                }
-                bytes
-            }
-            (Some(Ok(_)), _) => return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into()))),
-            (Some(Err(e)), _) => return Poll::Ready(Some(Err(e))),
-            (None, _) => match this.pieces.pop_front() {
+        let bytes = match ready!(this.poll_chunk(cx)) {
+            Some(bytes) => bytes?,
+            None => match this.pieces.pop_front() {
                 Some(Piece::Text(bytes)) => bytes,
                 // Whenever the next piece is of the file, it is being read.
                 Some(Piece::File(_)) | None => return Poll::Ready(None),
             },
         };
-        // A sink that says what it wants is asked again once it has room.
-        if !this.buffers.memory.is_scarce() && this.read_size().is_none() {
+        // A sink that says what it wants is asked again once it has room, or else the source would
+        // make it wait.
+        if this.wanted().is_some() {
+            this.read_ahead(bytes.len());
+        } else if !this.buffers.memory.is_scarce() && this.reading.is_empty() {
             this.read_next(usize::MAX);
         }
         this.left -= bytes.len() as u64;
@@ -448,91 +499,6 @@ impl<S: FileSource> Paced for FileBody<S> {
             self.origin = Some(Rc::new(Versioned { opening, buffers }));
         }
         self.begin();
-    }
-}
-
-/// Chunks that come back when the connection has written them. In the steady state they need no
-/// allocation and no clearing.
-#[derive(Clone, Debug)]
-pub(crate) struct Buffers {
-    spare: Arc<Mutex<Vec<Vec<u8>>>>,
-    pub(crate) memory: Memory,
-}
-
-/// Chunks kept for reuse, at most.
-const SPARE_BUFFERS: usize = 64;
-
-/// Bytes of spare chunks that may always be kept; beyond it, no more than responses hold.
-const SPARE_BYTES: usize = 1 << 20;
-
-impl Buffers {
-    pub(crate) fn new(memory: Memory) -> Self {
-        Buffers { spare: Arc::default(), memory }
-    }
-
-    /// A buffer of exactly `length` bytes, charged to the memory; what is in them is arbitrary.
-    pub(crate) fn take(&self, length: usize) -> (Vec<u8>, Charge) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        // A much longer buffer would be charged for bytes that it does not need.
-        let fits = |buffer: &Vec<u8>| buffer.capacity() / 2 <= length;
-        let mut buffer = if spare.last().is_some_and(fits) { spare.pop() } else { None }
-            .unwrap_or_else(|| Vec::with_capacity(length));
-        drop(spare);
-        buffer.resize(length, 0);
-        let charge = self.memory.charge(buffer.capacity());
-        (buffer, charge)
-    }
-
-    /// Shared bytes, charged to the memory until the last share is dropped.
-    pub(crate) fn keep(&self, buffer: Vec<u8>) -> Bytes {
-        let charge = self.memory.charge(buffer.capacity());
-        Bytes::from_owner(Kept { buffer, _charge: charge })
-    }
-
-    /// The buffer as shared bytes; it comes back when the last share is dropped.
-    pub(crate) fn lend(&self, (buffer, charge): (Vec<u8>, Charge)) -> Bytes {
-        Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), charge })
-    }
-}
-
-/// A buffer that is freed when dropped.
-struct Kept {
-    buffer: Vec<u8>,
-    _charge: Charge,
-}
-
-impl AsRef<[u8]> for Kept {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer
-    }
-}
-
-/// A buffer that goes home when dropped.
-struct Lent {
-    buffer: Vec<u8>,
-    spare: Arc<Mutex<Vec<Vec<u8>>>>,
-    charge: Charge,
-}
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_BUFFERS {
-            spare.push(std::mem::take(&mut self.buffer));
-        }
-        let most = self.charge.total().max(SPARE_BYTES);
-        let mut kept: usize = spare.iter().map(Vec::capacity).sum();
-        while kept > most
-            && let Some(buffer) = spare.pop()
-        {
-            kept -= buffer.capacity();
-        }
     }
 }
 

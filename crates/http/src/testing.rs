@@ -45,12 +45,14 @@ pub(crate) struct MemoryFiles {
     pub(crate) reads: Rc<RefCell<Vec<(u64, usize)>>>,
     /// Reads end here, as if the file had shrunk since it was opened.
     pub(crate) shrunk_to: Option<usize>,
+    /// Each read is done when it has been polled that often before; 0: it is at hand at once.
+    pub(crate) polls: u32,
 }
 
 impl MemoryFiles {
     pub(crate) fn new(files: &[(&str, &[u8])]) -> Self {
         let files = files.iter().map(|(name, bytes)| (name.as_bytes().to_vec(), bytes.to_vec()));
-        MemoryFiles { files: Rc::new(files.collect()), ..MemoryFiles::default() }
+        MemoryFiles { files: Rc::new(files.collect()), polls: 1, ..MemoryFiles::default() }
     }
 
     fn describe(&self, kind: Kind, len: usize) -> Metadata {
@@ -99,8 +101,11 @@ impl FileSource for MemoryFiles {
         let length = buffer.len().min(end - start);
         buffer.truncate(length);
         buffer.copy_from_slice(&file[start..start + length]);
+        let polls = self.polls;
         Box::pin(async move {
-            tokio::task::yield_now().await;
+            for _ in 0..polls {
+                tokio::task::yield_now().await;
+            }
             Ok(buffer)
         })
     }

@@ -1,4 +1,5 @@
-//! A disk in virtual time, for the file server: one arm, a seek for each read, a transfer rate.
+//! A disk in virtual time, for the file server: one arm or many, a seek for each read, a transfer
+//! rate.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ pub struct Disk {
     files: Rc<BTreeMap<String, (u64, Pattern)>>,
     seek: Duration,
     bytes_per_second: u64,
-    /// The time at which the arm is free.
-    free: Rc<Cell<Instant>>,
+    /// The time at which the arm is free; `None`: there is one for each operation.
+    free: Option<Rc<Cell<Instant>>>,
 }
 
 impl Disk {
@@ -36,16 +37,24 @@ impl Disk {
             files: Rc::new(files.collect()),
             seek,
             bytes_per_second: bytes_per_second.max(1),
-            free: Rc::new(Cell::new(Instant::ZERO)),
+            free: Some(Rc::new(Cell::new(Instant::ZERO))),
         }
     }
 
-    /// Takes the arm for an operation that moves `bytes`, after those before it.
+    /// The same disk with an arm for each operation: none waits for another.
+    pub fn with_many_arms(self) -> Disk {
+        Disk { free: None, ..self }
+    }
+
+    /// Takes an arm for an operation that moves `bytes`; after those before it, if there is one.
     fn operation(&self, bytes: usize) -> rt::Sleep {
         let transfer = bytes as u64 * 1_000_000_000 / self.bytes_per_second;
-        let start = self.free.get().max(Handle::current().now());
+        let free = self.free.as_ref().map_or(Instant::ZERO, |free| free.get());
+        let start = free.max(Handle::current().now());
         let end = start + self.seek + Duration::from_nanos(transfer);
-        self.free.set(end);
+        if let Some(free) = &self.free {
+            free.set(end);
+        }
         rt::sleep_until(end)
     }
 

@@ -1,5 +1,7 @@
+use super::buffers::SPARE_BUFFERS;
 use super::*;
 use crate::again::Origin;
+use crate::memory::Memory;
 use crate::path::resolve;
 use crate::source::FileSource;
 use crate::testing::{MemoryFiles, Purse};
@@ -45,6 +47,7 @@ fn opening(
 struct Wanting {
     wants: Cell<usize>,
     room: Cell<usize>,
+    is_held_back: Cell<bool>,
     supplies: RefCell<Vec<(Duration, bool)>>,
 }
 
@@ -62,44 +65,105 @@ impl Sink for Wanting {
     }
 
     fn is_held_back(&self) -> bool {
-        false
+        self.is_held_back.get()
     }
 
     fn hand_over(&self, _bytes: &Bytes, _origin: &Rc<dyn Origin>, _offset: u64) {}
 }
 
-#[tokio::test]
-async fn a_body_reads_what_its_connection_wants_once_there_is_room_and_says_how_long_it_took() {
-    let file = vec![7; 100_000];
-    let source = MemoryFiles::new(&[("f", &file)]);
+/// A body of the file `f` of 100,000 bytes, each of whose reads is done when it has been polled so
+/// often before; and a clock, by which a millisecond passes between two looks.
+async fn wanted_body(polls: u32) -> (FileBody<MemoryFiles>, Rc<RefCell<Vec<(u64, usize)>>>) {
+    let source = MemoryFiles { polls, ..MemoryFiles::new(&[("f", &[7; 100_000])]) };
     let reads = source.reads.clone();
     let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
-    let sink = Rc::new(Wanting::default());
-    sink.wants.set(30_000);
-    // Each look at the clock is 10 ms later.
     let (begin, looks) = (Instant::now(), Cell::new(0));
     let read_time = Rc::new(ReadTime::new(Rc::new(move || {
         looks.set(looks.get() + 1);
-        begin + Duration::from_millis(10) * looks.get()
+        begin + MS * looks.get()
     })));
     let pieces = vec![Piece::File(0..100_000)];
     let buffers = Buffers::new(Memory::boundless());
     let opening = opening(Rc::new(source), opened.handle, None);
-    let mut body = FileBody::new(opening, pieces, 64 << 10, buffers, read_time);
+    (FileBody::new(opening, pieces, 64 << 10, buffers, read_time), reads)
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+async fn next_length(body: &mut FileBody<MemoryFiles>) -> usize {
+    body.frame().await.unwrap().unwrap().into_data().unwrap().len()
+}
+
+#[tokio::test]
+async fn a_body_reads_what_its_connection_wants_once_there_is_room() {
+    let (mut body, reads) = wanted_body(0).await;
+    let sink = Rc::new(Wanting::default());
+    sink.wants.set(30_000);
     assert!(reads.borrow().is_empty(), "it is not known how much is wanted");
     body.set_sink(sink.clone());
     assert_eq!(*reads.borrow(), [(0, 30_000)]);
     let mut cx = Context::from_waker(std::task::Waker::noop());
-    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 30_000);
+    assert_eq!(next_length(&mut body).await, 30_000);
     assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending(), "there is no room");
-    assert_eq!(reads.borrow().len(), 1, "and nothing is read ahead");
+    assert_eq!(reads.borrow().len(), 1, "and what is at hand is not read ahead");
     sink.room.set(1);
     sink.wants.set(40_000);
-    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 40_000);
+    assert_eq!(next_length(&mut body).await, 40_000);
     assert_eq!(body.collect().await.unwrap().to_bytes().len(), 30_000);
     assert_eq!(*reads.borrow(), [(0, 30_000), (30_000, 40_000), (70_000, 30_000)]);
-    let taken = Duration::from_millis(10);
-    assert_eq!(*sink.supplies.borrow(), [(taken, true), (taken, true), (taken, false)]);
+    let at_hand = Duration::ZERO;
+    assert_eq!(*sink.supplies.borrow(), [(at_hand, true), (at_hand, true), (at_hand, false)]);
+}
+
+#[tokio::test]
+async fn where_the_source_makes_it_wait_a_body_reads_while_it_hands_over_and_no_more_than_wanted() {
+    let (mut body, reads) = wanted_body(2).await;
+    let sink = Rc::new(Wanting::default());
+    sink.wants.set(30_000);
+    body.set_sink(sink.clone());
+    assert_eq!(next_length(&mut body).await, 30_000);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending(), "there is no room");
+    assert_eq!(*reads.borrow(), [(0, 30_000)], "as much as is wanted waits already");
+    sink.room.set(1);
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending(), "it is being read");
+    assert_eq!(reads.borrow()[1..], [(30_000, 15_000), (45_000, 15_000)]);
+    // From here on there is no room, and none is needed: one chunk is written, another read.
+    sink.room.set(0);
+    assert_eq!(next_length(&mut body).await, 15_000);
+    assert_eq!(reads.borrow().len(), 3);
+    assert_eq!(next_length(&mut body).await, 15_000);
+    assert_eq!(reads.borrow()[3..], [(60_000, 15_000)]);
+    // The window has grown.
+    sink.wants.set(80_000);
+    assert_eq!(next_length(&mut body).await, 15_000);
+    assert_eq!(reads.borrow()[4..], [(75_000, 25_000)]);
+    assert_eq!(next_length(&mut body).await, 25_000);
+    assert!(body.is_end_stream());
+    let supplies = sink.supplies.borrow();
+    assert!(supplies.iter().all(|(read_time, _)| *read_time > Duration::ZERO), "{supplies:?}");
+    let more: Vec<bool> = supplies.iter().map(|(_, more)| *more).collect();
+    assert_eq!(more, [true, true, true, true, false]);
+}
+
+#[tokio::test]
+async fn a_body_that_gives_memory_back_drops_all_that_it_has_read_ahead_and_reads_it_again() {
+    let (mut body, reads) = wanted_body(2).await;
+    let sink = Rc::new(Wanting::default());
+    sink.wants.set(20_000);
+    sink.room.set(1);
+    body.set_sink(sink.clone());
+    assert_eq!(next_length(&mut body).await, 20_000);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending());
+    let held = body.buffers.memory.charge(0);
+    assert_eq!((reads.borrow().len(), held.total()), (3, 20_000));
+    sink.is_held_back.set(true);
+    assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending());
+    assert_eq!(held.total(), 0);
+    sink.is_held_back.set(false);
+    assert_eq!(body.collect().await.unwrap().to_bytes(), [7; 80_000][..]);
+    assert_eq!(reads.borrow()[3], (20_000, 10_000));
 }
 
 #[test]
@@ -111,9 +175,12 @@ fn the_time_of_a_read_is_smoothed() {
         move || now.get()
     }));
     assert_eq!(read_time.get(), Duration::ZERO);
-    for (taken, smoothed) in [(80, 80), (160, 90), (90, 90)] {
+    // What was there before anybody asked for it took less than it seems to have.
+    let reads =
+        [(80, true, 80), (160, true, 90), (90, true, 90), (170, false, 90), (10, false, 80)];
+    for (taken, was_awaited, smoothed) in reads {
         now.set(begin + Duration::from_millis(taken));
-        read_time.on_read(begin);
+        read_time.on_read(begin, was_awaited);
         assert_eq!(read_time.get(), Duration::from_millis(smoothed));
     }
 }
@@ -232,6 +299,8 @@ fn buffers_come_home_when_the_last_share_is_dropped() {
     drop(share);
     assert_eq!(buffers.spare.lock().unwrap().len(), 1);
     assert_eq!(buffers.take(50).0.len(), 50);
+    assert_eq!(buffers.spare.lock().unwrap().len(), 1, "a new one is shorter");
+    assert_eq!(buffers.take(51).0.len(), 51);
     assert_eq!(buffers.spare.lock().unwrap().len(), 0, "and are taken again");
 }
 

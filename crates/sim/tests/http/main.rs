@@ -1,6 +1,7 @@
 //! The HTTP server, unmodified, in virtual time, with a slow disk, a lossy link and slow clients.
 
 mod site;
+mod slow_source;
 mod stalled_peers;
 mod tight_pool;
 

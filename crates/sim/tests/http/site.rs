@@ -38,26 +38,33 @@ pub(crate) fn site(loss: f64, seek: Duration) -> Site {
 
 /// Makes a [`site`]; `configure` changes the configuration of the server's host.
 pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Config)) -> Site {
-    let link = |seed| LinkConfig {
+    let link = LinkConfig {
         rate: Rate::BitsPerSecond(100_000_000),
         delay: Duration::from_millis(10),
         loss: Loss::Uniform(loss),
-        seed,
         ..LinkConfig::default()
     };
+    let disk = Disk::new(&[("small", 1000, 1), ("large", LARGE, 2)], seek, 100_000_000);
+    site_of(link, disk, |side, config| {
+        if side == Side::B {
+            configure(config);
+        }
+    })
+}
+
+/// Makes a site of that disk behind that link; `configure` changes the hosts' configurations.
+pub(crate) fn site_of(link: LinkConfig, disk: Disk, configure: impl Fn(Side, &mut Config)) -> Site {
     let configs = [Side::A, Side::B].map(|side| {
         let address = Cidr::new(host(side), 24).unwrap();
         let capabilities = Capabilities::plain(Medium::Ethernet, 1500);
         let mut config = Config::new(capabilities, address, [side.index() as u8; 32]);
         config.hardware = [2, 0, 0, 0, 0, side.index() as u8 + 1];
-        if side == Side::B {
-            configure(&mut config);
-        }
+        configure(side, &mut config);
         config
     });
+    let link = |seed| LinkConfig { seed, ..link.clone() };
     let cable = Cable::new(link(1), link(2), 1500);
     let world = World::new(Instant::from_millis(784_111_777_000), cable, configs).unwrap();
-    let disk = Disk::new(&[("small", 1000, 1), ("large", LARGE, 2)], seek, 100_000_000);
     let clock = web::clock(&world, Side::B);
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
