@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
 use super::peer::{A, Peer, Say, plain};
 use crate::WriteError;
-use crate::config::SendSize;
+use crate::config::{PoolPolicy, SendRule, SendSize};
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::{SendInfo, SocketOptions, Supply};
 use crate::time::Duration;
@@ -170,6 +170,23 @@ fn a_demand_is_room_and_what_the_next_read_should_bring() {
     assert_eq!((round.room, round.read), ((128 << 10) - 30 * mss, (128 << 10) - 30 * mss));
     pair.server.shutdown_write(pair.now, server).unwrap();
     assert_eq!(pair.server.send_demand(server).room, usize::MAX, "a write would fail");
+}
+
+#[test]
+fn a_read_brings_no_more_than_the_share_of_a_connection() {
+    let mut config_of_server = config(SERVER);
+    config_of_server.limits.pages = 4096;
+    config_of_server.tcp.pool.policy = PoolPolicy::Naive;
+    config_of_server.tcp.pool.most_connections = 512;
+    config_of_server.tcp.buffers.send_size = SendRule::Los;
+    let mut pair = Pair::with(config(CLIENT), config_of_server);
+    let (_, _, server) = pair.connected();
+    // Eight pages, and not thirty segments.
+    let first = pair.server.send_demand(server);
+    assert!((1..=32 << 10).contains(&first.read), "{first:?}");
+    fill(&mut pair, server);
+    let next = pair.server.send_demand(server);
+    assert!(next.room == 0 && (1..=32 << 10).contains(&next.read), "{next:?}");
 }
 
 #[test]

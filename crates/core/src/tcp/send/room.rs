@@ -244,7 +244,9 @@ impl SendHalf {
     /// What the connection could do with.
     pub(crate) fn demand(&self, options: &SocketOptions, cx: &Context) -> Demand {
         let room = self.room_for(usize::MAX, options, cx);
-        let limit = options.send_buffer_bytes;
+        // What is read and does not fit yet takes no more than a share, either.
+        let share = cx.pool.share_pages().map_or(usize::MAX, |pages| pages * cx.pool.page_bytes());
+        let limit = u32::try_from(share).unwrap_or(u32::MAX).min(options.send_buffer_bytes);
         let read = match options.send_size {
             SendSize::Los if self.buffer.is_empty() => self.los(cx).first_read(limit) as usize,
             // A read that begins while the buffer is not full fills it as well.

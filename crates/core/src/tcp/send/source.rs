@@ -27,7 +27,8 @@ pub struct Demand {
     pub read: usize,
 }
 
-/// What a connection says of its send buffer.
+/// What a connection says of its send buffer. The paper's *pending* bytes, which were read and do
+/// not fit yet, are not among it: they are the application's, and the connection never sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SendInfo {
     /// What it may hold now, in bytes: `sb_hiwat`.
