@@ -22,6 +22,7 @@ use lightwait_core::address::Cidr;
 use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
+use rustix::process::{Resource, getrlimit};
 
 use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
@@ -134,6 +135,9 @@ pub(crate) struct LogPlan {
     pub(crate) failures: bool,
 }
 
+/// A response that waits for longer is reset before it goes on.
+const FILE_DELAY_MOST: Duration = Duration::from_secs(30);
+
 const BRIDGE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const DEVICE_PORT: u16 = 80;
 const TAP_MTU: u16 = 1500;
@@ -176,6 +180,9 @@ impl Plan {
             FileIo::IoUring => Disk::Uring,
         };
         let file_delay = args.file_delay.unwrap_or_default();
+        if file_delay > FILE_DELAY_MOST {
+            return Err(usage(format!("--file-delay: {FILE_DELAY_MOST:?} at most")));
+        }
         Ok(Plan { directory, files, disk, file_delay, server, ask_at, stack, knobs, watch, log })
     }
 }
@@ -184,8 +191,10 @@ impl Plan {
 /// wins. Each stack has `memory` bytes.
 fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>, Failure> {
     let mut settings = Vec::new();
-    settings.extend(args.send_buffer.unwrap_or(SendBuffer::Los).settings());
-    settings.push(args.pool_policy.unwrap_or(PoolPolicy::Priority).setting());
+    let pool = args.pool.map_or(memory, |Bytes(bytes)| bytes);
+    settings.extend(args.send_buffer.unwrap_or(SendBuffer::Los).settings(pool));
+    let policy = args.pool_policy.unwrap_or(PoolPolicy::Priority);
+    settings.extend(policy.settings(pool, args.max_connections));
     if let Some(Bytes(bytes)) = args.pool {
         if args.set.iter().any(|setting| setting.is_of("limits.pages")) {
             let text = "--pool and --set limits.pages say the same: leave one out";
@@ -215,6 +224,11 @@ fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
             })?
         }
     };
+    let open = descriptors() / 2;
+    if args.file_cache_open > open {
+        let text = format!("--file-cache-open: half of what the process may open, here {open}");
+        return Err(usage(text));
+    }
     Ok(FilesConfig {
         listing: !args.no_listing,
         hidden: args.hidden,
@@ -224,6 +238,12 @@ fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
         cache_age: args.file_cache_age.unwrap_or(default.cache_age),
         ..default
     })
+}
+
+/// The files and sockets that the process may have open (ulimit -Hn).
+fn descriptors() -> usize {
+    let most = getrlimit(Resource::Nofile).maximum;
+    most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
 }
 
 /// A smaller pool could not hold the data of two connections.

@@ -71,8 +71,8 @@ const RESTING_BYTES: usize = 2 << 10;
 /// thirds of it are resident until all of it has been written once.
 const AWAKE_BYTES: usize = 19 << 10;
 
-/// A new connection has a request, as a rule.
-const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
+/// Memory of a connection beside its buffers, while it has requests: a new one has, as a rule.
+pub const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 
 /// The limits and the counts.
 #[derive(Debug)]

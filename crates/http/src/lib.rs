@@ -47,7 +47,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 pub use access::Access;
-pub use admission::{Admission, Refusal, Tally};
+pub use admission::{Admission, CONNECTION_BYTES, Refusal, Tally};
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};

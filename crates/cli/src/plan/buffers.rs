@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use lightwait_http::CONNECTION_BYTES;
 
 use super::{Bytes, Setting};
 
@@ -48,19 +49,28 @@ fn bytes(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| "give 1 byte at least, and less than 4G".to_owned())
 }
 
+/// The most that a buffer holds whose size follows the window: Linux's (tcp_wmem).
+const FOLLOWING_MOST: u64 = 4 << 20;
+/// The library's own limit, which a small pool does not lower.
+const FOLLOWING_LEAST: u64 = 1 << 20;
+/// One such buffer is no more than this part of the pool.
+const FOLLOWING_PART: u64 = 16;
+
 impl SendBuffer {
-    /// The knobs that stand for this choice.
-    pub(crate) fn settings(self) -> Vec<Setting> {
+    /// The knobs that stand for this choice, where a stack has `pool` bytes for pages.
+    pub(crate) fn settings(self, pool: u64) -> Vec<Setting> {
         let rule = |rule: &str| Setting::new("buffers.send_size", rule);
+        let most = (pool / FOLLOWING_PART).clamp(FOLLOWING_LEAST, FOLLOWING_MOST);
+        let most = Setting::new("buffers.send", &most.to_string());
         match self {
             SendBuffer::Round => vec![rule("round")],
-            SendBuffer::Los => vec![rule("los")],
+            SendBuffer::Los => vec![rule("los"), most],
             SendBuffer::Fixed(size) => {
                 vec![rule("fixed"), Setting::new("buffers.send", &size.to_string())]
             }
             SendBuffer::Linux { lowat } => {
                 let lowat = lowat.map_or_else(|| "off".to_owned(), |bytes| bytes.to_string());
-                vec![rule("linux"), Setting::new("buffers.send_lowat", &lowat)]
+                vec![rule("linux"), most, Setting::new("buffers.send_lowat", &lowat)]
             }
         }
     }
@@ -82,16 +92,49 @@ pub(crate) enum PoolPolicy {
 }
 
 impl PoolPolicy {
-    /// The knob that stands for this choice.
-    pub(crate) fn setting(self) -> Setting {
+    /// The knobs that stand for this choice, where a stack has `pool` bytes for pages and serves
+    /// that many connections at most.
+    pub(crate) fn settings(self, pool: u64, connections: usize) -> Vec<Setting> {
         let word = self.to_possible_value().expect("no policy is hidden");
-        Setting::new("pool.policy", word.get_name())
+        let mut settings = vec![Setting::new("pool.policy", word.get_name())];
+        if self == PoolPolicy::Naive {
+            let most = most_connections(pool, connections).to_string();
+            settings.push(Setting::new("pool.most_connections", &most));
+        }
+        settings
+    }
+}
+
+/// The connections that share a pool of that many bytes by the policy naive, so that each part is
+/// what is left beside their own memory. That takes half of the pool at most: only so many share
+/// it.
+fn most_connections(pool: u64, connections: usize) -> u64 {
+    let own = CONNECTION_BYTES as u64;
+    let connections = (connections as u64).min(pool / (2 * own)).max(1);
+    pool.div_ceil((pool / connections).saturating_sub(own).max(1))
+}
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_the_pool_are_equal_and_leave_room_for_what_connections_hold_themselves() {
+        let own = CONNECTION_BYTES as u64;
+        for (pool, connections, sharing) in [
+            (1 << 20, 10, 10),
+            (1 << 30, 1000, 1000),
+            // More connections than half of the pool has room for.
+            (1 << 20, 65_536, 24),
+            (64 << 10, 65_536, 1),
+        ] {
+            let part = pool / most_connections(pool, connections);
+            let held = sharing * (part + own);
+            assert!(held <= pool && held > pool / 10 * 8, "{pool} {connections}: {part}");
+        }
+    }
 
     #[test]
     fn a_rule_is_read_with_its_size() {

@@ -256,6 +256,16 @@ fn buffers_and_pages_have_flags_of_their_own_and_a_knob_by_name_goes_before_them
     let tcp = tcp_of("--send-buffer linux:lowat=16K --pool-policy naive");
     let lowat = SendSize::Linux { lowat: Some(16 << 10) };
     assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (lowat, Naive));
+    let send = |line: &str| config_of(line).tcp.buffers.send;
+    let sizes = ["", "--send-buffer linux", "--send-buffer round", "--send-buffer fixed:32K"];
+    assert_eq!(sizes.map(send), [4 << 20, 4 << 20, 1 << 20, 32 << 10]);
+    assert_eq!(send("--memory 64M"), 2 << 20, "a sixteenth of what a stack has");
+    assert_eq!([send("--pool 1M"), send("--memory 8M")], [1 << 20, 1 << 20]);
+    assert_eq!(send("--set buffers.send=77777"), 77777);
+    let sharing = |line: &str| config_of(line).tcp.pool.most_connections;
+    assert_eq!(sharing("--pool 1M --pool-policy naive"), 48);
+    assert_eq!(sharing("--pool 1M --pool-policy naive --max-connections 10"), 13);
+    assert_eq!(sharing("--pool-policy naive --set pool.most_connections=3"), 3);
     let tcp = tcp_of("--set buffers.send_size=round");
     assert_eq!(tcp.buffers.send_size(), SendSize::Round);
     assert_eq!(config_of("--memory 64M --pool 1MiB").limits.pages, 256);
@@ -280,6 +290,9 @@ fn the_cache_of_files_is_a_part_of_the_memory() {
     let files = plan("--file-cache-open 7 --file-cache-age 250ms").unwrap().files;
     assert_eq!((files.cache_open, files.cache_age.as_millis()), (7, 250));
     assert!(plan("").unwrap().file_delay.is_zero());
+    assert!(refusal("--file-delay 30001ms").contains("--file-delay: 30s at most"));
+    assert!(plan("--file-delay 30s").is_ok());
+    assert!(refusal("--file-cache-open 999999999").contains("half of what the process may open"));
     assert_eq!(plan("--file-delay 20ms").unwrap().file_delay.as_millis(), 20);
     assert_eq!(plan("").unwrap().disk, Disk::Threads);
     assert_eq!(plan("--file-io io-uring").unwrap().disk, Disk::Uring);
