@@ -113,8 +113,6 @@ fn most_connections(pool: u64, connections: usize) -> u64 {
     let connections = (connections as u64).min(pool / (2 * own)).max(1);
     pool.div_ceil((pool / connections).saturating_sub(own).max(1))
 }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -45,7 +45,7 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
         ..LinkConfig::default()
     };
     let disk = Disk::new(&[("small", 1000, 1), ("large", LARGE, 2)], seek, 100_000_000);
-    site_of(link, disk, |side, config| {
+    site_of(&link, disk, |side, config| {
         if side == Side::B {
             configure(config);
         }
@@ -53,7 +53,11 @@ pub(crate) fn site_with(loss: f64, seek: Duration, configure: impl Fn(&mut Confi
 }
 
 /// Makes a site of that disk behind that link; `configure` changes the hosts' configurations.
-pub(crate) fn site_of(link: LinkConfig, disk: Disk, configure: impl Fn(Side, &mut Config)) -> Site {
+pub(crate) fn site_of(
+    link: &LinkConfig,
+    disk: Disk,
+    configure: impl Fn(Side, &mut Config),
+) -> Site {
     let configs = [Side::A, Side::B].map(|side| {
         let address = Cidr::new(host(side), 24).unwrap();
         let capabilities = Capabilities::plain(Medium::Ethernet, 1500);

@@ -28,7 +28,7 @@ fn site_with_reads_of(read_time: Duration) -> Site {
     let rate = Rate::BitsPerSecond(10_000_000_000);
     let link = LinkConfig { rate, delay: RTT / 2, ..LinkConfig::default() };
     let disk = Disk::new(&[("large", BYTES, 2)], read_time, u64::MAX).with_many_arms();
-    site_of(link, disk, |side, config| match side {
+    site_of(&link, disk, |side, config| match side {
         Side::A => config.tcp.buffers.receive_max = WINDOW,
         Side::B => {
             config.tcp.buffers.send_size = SendRule::Los;
