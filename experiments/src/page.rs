@@ -55,7 +55,8 @@ fn section(page: &mut String, data: &Value, pictures: &[String]) {
         let what = claim.get("claim").or(claim.get("observed")).unwrap_or(&Value::Null);
         let holds = claim.get("holds").or(claim.get("is_so")).unwrap_or(&Value::Null);
         let verdict = match (holds.as_bool(), claim.get("claim").is_some()) {
-            (Some(true), _) => "holds",
+            (Some(true), true) => "holds",
+            (Some(true), false) => "is so",
             (_, true) => "<span class=no>fails</span>",
             (_, false) => "<span class=no>not so</span>",
         };
@@ -97,7 +98,11 @@ fn table(page: &mut String, name: &str, columns: &Value, rows: &Value) {
     page.push_str("</table>");
 }
 
+/// A value as text. A whole number that was read as a float has no fraction.
 fn shown(value: &Value) -> String {
+    if let Some(number) = value.as_f64().filter(|number| number.fract() == 0.0) {
+        return format!("{number:.0}");
+    }
     value.as_str().map_or_else(|| escaped(&value.to_string()), escaped)
 }
 
@@ -128,7 +133,7 @@ mod tests {
         assert!(page.contains("x-fig1: a &lt; b") && page.contains("processor one"));
         assert!(page.contains("seeds 1 to 3"));
         assert!(page.contains("<span class=no>fails</span>: it is so (1 &amp; 2)"));
-        assert!(page.contains("holds: it was (3)") && page.contains("<svg/>"));
+        assert!(page.contains("is so: it was (3)") && page.contains("<svg/>"));
         assert!(page.contains("<tr><th>who<th>ms<tr><td>a<td>1.5</table>"));
     }
 }

@@ -243,8 +243,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// A table without rows. Each column has a name of its own: data.json keeps values by it.
     pub(crate) fn new(head: &[&str]) -> Table {
+        let is_new = |(place, name): (usize, &&str)| !head[..place].contains(name);
+        assert!(head.iter().enumerate().all(is_new), "two columns of one name: {head:?}");
         Table { head: head.iter().map(|cell| (*cell).to_owned()).collect(), rows: Vec::new() }
     }
 

@@ -275,11 +275,11 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut table = Table::new(&[
         "sender",
         "RTO ms, median",
-        "least",
-        "most",
+        "RTO least",
+        "RTO most",
         "tails lost",
         "sent again after ms, median",
-        "least",
+        "after ms, least",
         "paper: RTO; timeout, ms",
     ]);
     let mut chart = Chart::new(

@@ -55,11 +55,11 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "connections",
         "server",
         "load: requests/s",
-        "server us",
-        "both us",
+        "load: server us",
+        "load: both us",
         "wrk: requests/s",
-        "server us",
-        "both us",
+        "wrk: server us",
+        "wrk: both us",
     ]);
     let mut all = Vec::new();
     for kind in Kind::ALL {
