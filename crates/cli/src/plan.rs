@@ -201,7 +201,7 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
             return Err(usage(text.to_owned()));
         }
         if bytes > memory || bytes < POOL_LEAST {
-            let text = "--pool: give 64K at least, and no more than a stack has of --memory";
+            let text = "--pool: give 256K at least, and no more than a stack has of --memory";
             return Err(usage(text.to_owned()));
         }
         let pages = bytes / page_bytes(&args.set) as u64;
@@ -246,8 +246,8 @@ fn descriptors() -> usize {
     most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
 }
 
-/// A smaller pool could not hold the data of two connections.
-const POOL_LEAST: u64 = 64 << 10;
+/// An HTTP connection takes 21 KiB of the pool. In half of this, six downloads at once stood still.
+const POOL_LEAST: u64 = 256 << 10;
 
 fn usage(text: String) -> Failure {
     Failure::Usage(text)

@@ -339,7 +339,7 @@ impl<S: FileSource> FileBody<S> {
         Poll::Ready(self.chunk_of(self.wanted().unwrap_or(room)))
     }
 
-    /// Ends a read; the body hands over the bytes in `brought` next.
+    /// Reports a read that is done to the sink, before its bytes are handed over.
     fn tell_supply(&self, read: &Reading) {
         let (Some(sink), Some(begun)) = (&self.sink, read.begun) else { return };
         if self.has_waited {

@@ -283,7 +283,7 @@ fn the_cache_of_files_is_a_part_of_the_memory() {
     assert_eq!(bytes("--memory 1G --tap t --ip 10.0.0.2/24"), 64 << 20);
     assert_eq!(bytes("--memory 8M --tap t --ip 10.0.0.2/24"), 2 << 20);
     assert_eq!(bytes("--memory 8M"), 1 << 20, "the bridge's two stacks have half of it each");
-    assert_eq!(bytes("--pool 64K"), 16 << 10);
+    assert_eq!(bytes("--pool 256K"), 64 << 10);
     assert_eq!(bytes("--memory 8M --file-cache 1M"), 1 << 20);
     assert_eq!(bytes("--file-cache 0"), 0);
     assert!(refusal("--memory 8M --file-cache 1025K").contains("here 1048576"));
