@@ -1,8 +1,9 @@
 //! The pool of pages: what it takes to grant and to release one, alone and while many wait.
 //!
 //! ```text
-//!   alone    take a page ─ give it back                                  the pool by itself
-//!   waiting  memory comes back ─ next in line is told ─ it writes a page ─ waits again   a host
+//!   the pool alone  take a page ─ give it back
+//!   a host, many    memory comes back ─ the host tells the next in line ─ this connection writes
+//!   that wait       a page ─ and waits again
 //! ```
 //!
 //! While many wait a grant is two sections: the host finds whose turn it is and tells it, and the

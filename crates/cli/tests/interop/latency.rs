@@ -15,7 +15,7 @@ use crate::tools::{self, output};
 use crate::wan::{Wan, alone, lay_cables, serve};
 
 const COMMANDS: &[&str] = &["tshark", "dumpcap", "nice"];
-/// Loads, one of which must be told truly.
+/// Loads that are tried. In one of them the told latency must fit the wire.
 const TRIES: usize = 10;
 
 /// What dumpcap, which tshark starts, sees of an interface.
