@@ -14,7 +14,7 @@ fn the_pool_gives_its_limit_and_not_one_more() {
 }
 
 #[test]
-fn a_sender_that_holds_pages_leaves_some_to_others_and_all_leave_some_to_receivers() {
+fn a_sender_leaves_pages_to_others_and_all_to_receivers() {
     let mut pool = PagePool::new(RESERVED_FROM);
     let mut all = |claim: Claim| -> Vec<usize> {
         let pages: Vec<Page> = core::iter::from_fn(|| pool.take(claim)).collect();
@@ -99,7 +99,7 @@ fn small_pages_count_for_a_quarter() {
 }
 
 #[test]
-fn text_is_not_sent_from_what_text_was_received_in_unless_much_of_that_is_free() {
+fn send_pages_follow_receive_pages_only_where_many_are_free() {
     let place = |page: &SmallPage| core::ptr::from_ref(page.bytes()).addr();
     let kept = KEPT_BYTES / SMALL_BYTES;
     for (received, is_shared) in [(kept - 1, false), (kept, true)] {
@@ -134,7 +134,7 @@ fn large_pages_count_for_four() {
 }
 
 #[test]
-fn connections_have_three_quarters_and_leave_an_eighth_to_what_they_send() {
+fn connections_have_three_quarters_and_leave_an_eighth_to_send() {
     const EACH: usize = 8 * PAGE_BYTES;
     let mut pool = PagePool::new(256);
     let room_of = |pool: &mut PagePool, pages: usize| {
@@ -156,7 +156,7 @@ fn connections_have_three_quarters_and_leave_an_eighth_to_what_they_send() {
 }
 
 #[test]
-fn who_waits_to_hold_more_elsewhere_counts_once_others_hold_what_they_may() {
+fn a_waiting_holder_counts_when_others_have_their_share() {
     let mut pool = PagePool::new(256);
     pool.want_elsewhere(true);
     assert!(pool.was_refused() && !pool.is_short_elsewhere(), "there is room");
@@ -167,7 +167,7 @@ fn who_waits_to_hold_more_elsewhere_counts_once_others_hold_what_they_may() {
 }
 
 #[test]
-fn what_is_on_its_way_into_pages_and_the_pages_do_not_keep_each_other_out() {
+fn bytes_in_transit_and_pages_do_not_keep_each_other_out() {
     // Senders may have 224 pages, and 56 of them are for holders elsewhere though senders wait.
     let mut pool = PagePool::new(256);
     pool.set_elsewhere(111 * PAGE_BYTES);
@@ -196,7 +196,7 @@ fn what_is_on_its_way_into_pages_and_the_pages_do_not_keep_each_other_out() {
 }
 
 #[test]
-fn holders_elsewhere_that_have_more_than_their_half_leave_a_first_page() {
+fn holders_beyond_their_half_leave_a_first_page() {
     let mut pool = PagePool::new(256);
     pool.set_elsewhere(112 * PAGE_BYTES);
     assert_eq!(pool.available_to(Claim::First), 240 - 112);
@@ -223,7 +223,7 @@ fn pages_leave_a_quarter_to_connections_once_there_are_some() {
 }
 
 #[test]
-fn pages_that_are_kept_give_way_to_connections_and_to_what_others_hold() {
+fn kept_pages_give_way_to_connections_and_to_other_holders() {
     let mut pool = PagePool::new(4096);
     let mut pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
     pages.drain(..2048).for_each(|page| pool.put(page));

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_at_once_is_found_again_as_far_as_a_quarter_of_the_rest() {
+    fn blocks_freed_at_once_are_kept_up_to_a_quarter_of_the_rest() {
         let mut block_pool = BlockPool::default();
         let mut taken: Vec<_> = (0..5000).map(|_| block_pool.take(blank)).collect();
         taken.drain(..1000).for_each(|block| block_pool.put_back(block, true));

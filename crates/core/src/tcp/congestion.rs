@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_grows_only_if_it_was_used_and_nothing_tells_of_congestion() {
+    fn the_window_grows_only_if_used_and_free_of_congestion() {
         assert_eq!(grown(6 * MSS, true), 11 * MSS);
         assert_eq!(grown(5 * MSS, true), 10 * MSS, "half of it was used");
         assert_eq!(grown(6 * MSS, false), 10 * MSS, "ECE");

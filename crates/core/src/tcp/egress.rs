@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_of_ethernet_shares_nothing_and_what_the_device_cuts_does() {
+    fn a_segment_for_ethernet_is_copied_and_one_to_be_cut_is_shared() {
         assert_eq!(copied_and_shared(1460, 1460), (1460, 0));
         assert_eq!(copied_and_shared(1500, 1500), (1500, 0));
         assert_eq!(copied_and_shared(1501, 1501), (0, 1), "a large MTU");

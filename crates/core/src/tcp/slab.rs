@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_value_leaves_is_found_by_the_next_or_forgotten_with_its_slot() {
+    fn a_values_remains_pass_to_the_next_or_go_with_their_slot() {
         let mut slab: Slab<u32, u32> = Slab::default();
         let mut forgotten = Vec::new();
         for number in 0..150 {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn of_empty_chunks_one_is_kept_and_what_was_given_back_has_no_old_names() {
+    fn one_empty_chunk_is_kept_and_freed_chunks_have_no_old_names() {
         let mut slab: Slab<_> = Slab::default();
         let chunks = |slab: &Slab<u8>| slab.chunks.iter().flatten().count();
         let names: Vec<_> = (0..1000).map(|_| slab.insert(0)).collect();

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_never_later_than_a_deadline_and_exact_once_tightened() {
+    fn the_bound_is_never_after_a_deadline_and_exact_once_tightened() {
         let mut deadlines = Deadlines::default();
         assert_eq!(deadlines.bound, Instant::FAR_FUTURE);
         deadlines.set(Timer::Retransmit, Instant::from_millis(200));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbour_discovery_goes_out_with_hop_limit_255_and_comes_back() {
+    fn neighbour_discovery_goes_out_with_hop_limit_255_and_returns() {
         let message = Message::Ndp(ndp::Message::RouterSolicit { link_layer: Some([2; 6]) });
         let bytes = packet(&message);
         assert_eq!(bytes[7], 255);

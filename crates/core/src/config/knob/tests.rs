@@ -65,7 +65,7 @@ fn a_knob_takes_what_its_type_takes() {
 }
 
 #[test]
-fn a_time_may_be_given_in_minutes_and_hours_and_is_shown_in_seconds() {
+fn a_time_is_read_in_minutes_or_hours_and_shown_in_seconds() {
     let mut config = config();
     for (value, shown) in [("2h", "7200s"), ("5m", "300s"), ("1500ms", "1500ms")] {
         assert_eq!(config.set("keepalive.idle", value), Ok(()), "{value}");

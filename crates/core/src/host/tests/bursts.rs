@@ -253,7 +253,7 @@ proptest! {
 }
 
 #[test]
-fn texts_in_a_row_are_taken_in_together_and_what_is_broken_is_not() {
+fn texts_in_a_row_are_taken_together_and_broken_ones_are_not() {
     let mut world = World::new(Medium::Ip);
     let mut ones = core::iter::repeat(1);
     for step in [Step::Open(1), Step::Wait(1), Step::Wait(1)] {

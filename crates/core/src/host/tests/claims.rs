@@ -160,7 +160,7 @@ fn an_address_that_another_host_has_is_refused_and_never_used() {
 }
 
 #[test]
-fn of_two_that_want_the_same_address_at_the_same_time_one_at_most_gets_it() {
+fn of_two_hosts_that_want_an_address_at_most_one_gets_it() {
     // ARP probes begin at random, and a host that hears one first gives way; those of IPv6 cross.
     for (address, most) in [("10.0.0.9/24", 1), ("fd00::9/64", 0)] {
         let both = [1, 2].map(|number| probing(&[address], number, PROBE_LONGEST));
@@ -179,7 +179,7 @@ fn of_two_that_want_the_same_address_at_the_same_time_one_at_most_gets_it() {
 }
 
 #[test]
-fn a_claim_on_an_address_in_use_is_told_and_answered_once_in_ten_seconds() {
+fn a_claim_on_a_used_address_is_reported_and_answered_each_10_s() {
     for address in OURS {
         let mut cable = Cable::two();
         cable.pass(SECOND * 2);
@@ -202,7 +202,7 @@ fn a_claim_on_an_address_in_use_is_told_and_answered_once_in_ten_seconds() {
 }
 
 #[test]
-fn an_address_that_another_host_took_while_the_link_was_down_is_found_by_a_probe() {
+fn an_address_taken_while_the_link_was_down_is_found_by_a_probe() {
     let ours = probing(&["10.0.0.1/24"], 1, PROBE_LONGEST);
     let mut cable = Cable::new(Vec::from([ours, host(&["10.0.0.2/24"], 2)]));
     cable.pass(SECOND * 10);
@@ -246,7 +246,7 @@ fn who_speaks_from_our_address_claims_it() {
 }
 
 #[test]
-fn a_duplicate_that_is_found_while_the_address_is_used_already_is_told() {
+fn a_duplicate_of_an_address_in_use_is_reported() {
     // Both use it at once (RFC 4429), and the second finds the first.
     let both = [1, 2].map(|number| host(&["fd00::9/64"], number));
     let mut cable = Cable::new(Vec::from(both));

@@ -120,7 +120,7 @@ fn an_orphan_in_fin_wait_2_is_given_up() {
 }
 
 #[test]
-fn an_orphan_behind_a_closed_window_is_given_up_though_the_peer_answers() {
+fn an_orphan_at_a_closed_window_is_given_up_though_acks_come() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).window(0));
     peer.write(100);
@@ -209,7 +209,7 @@ fn a_forged_cookie_is_refused() {
 }
 
 #[test]
-fn a_write_after_the_peer_s_reset_tells_it_once_and_then_that_the_pipe_is_broken() {
+fn a_write_after_a_reset_fails_with_it_once_then_with_epipe() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).data(b"parting words"));
     peer.say(Say::new(R, 14, 0));
@@ -220,7 +220,7 @@ fn a_write_after_the_peer_s_reset_tells_it_once_and_then_that_the_pipe_is_broken
 }
 
 #[test]
-fn ports_are_not_used_again_while_in_time_wait_and_ranges_give_more() {
+fn ports_in_time_wait_are_not_reused_and_ranges_give_more() {
     let mut client = config("10.0.0.1");
     client.ephemeral_ports = (40_000, 40_001);
     client.ranges = std::vec!["10.64.0.0/28".parse().unwrap()];
@@ -279,7 +279,7 @@ fn a_reset_of_a_connection_with_timestamps_carries_them() {
 }
 
 #[test]
-fn a_segment_with_an_unacceptable_ack_does_not_move_the_timestamp_to_echo() {
+fn an_unacceptable_ack_does_not_move_the_timestamp_to_echo() {
     let mut peer = Peer::established_with(config("10.0.0.2"), |syn| syn.mss(1000).stamp(100, 0));
     peer.say(Say::new(A, 1, 9999).data(b"forged").stamp(200_000, 0));
     assert_eq!(peer.hear_one().options.timestamps.map(|stamps| stamps.echo), Some(100));
@@ -288,7 +288,7 @@ fn a_segment_with_an_unacceptable_ack_does_not_move_the_timestamp_to_echo() {
 }
 
 #[test]
-fn with_every_port_in_time_wait_the_one_that_may_be_cut_short_is_taken_and_without_stamps_none() {
+fn when_all_ports_wait_only_one_that_may_be_cut_short_is_taken() {
     for stamps in [true, false] {
         let mut client = config("10.0.0.1");
         client.ephemeral_ports = (40_000, 40_001);

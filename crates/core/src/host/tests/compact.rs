@@ -96,7 +96,7 @@ fn a_host_whose_connections_rest_waits_for_nothing() {
 }
 
 #[test]
-fn keepalive_probes_leave_from_rest_and_the_connection_rests_again() {
+fn a_compact_connection_probes_and_is_compact_again() {
     let (mut pair, [(_, a), _]) = conversed(|_| ());
     let idle = Duration::from_secs(100);
     let keepalive = Keepalive { idle, interval: Duration::from_secs(10), probes: 3 };

@@ -22,7 +22,7 @@ fn crossed(config: Config, say: Say) -> Peer {
 }
 
 #[test]
-fn text_is_read_once_the_connection_is_established_and_not_before() {
+fn early_text_is_read_once_the_connection_is_established() {
     let mut peer = crossed(plain(), Say::new(S, 0, 0).data(b"early"));
     assert_eq!(peer.read(9), Err(Error::WouldBlock));
     assert_eq!(peer.host.readable_bytes(peer.id()), 0);

@@ -96,7 +96,7 @@ fn count(pair: &mut Pair, stray: &[u8], time: Duration) -> [usize; 2] {
 }
 
 #[test]
-fn two_ends_at_odds_fall_silent_when_they_have_spent_their_challenges() {
+fn two_ends_at_odds_fall_silent_when_challenges_run_out() {
     for world in World::all() {
         let (mut pair, stray) = world.pair_at_odds();
         for _ in 0..3 {

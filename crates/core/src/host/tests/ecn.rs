@@ -29,7 +29,7 @@ fn agreed() -> Peer {
 }
 
 #[test]
-fn a_syn_that_asks_is_agreed_to_unless_ecn_is_off_and_any_other_is_not() {
+fn a_syn_that_asks_for_ecn_gets_it_unless_it_is_off() {
     for (ecn, flags, agrees) in [
         (Ecn::Passive, S | E | W, true),
         (Ecn::Active, S | E | W, true),
@@ -97,7 +97,7 @@ fn marks_are_echoed_until_the_peer_says_that_it_heard() {
 }
 
 #[test]
-fn the_window_is_halved_once_a_round_trip_and_the_next_data_says_so() {
+fn the_window_is_halved_once_a_round_trip_and_cwr_follows() {
     let mut peer = agreed();
     peer.write(40_000);
     assert_eq!(peer.hear().len(), 10);

@@ -82,7 +82,7 @@ fn fill(peer: &mut Peer) {
 }
 
 #[test]
-fn a_syn_without_room_gets_a_cookie_and_the_record_ends_with_the_handshake() {
+fn a_syn_without_room_gets_a_cookie_and_an_ack_ends_the_record() {
     for old in Old::all() {
         for layout in LAYOUTS {
             let mut peer = outlasted_of(old, 1);
@@ -103,7 +103,7 @@ fn a_syn_without_room_gets_a_cookie_and_the_record_ends_with_the_handshake() {
 
 /// The twin: no cookie promises what TIME-WAIT asks of an ISN.
 #[test]
-fn a_syn_without_room_gets_nothing_before_the_record_s_time_is_over() {
+fn a_syn_without_room_gets_nothing_before_the_record_expires() {
     for old in Old::all() {
         for layout in LAYOUTS {
             let mut config = old.config();
@@ -143,7 +143,7 @@ fn what_is_no_syn_comes_for_nobody() {
 
 /// Its handshake began while TIME-WAIT had a record, which then answered for the old connection.
 #[test]
-fn a_handshake_answers_for_itself_once_the_record_s_time_is_over() {
+fn a_handshake_answers_for_itself_once_the_record_expires() {
     for old in Old::all() {
         for layout in LAYOUTS {
             let mut peer = old.waiting();

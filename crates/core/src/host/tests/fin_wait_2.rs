@@ -128,7 +128,7 @@ fn it_is_given_up_as_if_it_were_whole_or_a_second_early() {
 }
 
 #[test]
-fn one_that_is_woken_is_a_record_again_and_is_given_up_when_it_would_have_been() {
+fn a_woken_orphan_is_a_record_again_and_keeps_its_deadline() {
     let mut peer = resting();
     for times in 1..12 {
         peer.say(stamped(Say::new(A, 10, 22)));
@@ -320,7 +320,7 @@ fn orphan_of(change: fn(&mut SocketOptions)) -> Peer {
 }
 
 #[test]
-fn one_whose_peer_was_to_be_kept_alive_is_a_record_and_asks_nothing() {
+fn an_orphan_with_keepalive_is_a_record_and_probes_nothing() {
     fn kept_alive(options: &mut SocketOptions, idle_ms: u64) {
         let idle = Duration::from_millis(idle_ms);
         options.keepalive = Some(Keepalive { idle, interval: idle, probes: 2 });
@@ -339,7 +339,7 @@ fn one_whose_peer_was_to_be_kept_alive_is_a_record_and_asks_nothing() {
 }
 
 #[test]
-fn one_that_is_to_be_given_up_before_a_record_would_be_stays_whole() {
+fn an_orphan_due_before_a_record_would_be_stays_whole() {
     let mut peer = orphan_of(|options| options.fin_wait_2_timeout = Duration::from_secs(10));
     assert_eq!(peer.host.counters().rested, 0);
     peer.wait(Duration::from_secs(8));

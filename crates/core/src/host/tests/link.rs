@@ -157,7 +157,7 @@ fn a_neighbour_that_does_not_answer_fails_the_attempt() {
 }
 
 #[test]
-fn who_is_pushed_out_of_the_neighbour_cache_while_asked_for_is_asked_for_again() {
+fn a_neighbour_evicted_during_resolution_is_asked_for_again() {
     let mut config = host(&["10.0.0.1/24"], 1);
     config.limits.neighbours = 1;
     let servers = [host(&["10.0.0.2/24"], 2), host(&["10.0.0.3/24"], 3)];
@@ -215,7 +215,7 @@ fn a_range_of_addresses_answers_without_neighbour_entries() {
 }
 
 #[test]
-fn an_established_connection_outlives_a_silent_neighbour_until_its_user_timeout() {
+fn a_connection_outlives_a_silent_neighbour_to_its_user_timeout() {
     let mut cable = Cable::two();
     cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
     let id = cable.connect("10.0.0.2:80");
@@ -230,7 +230,7 @@ fn an_established_connection_outlives_a_silent_neighbour_until_its_user_timeout(
 }
 
 #[test]
-fn a_reply_that_waits_for_its_neighbour_is_counted_when_it_is_sent() {
+fn a_reply_that_waits_for_its_neighbour_counts_when_sent() {
     // From 10.0.0.1, which host 0 has to ask for, to 10.0.0.2, as of both IP versions.
     let syns = HOSTS.map(|host| Peer::listening(config(host)).packet(Say::new(S, 0, 0)));
     for (syn, is_listening) in syns.iter().zip([false, true]) {
@@ -301,7 +301,7 @@ impl Cable {
 }
 
 #[test]
-fn a_hard_error_ends_an_attempt_and_a_soft_one_is_its_reason_in_the_end() {
+fn a_hard_error_ends_an_attempt_and_a_soft_one_is_its_reason() {
     let (mut cable, id, packet) = opening();
     cable.icmp(&Message::Unreachable { code: 3, next_hop_mtu: 0, quoted: &packet });
     assert_eq!(cable.hosts[0].take_error(id), Some(Error::ConnectionRefused));
@@ -472,7 +472,7 @@ fn the_hop_limit_and_the_traffic_class_are_what_was_asked_for() {
 }
 
 #[test]
-fn an_orphan_without_a_way_is_given_up_whatever_its_user_had_asked_for() {
+fn an_orphan_without_a_route_is_given_up_whatever_was_asked_for() {
     let mut cable = Cable::two();
     cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
     let id = cable.connect("10.0.0.2:80");

@@ -199,7 +199,7 @@ fn with_middlebox(mask: u32) -> impl FnMut(Side, &mut Vec<u8>) {
 }
 
 #[test]
-fn a_middlebox_that_strips_the_option_from_any_segments_never_leaves_nobody() {
+fn a_middlebox_that_strips_options_leaves_no_time_wait_unheld() {
     for wish in [Wish::Client, Wish::Server] {
         for mask in 0..16 {
             for order in ORDERS {
@@ -328,7 +328,7 @@ fn text_behind_a_half_close_is_never_told_to_be_lost() {
 }
 
 #[test]
-fn what_rests_or_waits_for_the_peers_fin_as_a_record_keeps_the_agreement() {
+fn compact_connections_and_orphan_records_keep_the_agreement() {
     let mut pair = pair_of(wishing(Wish::Client, Wish::Client));
     let (_, client, server) = pair.connected();
     pair.transfer((Side::Client, client), (Side::Server, server), 100);
@@ -351,7 +351,7 @@ fn what_rests_or_waits_for_the_peers_fin_as_a_record_keeps_the_agreement() {
 }
 
 #[test]
-fn agreement_goes_before_a_swap_and_a_host_that_keeps_nothing_promises_nothing() {
+fn agreement_outranks_a_swap_and_needs_a_host_with_records() {
     let mut configs = wishing(Wish::Server, Wish::Server);
     configs[0].tcp.time_wait.close_swap = true;
     let mut pair = pair_of(configs);

@@ -117,7 +117,7 @@ fn the_shift_count_and_the_layout_of_the_syn_can_be_chosen() {
 }
 
 #[test]
-fn push_marks_the_end_of_the_buffer_and_by_choice_what_is_handed_over_in_bulk() {
+fn push_marks_the_buffers_end_and_by_choice_each_bulk_hand_over() {
     let pushed = |push, len, large| {
         let mut config = plain();
         config.tcp.quirks.push = push;
@@ -157,7 +157,7 @@ fn a_closed_window_is_probed_with_nothing_by_choice() {
 }
 
 #[test]
-fn a_segment_without_the_agreed_timestamp_is_dropped_unless_such_are_taken() {
+fn a_segment_without_its_timestamp_drops_unless_allowed() {
     for taken in [false, true] {
         let mut config = config("10.0.0.2");
         config.tcp.quirks.missing_timestamps = taken;
@@ -181,7 +181,7 @@ fn quick_acks_can_be_asked_for_and_refused() {
 }
 
 #[test]
-fn a_reset_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
+fn a_reset_in_the_window_is_challenged_unless_by_the_old_rule() {
     for insecure in [false, true] {
         let mut config = plain();
         config.tcp.quirks.insecure_rst = insecure;
@@ -197,7 +197,7 @@ fn a_reset_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
 }
 
 #[test]
-fn a_half_open_connection_is_reset_from_inside_the_window_by_the_old_rule_only() {
+fn a_half_open_reset_in_the_window_works_by_the_old_rule_only() {
     for insecure in [false, true] {
         let mut config = plain();
         config.tcp.quirks.insecure_rst = insecure;
@@ -220,7 +220,7 @@ fn a_half_open_connection_is_reset_from_inside_the_window_by_the_old_rule_only()
 }
 
 #[test]
-fn a_syn_inside_the_window_is_challenged_unless_the_old_rule_is_chosen() {
+fn a_syn_in_the_window_is_challenged_unless_by_the_old_rule() {
     for insecure in [false, true] {
         let mut config = plain();
         config.tcp.quirks.insecure_syn = insecure;
@@ -295,7 +295,7 @@ fn a_fin_not_acknowledged_is_repeated_with_every_ack_by_choice() {
 }
 
 #[test]
-fn what_was_not_announced_is_unacceptable_unless_the_buffer_counts() {
+fn text_past_the_window_is_refused_unless_the_buffer_counts() {
     for lenient in [false, true] {
         let mut config = plain();
         config.tcp.quirks.unannounced_window = lenient;
@@ -327,7 +327,7 @@ fn a_window_at_the_largest_value_of_its_field_stays_there() {
 }
 
 #[test]
-fn a_hop_limit_of_ones_own_is_on_every_packet_from_the_syn_ack_on() {
+fn a_chosen_hop_limit_is_on_every_packet_from_the_syn_ack_on() {
     let mut peer = Peer::listening(plain());
     let listener = peer.listener.unwrap();
     let own =

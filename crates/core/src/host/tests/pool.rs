@@ -86,7 +86,7 @@ impl Downloads {
 }
 
 #[test]
-fn nobody_is_forgotten_however_few_pages_there_are_and_by_whatever_policy() {
+fn no_connection_is_forgotten_by_any_policy_however_few_pages() {
     for policy in POLICIES {
         for (page, pages) in [(PageSize::Auto, 3), (PageSize::Segment, 9), (PageSize::Segment, 70)]
         {
@@ -115,7 +115,7 @@ fn nobody_is_forgotten_however_few_pages_there_are_and_by_whatever_policy() {
 }
 
 #[test]
-fn by_naive_nobody_holds_more_than_its_share_though_others_hold_nothing() {
+fn by_naive_none_holds_more_than_its_share_though_others_idle() {
     let mut downloads =
         Downloads::new(server(PoolPolicy::Naive, PageSize::Segment, 80), 2, 1 << 20);
     for _ in 0..100 {
@@ -131,7 +131,7 @@ fn by_naive_nobody_holds_more_than_its_share_though_others_hold_nothing() {
 }
 
 #[test]
-fn by_naive_a_buffer_without_a_rule_of_its_own_is_as_large_as_the_share() {
+fn by_naive_a_buffer_without_a_rule_is_as_large_as_the_share() {
     let mut server = server(PoolPolicy::Naive, PageSize::Segment, 80);
     server.tcp.buffers.send_size = SendRule::Round;
     let downloads = Downloads::new(server, 1, 0);
@@ -140,7 +140,7 @@ fn by_naive_a_buffer_without_a_rule_of_its_own_is_as_large_as_the_share() {
 }
 
 #[test]
-fn by_psc_a_scan_gives_each_what_is_fair_and_more_when_others_go() {
+fn by_psc_a_scan_gives_a_fair_share_and_more_when_others_go() {
     let mut downloads = Downloads::new(server(PoolPolicy::Psc, PageSize::Segment, 63), 4, 1 << 20);
     for _ in 0..300 {
         downloads.turn();

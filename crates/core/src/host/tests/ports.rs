@@ -41,7 +41,7 @@ fn open(pair: &mut Pair) -> Option<ConnectionId> {
 }
 
 #[test]
-fn few_of_many_ports_in_time_wait_are_looked_at_and_the_one_used_first_is_taken() {
+fn few_ports_in_time_wait_are_checked_and_the_oldest_is_taken() {
     let (mut pair, listener) = few_ports(true);
     let used: Vec<u16> = (0..PORTS).map(|_| talk(&mut pair, listener)).collect();
     assert_eq!(pair.client.counters().ports_in_time_wait, 0);
@@ -55,7 +55,7 @@ fn few_of_many_ports_in_time_wait_are_looked_at_and_the_one_used_first_is_taken(
 }
 
 #[test]
-fn a_free_port_is_taken_before_one_in_time_wait_however_far_it_is_if_none_may_be_cut_short() {
+fn a_distant_free_port_is_taken_before_one_in_time_wait() {
     for stamps in [true, false] {
         let (mut pair, listener) = few_ports(stamps);
         let used: Vec<u16> = (0..PORTS).map(|_| talk(&mut pair, listener)).collect();

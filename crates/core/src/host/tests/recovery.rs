@@ -28,7 +28,7 @@ fn the_initial_window_is_ten_segments() {
 }
 
 #[test]
-fn a_lost_segment_is_sent_again_with_back_off_and_given_up_in_the_end() {
+fn a_lost_segment_is_resent_with_back_off_and_given_up_at_last() {
     let mut peer = Peer::established(plain());
     peer.write(100);
     let first = peer.hear_one().at;
@@ -71,7 +71,7 @@ fn a_syn_backs_off_and_is_given_up_after_three_minutes() {
 }
 
 #[test]
-fn after_a_lost_syn_the_window_is_one_segment_and_the_rto_three_seconds() {
+fn after_a_lost_syn_the_window_is_one_mss_and_the_rto_3_s() {
     let (mut peer, _) = Peer::opening(plain());
     peer.wait(Duration::from_secs(1));
     peer.say(Say::new(S | A, 0, 1).mss(1000));
@@ -84,7 +84,7 @@ fn after_a_lost_syn_the_window_is_one_segment_and_the_rto_three_seconds() {
 }
 
 #[test]
-fn three_duplicate_acks_send_the_lost_segment_again_and_two_do_not() {
+fn three_duplicate_acks_resend_the_lost_segment_and_two_do_not() {
     let mut peer = Peer::established(plain());
     peer.write(10_000);
     assert_eq!(peer.hear().len(), 10);
@@ -162,7 +162,7 @@ fn a_timeout_forgets_what_was_sacked_and_starts_slowly() {
 }
 
 #[test]
-fn the_receiver_reports_the_latest_block_first_and_duplicates_before_it() {
+fn the_receiver_reports_duplicates_first_and_the_latest_block() {
     let mut peer = with_sack();
     let blocks = |heard: &super::peer::Heard, peer: &Peer| -> Vec<(u32, u32)> {
         let blocks = heard.options.sack.iter();
@@ -248,7 +248,7 @@ fn an_old_timestamp_is_answered_and_dropped() {
 }
 
 #[test]
-fn a_segment_without_the_agreed_timestamp_is_dropped_unless_it_resets() {
+fn an_unstamped_segment_is_dropped_unless_it_is_a_reset() {
     let mut peer = Peer::established_with(stamped(), |syn| syn.mss(1000).stamp(5000, 0));
     peer.say(Say::new(A, 1, 1).data(b"x"));
     assert!(peer.hear().is_empty());
@@ -277,7 +277,7 @@ fn after_24_days_a_timestamp_says_nothing() {
 }
 
 #[test]
-fn with_sack_too_three_duplicates_of_small_segments_start_recovery() {
+fn with_sack_three_small_duplicates_start_recovery_too() {
     let mut peer = with_sack();
     let (id, now) = (peer.id(), peer.now);
     let mut options = peer.host.options(id).unwrap();
@@ -401,7 +401,7 @@ fn a_lost_tail_on_a_path_of_60_ms_waits_as_each_estimator_says() {
 }
 
 #[test]
-fn a_lost_tail_on_a_path_of_60_ms_waits_for_as_many_ticks_as_bsd_counts() {
+fn a_lost_tail_on_a_path_of_60_ms_waits_as_many_ticks_as_in_bsd() {
     for (estimator, rto_ms) in [(Estimator::Bsd, 1500), (Estimator::BsdBrakmoPeterson, 1000)] {
         for phase_ms in [0, 1, 250, 499] {
             for scheme in SCHEMES {

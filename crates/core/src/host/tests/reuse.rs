@@ -102,7 +102,7 @@ fn figure_1(peer: &mut Peer, syn_ack: Say, stamp: Option<u32>) -> Option<Vec<u8>
 const OLD_ISN: Seq = Seq(0xffff_fff0);
 
 #[test]
-fn a_peer_that_cannot_be_told_from_before_is_reset_and_time_wait_goes_on() {
+fn an_ambiguous_peer_is_reset_and_time_wait_goes_on() {
     let syn_ack = Say::new(S | A, 0, 1).mss(1000);
     for state in KEPT {
         for (what, syn_ack) in [
@@ -125,7 +125,7 @@ fn a_peer_that_cannot_be_told_from_before_is_reset_and_time_wait_goes_on() {
 /// The twin: what is left of the old connection is distinguished from the new one's by its
 /// timestamp, or by its number.
 #[test]
-fn a_peer_that_can_be_told_from_before_opens_and_the_old_duplicate_is_kept_out() {
+fn a_distinguishable_peer_opens_and_old_duplicates_stay_out() {
     for state in KEPT {
         let newer = LAST_STAMP + 1;
         let mut peer = waiting(state);
@@ -148,7 +148,7 @@ fn a_peer_that_can_be_told_from_before_opens_and_the_old_duplicate_is_kept_out()
 
 /// An open from outside (RFC 6191 §2), with timestamps.
 #[test]
-fn an_old_duplicate_is_told_by_its_timestamp_where_the_peer_opens() {
+fn a_timestamp_tells_an_old_duplicate_where_the_peer_opens() {
     for state in KEPT {
         let mut peer = waiting(state);
         let newer = LAST_STAMP + 1;
@@ -182,7 +182,7 @@ fn an_open_that_comes_to_nothing_leaves_time_wait_as_it_was() {
 }
 
 #[test]
-fn an_old_syn_that_crosses_ours_is_not_heard_and_a_new_one_opens() {
+fn an_old_syn_that_crosses_ours_is_ignored_and_a_new_one_opens() {
     for state in KEPT {
         let mut peer = waiting(state);
         let (id, old_isn) = reopen(&mut peer);
@@ -200,7 +200,7 @@ fn an_old_syn_that_crosses_ours_is_not_heard_and_a_new_one_opens() {
 /// Our last ACK was lost. The peer repeats its FIN, or challenges our SYN: an RST would tell it
 /// that something was lost.
 #[test]
-fn a_peer_in_last_ack_is_told_that_all_was_received_and_the_open_goes_on() {
+fn a_peer_in_last_ack_hears_of_its_fin_and_the_open_goes_on() {
     for state in KEPT {
         let challenge = Say::new(A, 10, 2).stamp(LAST_STAMP, 0);
         for old in [last_fin(), challenge] {
@@ -218,7 +218,7 @@ fn a_peer_in_last_ack_is_told_that_all_was_received_and_the_open_goes_on() {
 }
 
 #[test]
-fn an_open_right_after_an_answer_from_time_wait_has_a_newer_timestamp() {
+fn an_open_after_an_answer_from_time_wait_has_a_newer_timestamp() {
     for state in KEPT {
         let mut peer = waiting(state);
         peer.now = peer.now + Duration::from_secs(1);
@@ -269,7 +269,7 @@ fn a_repeated_fin_brings_the_timestamp_that_counts_from_then_on() {
 }
 
 #[test]
-fn a_fin_without_the_timestamp_that_was_agreed_upon_restarts_nothing() {
+fn a_fin_without_the_agreed_timestamp_restarts_nothing() {
     for state in KEPT {
         let mut peer = waiting(state);
         peer.wait(Duration::from_secs(30));

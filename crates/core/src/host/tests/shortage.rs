@@ -181,7 +181,7 @@ fn writers_are_served_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn who_has_waited_in_line_and_holds_nothing_any_more_is_told_at_once() {
+fn a_waiter_that_holds_nothing_any_more_is_woken_at_once() {
     let (mut pair, listener) = short_of_pages(256);
     let waiting = pair.connect(listener);
     assert_eq!(pair.server.write(pair.now, waiting.1, &[7; PAGE_BYTES]), Ok(PAGE_BYTES));
@@ -221,7 +221,7 @@ fn those_that_have_stalled_longest_make_room_and_no_others() {
 }
 
 #[test]
-fn who_takes_data_is_kept_and_who_takes_a_little_now_and_then_is_not() {
+fn a_reader_is_kept_and_one_that_rarely_reads_a_little_is_not() {
     let (mut pair, listener) = short_of_pages(256);
     let [reader, trickler] = [(); 2].map(|()| pair.connect(listener));
     fill(&mut pair, reader.1);
@@ -315,7 +315,7 @@ fn an_orphan_whose_peer_reads_slowly_sends_all_it_has() {
 }
 
 #[test]
-fn an_orphan_with_little_left_is_slow_only_if_the_peer_takes_next_to_none_of_it() {
+fn a_short_orphan_is_slow_only_if_its_peer_takes_almost_none() {
     // Four bytes in five seconds are less than the rate, and in the end all of them.
     for (taken, is_reset) in [(400, false), (1, true)] {
         let mut client = config(CLIENT);
@@ -423,7 +423,7 @@ fn connections_that_end_in_the_line_leave_no_trace() {
 /// The window of such a peer never closes, and each acknowledgement starts the timer anew: only a
 /// look at all connections finds it.
 #[test]
-fn who_acknowledges_a_byte_before_each_timer_fires_is_found_all_the_same() {
+fn a_peer_that_acks_a_byte_before_each_timer_is_found() {
     let mut config = plain();
     config.limits.pages = 24;
     let mut peer = Peer::established(config);
@@ -447,7 +447,7 @@ fn who_acknowledges_a_byte_before_each_timer_fires_is_found_all_the_same() {
 
 /// A page that comes back to a host whose writers hold all they may goes to one that holds none.
 #[test]
-fn who_waits_for_a_first_page_is_told_before_those_who_hold_some() {
+fn a_waiter_for_a_first_page_is_woken_before_holders() {
     let (mut pair, listener) = short_of_pages(256);
     let all = hoarders(&mut pair, listener);
     let late = [(); 2].map(|()| pair.connect(listener).1);
@@ -470,7 +470,7 @@ fn who_waits_for_a_first_page_is_told_before_those_who_hold_some() {
 /// A connection that takes nothing goes as soon as others have waited a sixteenth of the time that
 /// it has else.
 #[test]
-fn while_others_wait_for_memory_a_window_may_be_closed_for_a_short_time_only() {
+fn while_others_wait_for_memory_a_window_closes_only_briefly() {
     let (mut pair, listener) = short_of_pages(256);
     let all = hoarders(&mut pair, listener);
     pair.run_for(MS * 120);
@@ -496,7 +496,7 @@ fn crowd() -> (Pair, ListenerId, Vec<Ends>) {
 }
 
 #[test]
-fn where_there_is_no_room_for_more_connections_one_that_has_just_stalled_goes() {
+fn without_room_for_connections_one_just_stalled_goes() {
     let (mut pair, _, all) = crowd();
     // Where there is room no connection goes, however long it stalls.
     pair.server.set_memory_by_connections(all.len() * PAGE_BYTES);
@@ -513,7 +513,7 @@ fn where_there_is_no_room_for_more_connections_one_that_has_just_stalled_goes() 
 }
 
 #[test]
-fn where_there_is_no_room_for_more_connections_the_slow_go_and_the_fast_stay() {
+fn without_room_for_connections_the_slow_go_and_the_fast_stay() {
     for is_crowded in [false, true] {
         let (mut pair, _, all) = crowd();
         let mut buffer = [0; 60_000];

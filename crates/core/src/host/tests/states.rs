@@ -73,7 +73,7 @@ fn pure_ack(rcv: u32, snd: u32) -> Vec<String> {
 }
 
 #[test]
-fn first_step_what_lies_outside_the_window_is_answered_with_an_ack() {
+fn first_step_a_segment_outside_the_window_gets_an_ack() {
     for state in SYNCHRONIZED {
         let (_, rcv, snd) = in_state(state);
         for beyond in [false, true] {
@@ -126,7 +126,7 @@ fn closing_with(state: State, text: &[u8], acked: u32) -> Peer {
 }
 
 #[test]
-fn second_step_a_reset_behind_both_fins_is_told_if_text_is_not_acknowledged() {
+fn second_step_a_reset_behind_both_fins_reports_unacked_text() {
     for state in [Closing, LastAck] {
         for (acked, told) in [
             (1, Some(Error::ConnectionReset)),
@@ -166,7 +166,7 @@ fn fifth_step_without_ack_a_segment_is_dropped() {
 }
 
 #[test]
-fn fifth_step_an_ack_of_what_was_never_sent_is_answered_and_dropped() {
+fn fifth_step_an_ack_of_unsent_text_is_answered_and_dropped() {
     for state in SYNCHRONIZED {
         let (_, rcv, snd) = in_state(state);
         let say = |rcv, snd| Say::new(A, rcv, snd + 1).data(b"x");
@@ -238,7 +238,7 @@ fn listen_ignores_resets_refuses_acks_and_answers_a_syn() {
 use crate::wire::tcp::Flags;
 
 #[test]
-fn a_closed_port_answers_with_the_number_that_the_other_end_expects() {
+fn a_closed_port_answers_with_the_number_the_peer_expects() {
     let mut peer = Peer::new(plain());
     assert!(peer.exchange(Say::new(R, 5, 0)).is_empty());
     assert_eq!(peer.exchange(Say::new(A, 5, 9).data(b"abc")), ["R 9:9(0)"]);
@@ -273,7 +273,7 @@ fn syn_sent_second_step_a_reset_needs_the_right_ack() {
 }
 
 #[test]
-fn syn_sent_fourth_step_takes_the_text_and_the_fin_that_came_with_the_answer() {
+fn syn_sent_fourth_step_takes_text_and_fin_of_the_answer() {
     let (mut peer, _, _) = in_state(SynSent);
     let heard = peer.exchange(Say::new(S | A | F, 0, 1).data(b"hello"));
     assert_eq!(heard, [". 1:1(0) ack 7"]);
@@ -319,7 +319,7 @@ fn simultaneous_open_can_be_reset_and_wants_the_right_ack() {
 // ---- SYN-RECEIVED, passive
 
 #[test]
-fn half_open_answers_a_repeated_syn_and_returns_to_listen_on_reset() {
+fn half_open_answers_a_repeated_syn_and_listens_again_on_reset() {
     let mut peer = Peer::listening(plain());
     peer.exchange(Say::new(S, 0, 0));
     assert_eq!(peer.exchange(Say::new(S, 0, 0)), ["S 0:0(0) ack 1"]);
@@ -374,7 +374,7 @@ fn time_wait_ignores_resets_answers_and_restarts_on_fin_alone() {
 }
 
 #[test]
-fn time_wait_where_nobody_listens_answers_a_syn_with_an_ack_and_stays() {
+fn time_wait_without_a_listener_acks_a_syn_and_stays() {
     let (mut peer, _) = Peer::opening(plain());
     peer.say(Say::new(S | A, 0, 1));
     peer.hear();
@@ -413,7 +413,7 @@ fn time_wait_is_taken_up_again_when_the_syn_was_an_old_one() {
 }
 
 #[test]
-fn half_open_what_is_unacceptable_is_answered_with_an_ack_and_a_repeated_syn_as_the_first() {
+fn half_open_acks_the_unacceptable_and_repeats_its_syn_ack() {
     let mut peer = Peer::listening(plain());
     peer.say(Say::new(S, 0, 0));
     assert_eq!(peer.hear_text(), ["S 0:0(0) ack 1"]);

@@ -88,7 +88,7 @@ fn everything_arrives_under_loss_with_sack_and_without() {
 }
 
 #[test]
-fn a_connection_to_itself_comes_to_rest_even_when_its_tuple_is_used_again_at_once() {
+fn a_connection_to_itself_ends_though_its_tuple_is_reused() {
     let mut pair = Pair::new();
     let here = SocketAddr::new(super::pair::CLIENT.parse().unwrap(), 80);
     pair.client.listen(here, 4).unwrap();

@@ -54,7 +54,7 @@ fn fill(pair: &mut Pair, id: ConnectionId) -> usize {
 }
 
 #[test]
-fn by_every_rule_all_of_a_stream_arrives_though_segments_are_lost() {
+fn by_every_rule_a_stream_arrives_whole_through_losses() {
     for rule in RULES {
         let (mut pair, client, server) = connected(rule);
         supply(&mut pair, server, 3);
@@ -190,7 +190,7 @@ fn a_read_brings_no_more_than_the_share_of_a_connection() {
 }
 
 #[test]
-fn a_connection_whose_source_is_late_does_not_rest_and_what_was_said_outlasts_a_rest() {
+fn a_late_source_forbids_rest_and_its_word_outlasts_one() {
     let (mut pair, _, server) = connected(SendSize::Linux { lowat: None });
     supply(&mut pair, server, 7);
     pair.run_for(MS * 10_000);

@@ -31,7 +31,7 @@ fn in_last_ack(config: Config) -> Peer {
 }
 
 #[test]
-fn the_reset_leaves_once_our_fin_is_acknowledged_and_we_wait_deaf_to_any_reset() {
+fn the_reset_follows_the_ack_of_our_fin_and_we_then_ignore_any() {
     for state in KEPT {
         let mut peer = in_last_ack(swapping(state));
         // Monitors see LAST-ACK.
@@ -142,7 +142,7 @@ fn without_a_record_of_ours_the_peer_is_not_told_to_forget() {
 }
 
 #[test]
-fn a_reset_in_last_ack_is_no_acknowledgement_and_ends_it_as_ever() {
+fn a_reset_in_last_ack_is_no_acknowledgement_and_ends_it() {
     let mut peer = in_last_ack(swapping(TimeWaitState::Compact));
     assert!(peer.exchange(Say::new(R, 2, 0)).is_empty());
     assert_eq!((peer.state(), peer.host.time_wait_len()), (State::Closed, 0));
@@ -183,7 +183,7 @@ fn where_the_reset_is_lost_both_ends_wait() {
 }
 
 #[test]
-fn where_the_acknowledgement_of_our_fin_is_lost_the_swap_waits_for_the_next() {
+fn where_the_ack_of_our_fin_is_lost_the_swap_waits_for_the_next() {
     let (mut pair, client) = closing_pair();
     let mut lost = false;
     pair.filter = Some(std::boxed::Box::new(move |from, _| {

@@ -26,7 +26,7 @@ fn isn_beyond((ms, by_clock): (u64, bool)) -> u32 {
 }
 
 #[test]
-fn the_isn_in_the_answer_is_the_clocks_or_a_step_beyond_the_old_numbers() {
+fn the_answers_isn_is_the_clocks_or_a_step_past_the_old_numbers() {
     for old in Old::all() {
         for layout in LAYOUTS {
             for pause in PAUSES {
@@ -44,7 +44,7 @@ fn the_isn_in_the_answer_is_the_clocks_or_a_step_beyond_the_old_numbers() {
 }
 
 #[test]
-fn the_isn_of_an_open_from_here_is_the_clocks_or_a_step_beyond_the_old_numbers() {
+fn our_opens_isn_is_the_clocks_or_a_step_past_the_old_numbers() {
     for old in Old::all().into_iter().filter(|old| old.stamped) {
         for pause in PAUSES {
             let mut peer = old.waiting();
@@ -95,7 +95,7 @@ fn an_old_syn_opens_nothing_and_is_answered_by_the_record() {
 /// To the peer an orphan is a connection, whatever is kept of it: it answers a SYN with an ACK (RFC
 /// 5961 §4.2), and the RST that a peer that has begun anew sends in return ends it.
 #[test]
-fn a_syn_for_an_orphan_in_fin_wait_2_opens_nothing_until_the_peer_has_reset_that() {
+fn a_syn_for_a_fin_wait_2_orphan_opens_nothing_before_its_reset() {
     for address in HOSTS {
         for layout in LAYOUTS {
             for seq in [500_000, 11] {

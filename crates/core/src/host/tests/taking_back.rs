@@ -153,7 +153,7 @@ fn resets_come_when_all_was_taken_back_that_could_be() {
 }
 
 #[test]
-fn where_fin_is_queued_nothing_can_be_written_again_and_nothing_is_asked_back() {
+fn behind_a_queued_fin_nothing_is_written_or_taken_back() {
     let mut downloads = Downloads::new(10, 60_000);
     downloads.run(3, usize::MAX);
     let pair = &mut downloads.pair;

@@ -47,7 +47,7 @@ fn lifetime(peer: &mut Peer) -> Duration {
 }
 
 #[test]
-fn a_whole_block_lasts_as_long_as_its_timers_tell_and_leaves_nothing() {
+fn a_whole_block_lasts_by_its_timers_and_leaves_nothing() {
     for scheme in SCHEMES {
         let mut config = keeping(TimeWaitState::Full);
         config.tcp.timers = scheme;
@@ -100,7 +100,7 @@ fn the_rules_are_the_same_for_a_whole_block() {
 }
 
 #[test]
-fn a_syn_that_reopens_leaves_the_record_until_the_handshake_is_complete() {
+fn a_syn_that_reopens_leaves_the_record_until_established() {
     for state in KEPT {
         let mut peer = waiting(keeping(state));
         let old = (peer.isn, peer.host_isn);
@@ -194,7 +194,7 @@ fn a_full_table_lets_the_oldest_go_whatever_it_keeps() {
 }
 
 #[test]
-fn an_active_open_waits_unless_timestamps_make_it_safe_whatever_is_kept() {
+fn an_active_open_waits_unless_timestamps_make_it_safe() {
     for state in KEPT {
         for stamps in [false, true] {
             let mut config = config("10.0.0.2");
@@ -259,7 +259,7 @@ fn figure_1(state: TimeWaitState, pause: Duration) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn an_old_duplicate_is_kept_out_of_a_new_connection_by_time_wait_and_spoils_it_without() {
+fn time_wait_keeps_an_old_duplicate_out_of_a_new_connection() {
     let at_once = Duration::from_millis(10);
     for state in KEPT {
         assert_eq!(figure_1(state, at_once), None, "{state:?} does not let it begin");
@@ -443,7 +443,7 @@ fn a_syn_that_no_listener_hears_is_challenged_and_not_refused() {
 }
 
 #[test]
-fn a_syn_that_finds_the_accept_queue_full_is_not_refused_by_the_record() {
+fn a_syn_at_a_full_accept_queue_is_not_refused_by_the_record() {
     let mut peer = waiting(keeping(TimeWaitState::Compact));
     let (listener, now) = (peer.listener.unwrap(), peer.now);
     peer.host.close_listener(now, listener);
@@ -486,7 +486,7 @@ fn a_repeated_fin_is_answered_whatever_is_challenged_besides() {
 /// Data leaves in the same turn, whether two records expire or so many that they are dropped in
 /// several.
 #[test]
-fn a_burst_of_records_that_expires_at_once_does_not_hold_up_data() {
+fn records_that_expire_at_once_do_not_hold_up_data() {
     const TURN_MAX: u64 = 2048;
     for (records, leaves_rest) in [(2, false), (100_000, true)] {
         let mut config = keeping(TimeWaitState::Compact);

@@ -76,7 +76,7 @@ fn a_turn_runs_its_share_of_what_is_due_and_the_rest_stays_due() {
 }
 
 #[test]
-fn a_coarse_slot_that_is_reached_early_is_filed_again_over_several_turns() {
+fn a_coarse_slot_reached_early_is_refiled_over_several_turns() {
     let (mut host, begin) = opening(Scheme::Inline, Duration::from_secs(10));
     let first = host.deadline().unwrap();
     assert_eq!(turns(&mut host, first), [0; 3]);

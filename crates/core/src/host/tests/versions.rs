@@ -93,7 +93,7 @@ fn what_comes_for_an_orphan_that_is_a_record_wakes_it() {
 }
 
 #[test]
-fn an_open_from_here_takes_the_end_of_no_orphan_before_that_is_given_up() {
+fn an_open_takes_no_orphans_tuple_before_it_is_given_up() {
     for address in HOSTS {
         let mut config = config(address);
         config.ephemeral_ports = (80, 80);
@@ -169,7 +169,7 @@ fn ends_of_one_host_are_used_again_whichever_is_in_time_wait() {
 /// The first to close is an orphan that the other end, which stays open, wakes by its probes. No
 /// stranger does that claims to be the host itself.
 #[test]
-fn an_orphan_is_woken_by_the_other_end_on_its_host_and_not_from_outside_in_its_name() {
+fn an_orphan_wakes_by_its_peer_on_our_host_not_by_a_forgery() {
     for address in HOSTS {
         let mut peer = Peer::listening(config(address));
         let (opened, accepted) = open_to_itself(&mut peer);

@@ -20,7 +20,7 @@ fn set(peer: &mut Peer, change: impl FnOnce(&mut SocketOptions)) {
 // ---- the sender
 
 #[test]
-fn a_closed_window_is_probed_with_one_byte_and_back_off_for_ever() {
+fn a_closed_window_is_probed_with_a_byte_and_back_off_for_ever() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).window(0));
     peer.write(3000);
@@ -64,7 +64,7 @@ fn a_silent_peer_behind_a_closed_window_is_given_up() {
 }
 
 #[test]
-fn a_peer_that_answers_is_not_given_up_though_probes_are_further_apart_than_patience() {
+fn an_answering_peer_stays_though_probes_lie_past_patience() {
     let mut peer = Peer::established(plain());
     set(&mut peer, |options| options.user_timeout = Duration::from_secs(3));
     peer.say(Say::new(A, 1, 1).window(0));
@@ -122,7 +122,7 @@ fn a_shrunk_window_stops_new_data_only() {
 }
 
 #[test]
-fn an_old_number_with_a_new_acknowledgement_brings_its_window_along() {
+fn an_old_number_with_a_new_ack_brings_its_window_along() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).window(2000));
     peer.write(5000);
@@ -138,7 +138,7 @@ fn an_old_number_with_a_new_acknowledgement_brings_its_window_along() {
 }
 
 #[test]
-fn nagle_holds_a_second_small_segment_until_the_first_is_acknowledged() {
+fn nagle_holds_a_second_small_segment_until_the_first_is_acked() {
     let mut peer = Peer::established(plain());
     peer.write(10);
     assert_eq!(peer.hear_one().len, 10);
@@ -194,7 +194,7 @@ fn nagle_holds_the_tail_of_a_write_cut_by_us_or_the_device() {
 }
 
 #[test]
-fn the_short_tail_of_a_large_write_leaves_with_it_while_nothing_short_is_in_flight() {
+fn a_writes_short_tail_leaves_while_nothing_short_is_in_flight() {
     for device in [false, true] {
         let mut peer = Peer::established(cut_by_device(device));
         peer.write(3000);
@@ -251,7 +251,7 @@ fn cork_holds_all_but_full_segments_for_200_ms() {
 // ---- the receiver
 
 #[test]
-fn the_receiver_closes_its_window_drops_what_is_beyond_and_opens_it_at_once() {
+fn the_receiver_closes_its_window_drops_the_rest_and_reopens() {
     let mut config = plain();
     config.tcp.buffers.receive = 4000;
     config.tcp.buffers.receive_max = 4000;
@@ -319,7 +319,7 @@ fn needless_acks(ack_delay: AckDelay, period_ms: u64, segments: u32) -> usize {
 }
 
 #[test]
-fn ticks_acknowledge_needlessly_about_every_other_time_and_buckets_never() {
+fn ticks_ack_needlessly_every_other_time_and_buckets_never() {
     let segments = 2000;
     let ticks = |period_ms| (u64::from(segments) * 7 / period_ms) as usize;
     for period_ms in [200, 100, 50] {
@@ -436,7 +436,7 @@ fn urgent_data_stays_in_line_and_its_mark_is_told() {
 // ---- the bounds of a turn
 
 #[test]
-fn a_huge_window_update_neither_floods_the_outbox_nor_starves_another_connection() {
+fn a_huge_window_update_floods_no_outbox_and_starves_nobody() {
     let mut server = config("10.0.0.2");
     server.limits.frames_per_turn = 8;
     server.tcp.congestion.initial_window = 1000;
@@ -492,7 +492,7 @@ fn syn_options_follow_the_configuration() {
 }
 
 #[test]
-fn data_in_order_takes_the_place_of_data_out_of_order_when_pages_are_scarce() {
+fn data_in_order_takes_scarce_pages_from_data_out_of_order() {
     let mut config = plain();
     config.limits.pages = 8;
     let mut peer = Peer::established(config);

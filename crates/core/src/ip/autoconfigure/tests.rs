@@ -110,7 +110,7 @@ fn advertisement(prefixes: &[Prefix]) -> RouterAdvertisement {
 }
 
 #[test]
-fn a_link_local_address_is_used_at_once_and_preferred_after_its_probe() {
+fn a_link_local_address_works_at_once_and_is_preferred_later() {
     let mut auto = started(false, &[]);
     let begun = said(&mut auto);
     let address = first_address(&begun);
@@ -172,7 +172,7 @@ fn a_configured_address_that_is_to_be_probed_is_not_used_before() {
 }
 
 #[test]
-fn a_made_address_that_is_taken_is_replaced_until_the_tries_are_over() {
+fn a_made_address_that_is_taken_is_replaced_a_few_times() {
     let mut auto = started(false, &[]);
     let mut address = first_address(&said(&mut auto));
     let mut seen = Vec::from([address]);
@@ -232,7 +232,7 @@ fn routers_are_asked_for_ever_more_rarely_until_one_answers() {
 }
 
 #[test]
-fn an_address_is_made_of_a_prefix_and_lives_as_long_as_the_router_says() {
+fn an_address_is_made_of_a_prefix_and_lives_by_the_router() {
     let (mut auto, source) = settled(true);
     auto.on_router_advertisement(at(10), &advertisement(&[prefix("2001:db8::", 100, 50)]));
     let begun = said(&mut auto);
@@ -298,7 +298,7 @@ fn nobody_on_the_link_can_end_an_address_at_once() {
 }
 
 #[test]
-fn identifiers_are_stable_and_depend_on_prefix_hardware_and_secret() {
+fn identifiers_are_stable_by_prefix_hardware_and_secret() {
     let id = |hardware, secret, text: &str, attempts| {
         let setup = Setup { hardware, secret: &[secret; 32], ..setup(&[]) };
         let auto = Autoconfigure::new(at(0), &setup);

@@ -52,7 +52,7 @@ fn held(address: IpAddr) -> Claims {
 }
 
 #[test]
-fn an_address_is_used_when_three_probes_found_nobody_and_then_announced_twice() {
+fn three_probes_without_an_answer_let_us_announce_twice() {
     for (seed, probe) in (0..100).zip([PROBE_LONGEST, MS * 70].into_iter().cycle()) {
         let mut claims = claims(probe, seed);
         claims.begin(at(1000), ours());
@@ -77,7 +77,7 @@ fn an_address_is_used_when_three_probes_found_nobody_and_then_announced_twice() 
 }
 
 #[test]
-fn probes_of_two_hosts_are_spread_over_the_time_that_they_may_wait() {
+fn probes_of_two_hosts_are_spread_over_the_wait() {
     let firsts = (0..100).map(|seed| {
         let mut claims = claims(PROBE_LONGEST, seed);
         claims.begin(at(0), ours());
@@ -92,7 +92,7 @@ fn probes_of_two_hosts_are_spread_over_the_time_that_they_may_wait() {
 }
 
 #[test]
-fn an_address_that_somebody_has_or_probes_too_is_lost_until_the_end_of_the_wait() {
+fn an_address_owned_or_probed_by_another_is_lost_for_the_wait() {
     let mut length = claims(PROBE_LONGEST, 1);
     length.begin(at(0), ours());
     let said_unharmed = run(&mut length, at(0));
@@ -147,7 +147,7 @@ fn an_address_that_is_ours_is_defended_once_in_ten_seconds() {
 }
 
 #[test]
-fn without_probing_an_address_is_announced_at_once_and_without_announcing_it_is_silent() {
+fn without_probes_it_announces_and_without_both_it_is_silent() {
     let mut unprobed = claims(Duration::ZERO, 1);
     unprobed.begin(at(5), ours());
     assert_eq!(unprobed.claimed(), Claimed::All);
@@ -192,7 +192,7 @@ fn reconnected() -> Claims {
 }
 
 #[test]
-fn when_the_link_is_up_again_an_address_is_probed_while_it_is_used_and_then_announced() {
+fn when_the_link_returns_a_used_address_is_probed_and_announced() {
     let mut claims = reconnected();
     assert_eq!(claims.claimed(), Claimed::All);
     let outputs: Vec<_> = run(&mut claims, at(20_000)).into_iter().map(|(_, said)| said).collect();
@@ -202,7 +202,7 @@ fn when_the_link_is_up_again_an_address_is_probed_while_it_is_used_and_then_anno
 }
 
 #[test]
-fn who_objects_to_the_probe_of_an_address_in_use_claims_it_and_who_probes_it_does_not() {
+fn an_objection_to_a_probe_claims_the_address_a_probe_does_not() {
     let mut claims = reconnected();
     claims.on_time(at(20_020));
     claims.on_probe(ours(), THEIRS);

@@ -65,7 +65,7 @@ fn is_reachable(cache: &mut Neighbours, now: Instant) -> bool {
 }
 
 #[test]
-fn a_new_neighbour_is_asked_for_and_its_frames_follow_the_answer() {
+fn a_new_neighbour_is_asked_for_and_frames_follow_the_answer() {
     let mut cache = cache();
     assert_eq!(cache.lookup(at(0), hop(1)), Lookup::Pending);
     assert_eq!(cache.output(), solicit(hop(1), None));
@@ -158,7 +158,7 @@ fn claims() -> [fn(&mut Neighbours, Instant); 3] {
 }
 
 #[test]
-fn a_forged_address_of_a_neighbour_that_is_there_changes_nothing() {
+fn a_forged_address_of_a_reachable_neighbour_changes_nothing() {
     for forge in claims() {
         let mut stale = cache();
         stale.on_heard(at(0), hop(1), MAC);
@@ -180,7 +180,7 @@ fn a_forged_address_of_a_neighbour_that_is_there_changes_nothing() {
 }
 
 #[test]
-fn a_neighbour_that_has_moved_is_followed_soon_after_it_has_said_so() {
+fn a_neighbour_that_has_moved_is_followed_soon_after_it_says_so() {
     for tell in claims() {
         let mut stale = cache();
         stale.on_heard(at(0), hop(1), MAC);
@@ -251,7 +251,7 @@ fn nobody_is_asked_for_more_than_once_a_second() {
 }
 
 #[test]
-fn what_is_told_unasked_makes_nothing_and_may_wake_who_has_failed() {
+fn an_unasked_answer_makes_no_entry_and_may_revive_a_failed_one() {
     let told =
         |mac, overrides| Advertisement { solicited: false, overrides, ..answer(hop(1), mac) };
     let mut empty = cache();
@@ -287,7 +287,7 @@ fn an_address_that_must_not_replace_another_never_does() {
 }
 
 #[test]
-fn an_advertisement_without_an_address_confirms_only_what_is_known() {
+fn an_advertisement_without_an_address_confirms_known_ones_only() {
     let bare = Advertisement { mac: None, ..answer(hop(1), MAC) };
     let mut known = probed();
     known.on_advertisement(at(36), bare);

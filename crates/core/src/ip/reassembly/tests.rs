@@ -155,7 +155,7 @@ fn the_packet_beyond_the_limit_evicts_the_oldest() {
 }
 
 #[test]
-fn the_bytes_beyond_the_limit_evict_the_oldest_or_the_packet_itself() {
+fn bytes_beyond_the_limit_evict_the_oldest_or_the_packet_itself() {
     // Fragments other than the first: nothing of them is kept to be quoted.
     let mut r = Reassembly::new(8, 64);
     assert_eq!(give(&mut r, at(0), 1, 8, true, 32), Outcome::Pending);

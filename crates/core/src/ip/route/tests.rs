@@ -51,7 +51,7 @@ fn neighbour(address: &str) -> Option<NextHop> {
 }
 
 #[test]
-fn packets_go_to_ourselves_to_neighbours_to_gateways_or_to_groups() {
+fn packets_go_to_us_to_neighbours_to_gateways_or_to_groups() {
     let routes = routes();
     for ours in ["10.9.0.2", "fd00::2", "10.20.0.0", "10.20.255.255"] {
         assert_eq!(hop(&routes, ours), Some(NextHop::Ourselves), "{ours}");

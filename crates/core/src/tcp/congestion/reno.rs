@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_window_is_what_a_round_of_acknowledgements_makes_of_this_one() {
+    fn the_next_window_is_this_one_after_a_round_of_acks() {
         for (window, threshold) in [(1, 64), (10, 64), (40, 64), (64, 64), (70, 64), (2, u32::MAX)]
         {
             let threshold = threshold.min(1 << 20) * MSS;

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_delays_all_alike_and_a_tick_by_what_is_left_of_its_period() {
+    fn a_timer_delays_all_alike_and_a_tick_by_its_periods_rest() {
         let mut ack = AckState::new(0, Seq(1), 7);
         let timer = config(AckDelay::Timer);
         assert_eq!(due(&mut ack, Instant::from_millis(130), &timer), Instant::from_millis(230));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_request_of_a_bucket_says_when_and_later_ones_change_nothing() {
+    fn a_buckets_first_request_sets_the_time_and_later_ones_do_not() {
         let config = config(AckDelay::Buckets);
         let (mut ack, mut deadlines) = (AckState::new(0, Seq(1), 0), Deadlines::default());
         ack.request(Instant::from_millis(1010), &config, &mut deadlines);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_made_smaller_keeps_what_was_promised_and_promises_no_more() {
+    fn a_smaller_buffer_keeps_its_promise_and_promises_no_more() {
         let (mut w, mut budget) = window(4000, 4000);
         w.announce(Seq(100), 0, MSS);
         w.fix(1000, Seq(100), &mut budget);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_offers_a_unit_at_least_and_no_more_than_its_field_holds() {
+    fn a_syn_offers_at_least_a_unit_and_at_most_its_field() {
         let offers = |bytes| [0, 7, 14].map(|shift| offer_of(bytes, shift));
         assert_eq!(offers(4 << 20), [65_535; 3]);
         assert_eq!(offers(65_534), [65_534; 3]);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_syn_offered_stays_promised_when_the_budget_is_spent_meanwhile() {
+    fn a_syns_offer_stays_promised_when_the_budget_runs_out() {
         let mut budget = WindowBudget::new(10_000, 0);
         let offered = budget.offer(10_000);
         budget.take(10_000);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_apart_sent_twice_or_acknowledged_late_tells_nothing() {
+    fn segments_sent_apart_twice_or_acked_late_give_no_sample() {
         let mut pair = PacketPair::default();
         for number in 0..100 {
             ack(&mut pair, (number, 1000), at(number * 1000), 1);

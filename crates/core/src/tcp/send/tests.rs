@@ -146,7 +146,7 @@ fn acks_of_one_turn_tell_the_rate_by_when_the_device_got_them() {
 }
 
 #[test]
-fn a_burst_s_last_ack_tells_no_rate_unless_it_cannot_have_been_delayed() {
+fn a_bursts_last_ack_gives_no_rate_where_it_may_be_delayed() {
     // Three are needed, and the first of a burst has none before it.
     assert_eq!(rate_by(&[(20, 2), (21, 2), (22, 2)]), None);
     assert_eq!(rate_by(&[(20, 2), (21, 2), (22, 2), (23, 2)]), Some(2_000_000));

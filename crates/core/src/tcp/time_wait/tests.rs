@@ -132,7 +132,7 @@ fn only_the_fin_itself_restarts() {
 }
 
 #[test]
-fn what_is_acceptable_is_ignored_unless_it_acknowledges_what_was_never_sent() {
+fn an_acceptable_segment_is_ignored_unless_it_acks_the_unsent() {
     for (flags, seq, ack) in [
         (Flags::ACK, 5000, 1000),
         (Flags::ACK | Flags::PSH, 5099, 1000),
@@ -170,7 +170,7 @@ fn an_old_timestamp_is_answered_and_restarts_nothing() {
 }
 
 #[test]
-fn where_timestamps_are_used_nothing_without_one_is_heard_but_an_rst_or_a_syn() {
+fn with_timestamps_an_unstamped_segment_must_be_a_rst_or_syn() {
     let record = record(Some(700));
     let judge = |flags, seq| record.judge(&segment(flags, seq, 1000, None));
     assert_eq!(judge(Flags::FIN | Flags::ACK, 4999), Verdict::Ignore);
@@ -181,7 +181,7 @@ fn where_timestamps_are_used_nothing_without_one_is_heard_but_an_rst_or_a_syn() 
 }
 
 #[test]
-fn an_active_open_takes_timestamps_and_a_clock_that_has_moved_on() {
+fn an_active_open_takes_timestamps_and_a_clock_that_moved_on() {
     let entered = record(Some(1)).entered;
     assert!(!record(Some(1)).may_open(entered + Duration::from_micros(999)));
     assert!(record(Some(1)).may_open(entered + Duration::from_millis(1)));

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_moves_only_when_a_deadline_becomes_earlier_than_its_slot() {
+    fn an_entry_moves_only_when_its_deadline_precedes_its_slot() {
         let (mut inline, mut filed) = (inline(), Filed::default());
         inline.touched(7, &mut filed, ms(40));
         let first = filed;

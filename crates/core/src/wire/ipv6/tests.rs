@@ -122,7 +122,7 @@ fn a_routing_header_with_segments_left_is_refused() {
 }
 
 #[test]
-fn fragments_say_where_they_belong_and_an_only_fragment_is_whole() {
+fn fragments_give_their_place_and_an_only_fragment_is_whole() {
     let bytes = fragment(0x0102_0304, 16, true, &[0; 8]);
     let parsed = parse(&bytes).unwrap();
     let expected = Fragment { id: 0x0102_0304, offset: 16, more: true };

@@ -49,7 +49,7 @@ fn every_message_has_its_least_length() {
 }
 
 #[test]
-fn a_probe_comes_from_nobody_to_the_group_without_a_hardware_address() {
+fn a_probe_goes_from_no_address_to_the_group_without_a_mac() {
     let destination = solicited_node(TARGET);
     let probe = Envelope { source: Ipv6Addr::UNSPECIFIED, destination, hop_limit: HOP_LIMIT };
     assert!(parse(&solicit(None), probe).is_ok());
@@ -108,7 +108,7 @@ fn the_walk_through_the_options_has_a_limit() {
 }
 
 #[test]
-fn a_known_option_of_another_length_and_a_prefix_too_long_are_ignored() {
+fn an_option_of_wrong_length_and_too_long_a_prefix_are_ignored() {
     let mut body = emitted(&solicit(None));
     body.extend_from_slice(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(Message::parse(135, 0, &body, UNICAST), Some(Ok(solicit(None))));

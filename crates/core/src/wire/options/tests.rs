@@ -85,7 +85,7 @@ fn a_syn_with_everything_just_fits() {
 }
 
 #[test]
-fn experimental_options_are_kept_up_to_the_bound_and_no_other_kinds() {
+fn experimental_options_are_kept_up_to_the_bound_others_not() {
     let mut kept = Experimental::default();
     assert!(!kept.push(252, &[1]));
     assert!(!kept.push(253, &[0; 19]));

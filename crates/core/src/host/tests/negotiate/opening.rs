@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::tcp::SocketOptions;
 
 #[test]
-fn each_wish_is_heard_and_the_peers_other_one_is_refused_or_falls_back() {
+fn each_wish_is_heard_and_the_other_is_refused_or_falls_back() {
     use Wish::{Client, Ourselves, Peer, Server};
     // Which end each wish means, at the client and at the server: true for the client.
     let ends = [(Client, true, true), (Server, false, false), (Ourselves, true, false)];
@@ -118,7 +118,7 @@ fn black_hole(_: Side, s: &Segment<'_>) -> bool {
 }
 
 #[test]
-fn what_drops_unknown_options_is_met_without_and_remembered_for_a_while() {
+fn a_path_that_drops_options_is_met_without_and_remembered() {
     let mut configs = wishing(Wish::Client, Wish::Client);
     configs[0].tcp.time_wait.ask_again = SECOND * 600;
     let mut pair = pair_of(configs);
@@ -164,7 +164,7 @@ fn one_lost_syn_does_not_cost_the_agreement() {
 }
 
 #[test]
-fn a_handshake_of_which_any_segments_are_lost_or_stripped_never_leaves_nobody() {
+fn a_handshake_with_losses_or_strips_never_leaves_it_unheld() {
     for wish in [Wish::Client, Wish::Server] {
         for case in 0..1024_u32 {
             let (lost, stripped) = (case & 31, case >> 5);

@@ -33,7 +33,7 @@ fn names(heard: &Heard) -> Option<IpAddr> {
 }
 
 #[test]
-fn the_third_segment_repeats_the_choice_and_so_does_each_until_the_peer_speaks() {
+fn the_third_segment_repeats_the_choice_until_the_peer_speaks() {
     for ipv6 in [false, true] {
         let mut config = super::super::pair::config(HOSTS[usize::from(ipv6)]);
         config.tcp.time_wait.negotiate = Wish::Client;
@@ -62,7 +62,7 @@ fn the_third_segment_repeats_the_choice_and_so_does_each_until_the_peer_speaks()
 }
 
 #[test]
-fn a_sack_block_gives_way_to_the_option_where_there_is_no_room_for_both() {
+fn a_sack_block_gives_way_to_the_option_where_both_do_not_fit() {
     for (ipv6, blocks) in [(false, 1), (true, 0)] {
         let mut config = super::super::pair::config(HOSTS[usize::from(ipv6)]);
         config.tcp.time_wait.negotiate = Wish::Client;
@@ -152,7 +152,7 @@ fn crossed_opens_take_the_value_of_table_1() {
 }
 
 #[test]
-fn who_does_not_accept_table_1_resets_whether_the_peer_has_heard_our_syn_or_not() {
+fn an_end_that_rejects_table_1_resets_whatever_the_peer_heard() {
     let ours = "10.0.0.2".parse().unwrap();
     // The peer wishes us, we wish the peer: the larger is ours.
     let (mut peer, heard) = crossed(negotiating(Wish::Peer), Some(ours));
@@ -165,7 +165,7 @@ fn who_does_not_accept_table_1_resets_whether_the_peer_has_heard_our_syn_or_not(
 }
 
 #[test]
-fn after_crossed_opens_an_end_that_named_itself_holds_and_the_other_needs_the_proof() {
+fn after_crossed_opens_a_self_named_end_needs_no_proof_to_hold() {
     let (ours, theirs): (IpAddr, IpAddr) =
         ("10.0.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap());
     let holder = |peer: &Peer| peer.host.info(peer.id()).unwrap().holder;

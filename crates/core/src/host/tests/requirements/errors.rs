@@ -40,7 +40,7 @@ fn in_flight() -> Peer {
 }
 
 #[test]
-fn no_icmp_error_ends_an_established_connection_and_its_user_can_ask_for_it() {
+fn no_icmp_error_ends_an_established_connection_but_is_readable() {
     for code in [0, 1, 2, 3, 5, 13] {
         let mut peer = in_flight();
         let (id, quoted) = (peer.id(), quoted(&peer, 1, 140));
@@ -102,7 +102,7 @@ fn source_quench_is_dropped_in_silence() {
 }
 
 #[test]
-fn three_retransmissions_in_vain_can_be_learnt_of_long_before_the_end() {
+fn three_retransmissions_in_vain_are_reported_before_the_end() {
     let mut peer = in_flight();
     let id = peer.id();
     // Sent again after 1, 3 and 7 s; at 15 s the third has been in vain.

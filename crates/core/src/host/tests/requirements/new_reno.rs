@@ -31,7 +31,7 @@ fn recoveries(peer: &Peer) -> u64 {
 }
 
 #[test]
-fn duplicates_of_what_was_sent_before_the_last_recovery_start_no_other() {
+fn duplicates_from_before_the_last_recovery_start_no_other() {
     let mut peer = in_flight();
     assert_eq!(acks(&mut peer, 1, 3), [1]);
     acks(&mut peer, 10_001, 1);
@@ -60,7 +60,7 @@ fn a_partial_ack_lets_as_much_go_as_has_arrived_and_no_more() {
 }
 
 #[test]
-fn after_a_timeout_duplicates_start_no_recovery_before_all_is_acknowledged() {
+fn after_a_timeout_no_recovery_starts_before_all_is_acked() {
     let mut peer = in_flight();
     let again = peer.wait(Duration::from_secs(1));
     assert_eq!(again[0].seq, 1);

@@ -34,7 +34,7 @@ fn urgent_notices(peer: &mut Peer) -> usize {
 }
 
 #[test]
-fn behind_a_closed_window_resets_urgent_pointers_and_acks_still_count() {
+fn behind_a_closed_window_rst_urg_and_ack_still_count() {
     let mut peer = with_closed_window();
     peer.write(100);
     assert_eq!(peer.hear_one().len, 100);
@@ -49,7 +49,7 @@ fn behind_a_closed_window_resets_urgent_pointers_and_acks_still_count() {
 }
 
 #[test]
-fn a_window_may_stay_closed_for_ever_and_every_probe_is_answered() {
+fn a_window_may_stay_closed_for_ever_and_each_probe_is_answered() {
     let mut peer = with_closed_window();
     for _ in 0..20 {
         assert!(peer.wait(Duration::from_secs(60)).is_empty());
@@ -61,7 +61,7 @@ fn a_window_may_stay_closed_for_ever_and_every_probe_is_answered() {
 }
 
 #[test]
-fn each_advance_of_the_urgent_pointer_is_told_and_nothing_else_is() {
+fn each_advance_of_the_urgent_pointer_is_reported_and_no_more() {
     let mut peer = Peer::established(plain());
     urgent_notices(&mut peer);
     let id = peer.id();
@@ -111,7 +111,7 @@ fn urgent_data_has_any_length() {
 }
 
 #[test]
-fn an_ack_is_delayed_for_less_than_half_a_second_whatever_is_configured() {
+fn an_ack_waits_under_half_a_second_whatever_is_configured() {
     let with = |delay: AckDelay, ms: u64| {
         let mut config = plain();
         config.tcp.ack.delay = delay;
@@ -131,7 +131,7 @@ fn an_ack_is_delayed_for_less_than_half_a_second_whatever_is_configured() {
 }
 
 #[test]
-fn a_segment_that_overlaps_what_is_held_reports_the_first_duplicate_piece() {
+fn an_overlap_reports_its_first_duplicate_piece() {
     let mut peer = Peer::established_with(config("10.0.0.2"), |syn| syn.mss(1000).sack_permitted());
     let blocks = |heard: &Heard, isn: Seq| -> Vec<(u32, u32)> {
         let blocks = heard.options.sack.iter();

@@ -33,7 +33,7 @@ fn the_handshake_does_not_open_the_congestion_window() {
 }
 
 #[test]
-fn a_smaller_path_makes_the_congestion_window_smaller_in_proportion() {
+fn a_smaller_path_mtu_shrinks_the_window_in_proportion() {
     let mut peer = Peer::established_with(plain(), |syn| syn.mss(1460));
     peer.write(50_000);
     assert_eq!(peer.hear().len(), 10);
@@ -48,7 +48,7 @@ fn a_smaller_path_makes_the_congestion_window_smaller_in_proportion() {
 }
 
 #[test]
-fn a_peer_that_takes_more_than_the_path_gets_the_initial_window_of_the_path() {
+fn a_peers_larger_mss_gives_the_initial_window_of_the_path() {
     let mut peer = Peer::established_with(plain(), |syn| syn.mss(9000));
     peer.write(50_000);
     let lens: Vec<usize> = peer.hear().iter().map(|heard| heard.len).collect();
@@ -88,7 +88,7 @@ fn with_sack_a_duplicate_without_news_lets_nothing_go() {
 }
 
 #[test]
-fn each_further_duplicate_lets_a_segment_go_and_the_end_deflates() {
+fn each_further_duplicate_sends_a_segment_and_the_end_deflates() {
     let mut peer = Peer::established(plain());
     peer.write(30_000);
     assert_eq!(peer.hear().len(), 10);
@@ -170,7 +170,7 @@ fn sample(rtt: &mut Rtt, age: Duration) {
 }
 
 #[test]
-fn the_variation_is_updated_before_the_mean_with_gains_of_a_quarter_and_an_eighth() {
+fn the_variation_is_updated_before_the_mean_with_the_rfcs_gains() {
     let config = TcpConfig::default().with(|tcp| tcp.rto.floor = ms(0));
     let mut rtt = Rtt::new(&Bounds::new(&config));
     sample(&mut rtt, ms(100));
@@ -215,7 +215,7 @@ fn the_timer_starts_over_with_each_acknowledgement_of_new_data() {
 }
 
 #[test]
-fn a_segment_sent_later_is_not_sent_again_earlier_than_its_own_timeout() {
+fn a_later_segment_is_not_resent_before_its_own_timeout() {
     let mut peer = Peer::established(plain());
     peer.write(1000);
     peer.hear_one();

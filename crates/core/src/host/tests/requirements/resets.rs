@@ -55,7 +55,7 @@ fn a_window_s_edges_decide_between_reset_challenge_and_silence() {
 }
 
 #[test]
-fn an_ack_counts_from_the_largest_window_before_una_to_what_was_sent() {
+fn an_ack_counts_from_one_max_window_before_una_up_to_snd_nxt() {
     let mut config = plain();
     config.tcp.congestion.initial_window = 1000;
     // 200 segments are sent and acknowledged: SND.UNA is 200,001, the largest window 60,000.

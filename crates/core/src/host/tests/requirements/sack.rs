@@ -174,7 +174,7 @@ fn after_a_timeout_what_was_sacked_is_sent_again_with_its_bytes() {
 // ---- the sender: RFC 6675
 
 #[test]
-fn after_a_timeout_new_blocks_are_heeded_and_start_no_other_recovery() {
+fn after_a_timeout_new_blocks_count_and_start_no_recovery() {
     let mut peer = with_sack();
     peer.write(10_000);
     peer.hear();
@@ -188,7 +188,7 @@ fn after_a_timeout_new_blocks_are_heeded_and_start_no_other_recovery() {
 }
 
 #[test]
-fn a_timeout_in_recovery_ends_it_and_no_other_begins_before_all_is_acknowledged() {
+fn a_timeout_ends_recovery_and_none_begins_before_all_is_acked() {
     let mut peer = with_sack();
     peer.write(60_000);
     assert_eq!(peer.hear().len(), 10);
@@ -231,7 +231,7 @@ fn what_is_sent_next_follows_the_rules_in_order() {
 }
 
 #[test]
-fn a_hole_under_the_highest_block_is_filled_before_it_is_known_to_be_lost() {
+fn a_hole_below_the_highest_block_is_filled_before_it_is_lost() {
     let mut peer = with_sack();
     peer.write(10_000);
     peer.hear();
@@ -251,7 +251,7 @@ fn what_a_rescue_passed_over_is_sent_again_all_the_same() {
 }
 
 #[test]
-fn an_ack_that_moves_on_and_tells_of_more_is_the_first_duplicate() {
+fn an_ack_that_advances_and_reports_more_is_the_first_duplicate() {
     let mut peer = with_sack();
     let (id, now) = (peer.id(), peer.now);
     let mut options = peer.host.options(id).unwrap();

@@ -89,7 +89,7 @@ fn options_are_taken_in_any_segment_and_unknown_ones_ignored() {
 }
 
 #[test]
-fn a_malformed_option_drops_the_segment_and_leaves_the_connection() {
+fn a_malformed_option_drops_the_segment_not_the_connection() {
     let mut peer = Peer::established(plain());
     let mut bytes = raw(&peer, &[2, 0, 1, 1], 0);
     // The payload's first four bytes become options: MSS with the length 0.
@@ -143,7 +143,7 @@ fn the_options_of_a_syn_are_on_every_syn_and_nowhere_else() {
 }
 
 #[test]
-fn without_an_mss_option_the_least_that_every_host_takes_is_assumed() {
+fn without_an_mss_option_the_least_of_every_host_is_assumed() {
     let peer = Peer::established_with(plain(), |syn| syn);
     assert_eq!(peer.host.info(peer.id()).unwrap().mss_bytes, 536);
     assert_eq!(peer_mss(&Options::default(), true, 88), 1220);
@@ -151,7 +151,7 @@ fn without_an_mss_option_the_least_that_every_host_takes_is_assumed() {
 }
 
 #[test]
-fn a_segment_is_no_larger_than_the_peer_the_path_and_the_options_allow() {
+fn a_segment_is_bounded_by_peer_path_and_options() {
     let lens = |peer: &mut Peer| -> Vec<usize> {
         peer.write(3000);
         peer.hear().iter().map(|heard| heard.len).collect()

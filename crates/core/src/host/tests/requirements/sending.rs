@@ -17,7 +17,7 @@ fn what_lies_beyond_a_shrunk_window_may_be_sent_again() {
 }
 
 #[test]
-fn a_window_shrunk_to_nothing_is_probed_and_a_peer_that_answers_is_never_given_up() {
+fn a_zero_window_is_probed_and_an_answering_peer_never_given_up() {
     let mut peer = Peer::established(plain());
     peer.write(5000);
     assert_eq!(peer.hear().len(), 5);

@@ -36,7 +36,7 @@ fn scale(syn: Say, shift: u8) -> Say {
 // ---- window scaling, §2
 
 #[test]
-fn scaling_is_offered_even_with_a_shift_of_nothing_and_answered_in_kind() {
+fn scaling_is_offered_even_with_shift_0_and_answered_in_kind() {
     let (_, syn) = Peer::opening(scaled(65_535));
     assert_eq!(syn.options.window_scale, Some(0));
     let (_, syn) = Peer::opening(scaled(1 << 20));
@@ -85,7 +85,7 @@ fn a_shift_above_14_is_taken_as_14() {
 }
 
 #[test]
-fn what_was_promised_once_is_taken_though_the_window_cannot_say_it_again() {
+fn promised_bytes_are_taken_though_the_field_cannot_repeat_it() {
     // Units of 32 bytes: after a few odd bytes the edge cannot be told exactly.
     let mut peer = Peer::established_with(scaled(1 << 20), |syn| scale(syn, 0));
     let promised = 65_535;
@@ -105,7 +105,7 @@ fn what_was_promised_once_is_taken_though_the_window_cannot_say_it_again() {
 // ---- timestamps, §3 and §4
 
 #[test]
-fn every_segment_but_a_reset_has_timestamps_once_they_are_agreed_on() {
+fn every_segment_but_a_reset_has_the_agreed_timestamps() {
     let mut pair = Pair::new();
     let (_, client, server) = pair.connected();
     pair.transfer((Side::Client, client), (Side::Server, server), 100_000);
@@ -222,7 +222,7 @@ fn a_reset_is_not_judged_by_its_timestamp_and_teaches_none() {
 }
 
 #[test]
-fn a_reset_of_a_half_open_connection_is_not_judged_by_its_timestamp() {
+fn a_reset_of_a_half_open_connection_ignores_its_timestamp() {
     let mut peer = Peer::listening(stamped());
     peer.say(Say::new(S, 0, 0).stamp(5000, 0));
     peer.hear_one();

@@ -215,7 +215,7 @@ proptest! {
 }
 
 #[test]
-fn requests_and_responses_are_predicted_and_what_is_unusual_is_not() {
+fn requests_and_responses_are_predicted_and_others_are_not() {
     let segment = |ahead, len, acked, flags: Flags| Act::Segment {
         ahead,
         len,

@@ -299,7 +299,7 @@ proptest! {
 }
 
 #[test]
-fn responses_acks_and_fins_are_predicted_and_what_is_unusual_is_not() {
+fn responses_acks_and_fins_are_predicted_and_others_are_not() {
     let request = |len| Act::Segment {
         ahead: 0,
         len,

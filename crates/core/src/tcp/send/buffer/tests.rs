@@ -56,7 +56,7 @@ fn a_full_pool_takes_what_fits_and_no_more() {
 }
 
 #[test]
-fn what_is_long_takes_large_pages_and_usual_ones_where_there_are_no_more() {
+fn long_text_takes_large_pages_and_usual_ones_if_none_is_left() {
     let mut pool = PagePool::new(9);
     let mut buffer = SendBuffer::default();
     let lens = |buffer: &SendBuffer| -> Vec<usize> {

@@ -130,7 +130,7 @@ fn slow_start_doubles_up_to_its_threshold() {
 }
 
 #[test]
-fn the_first_read_is_of_the_initial_window_and_the_next_and_three_segments_at_least() {
+fn a_read_takes_the_initial_window_then_three_segments_or_more() {
     let first = |congestion: Congestion| los(&congestion, 1).first_read(u32::MAX) / MSS;
     assert_eq!(first(slow_start(1, 1000)), 3);
     assert_eq!(first(slow_start(10, 1000)), 30);

@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn the_rto_is_one_second_before_a_sample_and_three_after_a_lost_syn() {
+fn the_rto_is_1_s_before_a_sample_and_3_s_after_a_lost_syn() {
     let mut rtt = rtt_of(&config());
     assert_eq!(rtt.rto(&config()), Duration::from_secs(1));
     rtt.on_syn_retransmitted();
@@ -125,7 +125,7 @@ fn a_coarse_measurement_clock_sees_its_ticks_only() {
 }
 
 #[test]
-fn the_rto_is_no_less_above_srtt_than_a_tick_of_the_coarser_clock() {
+fn the_rto_exceeds_srtt_by_a_tick_of_the_coarse_clock_or_more() {
     // Ticks of the two clocks: what is added to a tiny RTT is the longer, if above the floor.
     for (measure_hz, tick_ms, added_ms) in
         [(10, 1, 100), (1_000_000_000, 70, 70), (10, 130, 130), (1_000_000_000, 1, 2)]
@@ -141,7 +141,7 @@ fn the_rto_is_no_less_above_srtt_than_a_tick_of_the_coarser_clock() {
 }
 
 #[test]
-fn the_coarse_estimators_count_ticks_between_and_not_their_length() {
+fn the_coarse_estimators_count_ticks_and_not_their_length() {
     let bsd = config().with(|tcp| tcp.rto.estimator = Estimator::Bsd);
     let rto = |sent, acked| {
         let mut rtt = rtt_of(&bsd);

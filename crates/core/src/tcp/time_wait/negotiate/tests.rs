@@ -34,7 +34,7 @@ fn the_option_is_laid_out_as_the_module_says() {
 }
 
 #[test]
-fn a_syn_that_offers_all_has_room_for_either_address_and_to_the_byte_for_ipv6() {
+fn a_full_syn_has_room_for_either_address_to_the_byte_for_ipv6() {
     use crate::wire::options::{Layout, MAX_OPTIONS_BYTES, Timestamps};
     for (index, len) in [(0, 28), (2, MAX_OPTIONS_BYTES)] {
         for layout in [Layout::ScaleLast, Layout::ScaleFirst] {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_that_has_gone_is_not_found_where_it_was_found_lately() {
+    fn a_gone_handle_is_not_found_where_it_was_found_lately() {
         let mut handles = Handles::new();
         let (gone, other) = (handles.take(address(1), 500), handles.take(address(1), 501));
         handles.give_back(gone.unwrap());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_told_apart_up_to_a_bound_and_addresses_up_to_another() {
+    fn windows_are_distinct_to_one_bound_and_addresses_to_another() {
         let mut handles = Handles::new();
         for window in 1..=WINDOWS_MAX as u16 {
             let handle = handles.take(address(1), window).unwrap();

@@ -255,7 +255,7 @@ fn near_peers_have_their_own_durations() {
 }
 
 #[test]
-fn a_restarted_record_lasts_its_time_again_and_a_511th_of_it_at_most() {
+fn a_restarted_record_lasts_its_time_and_a_511th_at_most() {
     let mut fixture = Fixture::new(10);
     fixture.enter(1);
     fixture.pass(Duration::from_secs(31));

@@ -76,7 +76,7 @@ fn a_timer_of_k_ticks_fires_at_the_kth_tick_after_it_is_set() {
 }
 
 #[test]
-fn a_time_by_a_finer_clock_is_not_over_early_and_a_count_stays_one() {
+fn a_finer_clock_ends_no_time_early_and_a_count_of_one_stays() {
     // When it is set and for how long, when it fires as a time and when as a count; in ms.
     let cases = [
         (0, 260, 1000, 1000),
@@ -102,7 +102,7 @@ fn a_time_by_a_finer_clock_is_not_over_early_and_a_count_stays_one() {
 }
 
 #[test]
-fn no_retransmission_waits_for_less_than_two_ticks_and_nothing_else_must() {
+fn a_retransmission_waits_two_ticks_at_least_and_no_other_must() {
     for (timer, fires) in [(Timer::Retransmit, 1000), (Timer::Persist, 500)] {
         let mut timed = Timed::new(true);
         timed.bsd.set_fine(true);
@@ -120,7 +120,7 @@ fn a_delayed_ack_leaves_with_the_next_fast_tick() {
 }
 
 #[test]
-fn a_timer_that_moves_counts_anew_and_one_cancelled_does_not_fire() {
+fn a_moved_timer_counts_anew_and_a_cancelled_one_does_not_fire() {
     let mut timed = Timed::new(true);
     timed.deadlines(0).set(Timer::Persist, at(1000));
     timed.set(0, Timer::KeepAlive, at(1000), at(0));
@@ -131,7 +131,7 @@ fn a_timer_that_moves_counts_anew_and_one_cancelled_does_not_fire() {
 }
 
 #[test]
-fn a_timer_set_to_the_same_time_goes_on_counting_and_others_do_not_disturb_it() {
+fn setting_a_timer_to_its_time_keeps_its_count_and_others_alone() {
     let mut timed = Timed::new(true);
     assert_eq!(timed.due(at(499)), None);
     timed.set(0, Timer::KeepAlive, at(1999), at(499));
@@ -142,7 +142,7 @@ fn a_timer_set_to_the_same_time_goes_on_counting_and_others_do_not_disturb_it() 
 }
 
 #[test]
-fn what_is_cancelled_after_it_was_counted_fires_only_if_it_is_set_again() {
+fn a_timer_cancelled_when_counted_fires_only_if_set_again() {
     let mut timed = Timed::new(false);
     timed.set(0, Timer::DelayedAck, at(100), at(0));
     timed.set(0, Timer::FinWait2, at(1000), at(0));
@@ -155,7 +155,7 @@ fn what_is_cancelled_after_it_was_counted_fires_only_if_it_is_set_again() {
 }
 
 #[test]
-fn a_connection_whose_deadlines_are_cleared_has_none_and_may_have_others() {
+fn a_cleared_connection_has_no_deadlines_and_may_get_others() {
     let mut timed = Timed::new(false);
     timed.set(0, Timer::Lifetime, at(1000), at(0));
     timed.deadlines(0).clear();
@@ -279,7 +279,7 @@ fn visited(bsd: &mut Bsd, is_fast: bool) -> Vec<u32> {
 }
 
 #[test]
-fn scans_stop_at_time_wait_if_it_is_in_order_and_go_through_it_if_not() {
+fn scans_stop_at_an_ordered_time_wait_and_cross_an_unordered() {
     for ordered in [true, false] {
         let mut bsd = Bsd::new(ordered);
         let time = TimeWaitTerm { now: at(0), duration: Duration::from_secs(60) };
@@ -314,7 +314,7 @@ impl Blocks for Watched {
 }
 
 #[test]
-fn a_block_is_read_ahead_once_and_before_it_is_counted_down_and_the_tail_is_left_alone() {
+fn a_block_is_prefetched_once_before_its_scan_the_tail_never() {
     let mut bsd = Bsd::new(true);
     for index in 0..50 {
         let (mut filed, mut deadlines) = Default::default();

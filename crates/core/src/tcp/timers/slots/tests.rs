@@ -52,7 +52,7 @@ impl Filing {
 }
 
 #[test]
-fn what_is_four_thousand_ticks_ahead_is_filed_where_it_is_due_and_one_more_comes_early() {
+fn four_thousand_ticks_are_filed_exactly_and_one_more_early() {
     for now in [0, 1, 511, 512, 4_095, 1_000_003] {
         let mut slots = Slots::default();
         slots.advance(now);
@@ -63,7 +63,7 @@ fn what_is_four_thousand_ticks_ahead_is_filed_where_it_is_due_and_one_more_comes
 }
 
 #[test]
-fn an_entry_two_hours_ahead_is_handed_out_early_twice_and_then_in_time() {
+fn an_entry_two_hours_ahead_comes_early_twice_and_then_in_time() {
     let mut filing = Filing::default();
     let tick = 7_200_123;
     let mut at = filing.insert(3, tick);
@@ -80,7 +80,7 @@ fn an_entry_two_hours_ahead_is_handed_out_early_twice_and_then_in_time() {
 }
 
 #[test]
-fn what_is_past_comes_at_once_and_what_is_too_far_at_the_horizon() {
+fn the_past_comes_at_once_and_the_too_distant_at_the_horizon() {
     let mut slots = Slots::default();
     slots.advance(1000);
     assert_eq!(slots.insert(0, 5).1, 1000);
@@ -129,7 +129,7 @@ fn an_entry_alone_in_its_slot_costs_no_block() {
 }
 
 #[test]
-fn a_slot_that_holds_many_hands_out_each_once_and_leaves_no_block() {
+fn a_full_slot_hands_out_each_once_and_leaves_no_block() {
     let mut filing = Filing::default();
     for entry in 0..10_000 {
         filing.insert(entry, 77);

@@ -42,7 +42,7 @@ fn largest(tuple: impl Fn(u32) -> Tuple) -> (f64, f64) {
 }
 
 #[test]
-fn an_ipv4_record_takes_less_than_32_bytes_and_an_ipv6_record_less_than_46() {
+fn an_ipv4_record_takes_under_32_bytes_and_an_ipv6_one_under_46() {
     let (filling, draining) = largest(tuple);
     assert!(filling <= 31.5, "{filling} bytes while filling");
     assert!(draining <= 2.0 * filling, "{draining} bytes while draining, {filling} before");
@@ -54,7 +54,7 @@ fn an_ipv4_record_takes_less_than_32_bytes_and_an_ipv6_record_less_than_46() {
 /// However many there are, one that enters moves those of a line, and asks for memory as for a few
 /// of the blocks that all of it comes in: the index is never put elsewhere as a whole.
 #[test]
-fn no_record_that_enters_moves_many_others_or_takes_much_memory_at_once() {
+fn no_new_record_moves_many_or_takes_much_memory_at_once() {
     let (mut index, rehashed) = (Index::new(COUNT as usize), Cell::new(0));
     let hash = |number: u32| u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes();
     let mut most = 0;
@@ -109,7 +109,7 @@ fn what_turns_over_takes_no_more_bytes_than_what_came_first() {
 /// An attacker that knows the key can choose tuples that all lie in one line. Under any other key
 /// they are spread as if chosen at random.
 #[test]
-fn tuples_chosen_against_a_known_key_do_not_meet_in_one_line_under_another() {
+fn tuples_chosen_against_one_key_do_not_collide_under_another() {
     const CHOSEN: usize = 2000;
     let known = Fixture::keyed(8, [TERM; 3], CHOSEN).hasher;
     // Of so many lines as two thousand records need, eight bits choose one.
@@ -356,7 +356,7 @@ fn few_records_of_long_terms_are_all_there() {
 /// As many as that end at once, of both versions, keep no connection waiting for all of them: a
 /// turn drops its share and a block, and says that more are due.
 #[test]
-fn a_burst_that_expires_at_once_is_dropped_in_shares_and_its_memory_with_it() {
+fn a_burst_that_expires_at_once_goes_in_shares_with_its_memory() {
     let mut fixture = Fixture::new(2 * COUNT as usize);
     for number in 0..COUNT {
         fixture.enter(number);
@@ -380,7 +380,7 @@ fn a_burst_that_expires_at_once_is_dropped_in_shares_and_its_memory_with_it() {
 }
 
 #[test]
-fn a_record_whose_time_is_over_and_that_makes_room_has_expired_and_was_not_evicted() {
+fn a_record_past_its_time_that_makes_room_expired_not_evicted() {
     for (wait, evicted) in [(TERM, 0), (TERM - Duration::from_millis(1), 1)] {
         let mut fixture = Fixture::new(3);
         (0..3).for_each(|number| fixture.enter(number));

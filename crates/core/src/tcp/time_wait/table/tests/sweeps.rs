@@ -43,7 +43,7 @@ fn all_are_there(fixture: &Fixture, numbers: core::ops::Range<u32>) -> bool {
 }
 
 #[test]
-fn those_whose_fins_come_again_and_again_keep_nobody_and_are_never_lost() {
+fn records_restarted_again_and_again_block_none_and_are_kept() {
     let mut fixture = group_restarted(30_000);
     churn(&mut fixture, 10, 20_000);
     assert!(all_are_there(&fixture, 0..20_000));
@@ -184,7 +184,7 @@ fn a_term_without_end_is_one_of_many_years() {
 
 /// Records are not compared by when a dead one entered, either.
 #[test]
-fn who_goes_from_a_full_table_is_the_oldest_also_behind_the_dead() {
+fn a_full_table_drops_the_oldest_even_behind_the_dead() {
     let mut fixture = Fixture::new(3);
     fixture.enter(1);
     for number in [2, 3] {
