@@ -112,7 +112,7 @@ mod tests {
     use tokio::task::spawn_local;
 
     #[tokio::test]
-    async fn all_get_the_result_of_one_piece_of_work_though_the_first_has_gone() {
+    async fn all_share_one_result_though_the_first_has_gone() {
         local(async {
             let (send, receive) = oneshot::channel();
             let begun = Rc::new(Cell::new(0));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_waits_though_the_peer_has_all_is_not_the_peers_fault() {
+    fn a_write_that_waits_though_all_arrived_is_not_the_peers_fault() {
         let mut peer = Peer::new(1000);
         peer.write(500);
         for _ in 0..100 {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_knows_what_is_delivered_a_write_that_waits_tells() {
+    fn a_blocked_write_tells_where_delivery_is_unknown() {
         let mut peer = Peer::new(1000);
         peer.progress.on_written(peer.now, 5000, None, false);
         assert_eq!(peer.progress.look(&peer.pace, peer.now + SECOND * 99, None, false), Look::Idle);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn small_responses_now_and_then_are_not_slow_however_late_each_is_taken() {
+    fn small_responses_now_and_then_are_not_slow_however_late_taken() {
         let mut peer = Peer::new(1000);
         for _ in 0..1000 {
             peer.write(500);

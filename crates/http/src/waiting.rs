@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_rests_is_found_at_the_first_look_however_many_are_awake() {
+    fn an_idle_one_is_found_at_the_first_look_among_many_awake() {
         let (room, begin) = (WaitingRoom::default(), Instant::now());
         let phases: Vec<Phase> = (0..3 * LOOKED_AT).map(|_| Phase::new(begin)).collect();
         let seats: Vec<Seat> = phases.iter().map(|p| room.enter(p.clone(), begin)).collect();

@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 #[test]
-fn a_connection_is_charged_while_it_is_in_and_one_that_waits_goes_for_it() {
+fn a_connection_is_charged_while_in_and_a_waiting_one_yields() {
     let purse = Purse::default();
     let Purse { by_connections, room, .. } = purse.clone();
     let door = Door::new(&ServerConfig::default(), Memory::new(purse));
@@ -98,7 +98,7 @@ fn as_many_as_the_limit_come_in_and_one_more_when_one_has_left() {
 }
 
 #[test]
-fn a_client_is_an_ipv4_address_or_a_network_of_64_bits_and_nobody_on_the_loopback() {
+fn a_client_is_an_ipv4_address_or_a_64_bit_network_not_loopback() {
     let door = door();
     let inside = ["2001:db8::1", "2001:db8::ffff:2"]
         .map(|peer| door.admit(ip(peer), Instant::now()).unwrap());

@@ -130,7 +130,7 @@ async fn what_comes_behind_it_is_never_a_request() {
 }
 
 #[tokio::test]
-async fn any_other_form_is_refused_with_an_answer_and_ends_the_connection() {
+async fn any_other_form_is_refused_by_an_answer_that_ends_all() {
     local(async {
         let get = "GET /secret HTTP/1.1\r\nHost: h\r\n\r\n";
         let length = format!("Content-Length: {}\r\n", get.len());

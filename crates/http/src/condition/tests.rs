@@ -121,7 +121,7 @@ fn ten_bytes() -> Metadata {
 }
 
 #[test]
-fn a_tag_changes_with_length_and_second_and_is_the_same_on_a_replica() {
+fn a_tag_follows_length_and_second_and_is_equal_on_a_replica() {
     let tag = |metadata: &Metadata| Validators::of(metadata, modified() + SECOND * 10).etag;
     let (first, metadata) = (tag(&ten_bytes()), ten_bytes());
     assert_ne!(first, tag(&Metadata { len_bytes: 11, ..metadata.clone() }));
@@ -134,7 +134,7 @@ fn a_tag_changes_with_length_and_second_and_is_the_same_on_a_replica() {
 }
 
 #[test]
-fn a_tag_is_weak_while_the_file_may_change_within_its_second_and_then_another() {
+fn a_tag_is_weak_within_the_files_second_and_then_another() {
     let at = |age: Duration| {
         let modified = ten_bytes().modified.unwrap();
         Validators::of(&ten_bytes(), modified + age)

@@ -187,7 +187,7 @@ async fn what_is_refused_for_its_head_is_told_why_and_leaves_a_record() {
 }
 
 #[tokio::test]
-async fn a_refused_head_behind_others_is_answered_after_them_and_ends_the_connection() {
+async fn a_refused_head_is_answered_in_turn_and_ends_the_connection() {
     local(async {
         let mut client = client();
         let head = "HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -286,7 +286,7 @@ async fn a_peer_that_takes_nothing_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_takes_too_little_of_what_lies_in_the_transport_is_reset() {
+async fn a_peer_that_drains_the_transport_too_slowly_is_reset() {
     // How much the peer takes in a second, and when it is reset.
     for (taken, seconds) in [(0, Some(30)), (1, Some(60)), (900, Some(60)), (1100, None)] {
         local(async {
@@ -479,7 +479,7 @@ fn measured(reads: &Rc<Cell<u32>>) -> crate::Clock {
 }
 
 #[tokio::test]
-async fn durations_are_measured_by_two_reads_of_a_clock_and_by_none_without_a_hook() {
+async fn durations_take_two_clock_reads_and_none_without_a_hook() {
     local(async {
         let reads = Rc::new(Cell::new(0));
         let server = Server::new(files(), ServerConfig::default(), measured(&reads));

@@ -225,7 +225,7 @@ async fn what_cannot_be_served_has_its_status() {
 }
 
 #[tokio::test]
-async fn a_path_as_long_as_the_limit_is_looked_up_and_a_longer_one_is_not() {
+async fn a_path_at_the_limit_is_looked_up_and_a_longer_one_is_not() {
     local(async {
         let mut client = configured(FilesConfig { max_path_bytes: 10, ..FilesConfig::default() });
         assert_eq!(client.get("/hello.txt").await.status, 200);

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn links_beneath_the_root_are_followed_and_links_out_of_it_are_not() {
+    fn links_beneath_the_root_are_followed_and_links_out_are_not() {
         let (_dir, root) = tree();
         let open = |root: BorrowedFd<'_>, path: &RelativePath| open(root, path, Effort::Blocking);
         for path in ["/", "/sub", "/sub/file", "/inner", "/sub/up"] {

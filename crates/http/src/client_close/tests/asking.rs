@@ -35,7 +35,7 @@ fn options(reply: &Reply) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn behind_connection_close_it_waits_for_the_client_to_close_first() {
+async fn behind_connection_close_it_waits_for_the_client_to_close() {
     local(async {
         let (mut client, server, _) = asking(config());
         let reply = client.ask("GET", "/a", "Connection: close\r\n").await;
@@ -83,7 +83,7 @@ async fn a_client_that_resets_has_not_done_as_it_was_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_who_would_not_be_closed_and_no_client_before_http_1_1() {
+async fn only_a_client_that_would_be_closed_and_speaks_1_1_is_asked() {
     local(async {
         let (mut client, server, pressed) = asking(config());
         assert_eq!(client.get("/a").await.field("connection"), None);
@@ -122,7 +122,7 @@ async fn the_last_answer_of_a_connection_and_those_of_a_stop_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_pressure_a_kept_connection_is_asked_and_a_client_obeys_by_client_close() {
+async fn under_pressure_a_kept_client_is_asked_and_closes_first() {
     local(async {
         let (mut client, server, pressed) = asking(ServerConfig::default());
         assert_eq!(client.get("/a").await.field("connection"), None);
@@ -143,7 +143,7 @@ async fn under_pressure_a_kept_connection_is_asked_and_a_client_obeys_by_client_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kept_connection_that_is_asked_lasts_for_the_grace_behind_each_answer() {
+async fn a_kept_connection_lasts_for_the_grace_behind_each_answer() {
     local(async {
         let (mut client, server, pressed) = asking(config());
         pressed.set(true);
@@ -188,7 +188,7 @@ async fn the_grace_of_an_asked_client_begins_when_it_has_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_takes_nothing_is_reset_however_its_close_is_awaited() {
+async fn a_client_that_takes_nothing_is_reset_though_it_was_asked() {
     local(async {
         for fields in ["", "Connection: close\r\n"] {
             let transport = Transport::default();

@@ -57,7 +57,7 @@ async fn while_a_request_is_on_its_way_it_does_not_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_beginning_of_a_next_request_is_not_lost_and_not_waited_for_for_ever() {
+async fn part_of_a_next_request_is_kept_but_not_awaited_for_ever() {
     local(async {
         let (mut client, server) = served(ServerConfig::default());
         client.send("GET /a HTTP/1.1\r\nHost: h\r\n\r\nGET /b HT").await;
@@ -149,7 +149,7 @@ async fn what_comes_first_is_understood_as_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_rests_it_is_charged_for_little_and_where_there_is_no_more_it_closes() {
+async fn an_idle_one_is_charged_little_and_closes_without_memory() {
     local(async {
         let purse = Purse::default();
         let server = Server::new(files(), ServerConfig::default(), clock())
@@ -173,7 +173,7 @@ async fn while_it_rests_it_is_charged_for_little_and_where_there_is_no_more_it_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_goes_while_its_answer_waits_for_memory_is_noticed() {
+async fn a_peer_that_leaves_while_memory_is_awaited_is_noticed() {
     local(async {
         let transport = Transport::default();
         let purse = Purse::default();
@@ -195,7 +195,7 @@ async fn a_peer_that_goes_while_its_answer_waits_for_memory_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_waits_for_its_peer_goes_when_its_memory_is_wanted() {
+async fn a_connection_that_waits_for_its_peer_yields_its_memory() {
     for undelivered in [0, 10] {
         local(async {
             let transport = Transport::default();

@@ -144,7 +144,7 @@ async fn get<S: FileSource>(files: &Files<S>, target: &str) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_file_is_read_once_and_then_asked_for_without_any_call() {
+async fn a_short_file_is_read_once_and_then_served_without_a_call() {
     let site = Site::new(FilesConfig::default());
     let ask = async || {
         assert_eq!(site.get("short").await.uniform(), Some((b'a', 500)));
@@ -276,7 +276,7 @@ const CHANGES: [(&str, Changing); 5] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_is_served_as_it_was_or_as_it_is_and_after_the_age_as_it_is() {
+async fn a_changed_file_is_served_whole_and_new_after_the_age() {
     for name in ["short", "long"] {
         for (how, change) in CHANGES {
             let site = Site::new(FilesConfig::default());
@@ -304,7 +304,7 @@ async fn what_changes_is_served_as_it_was_or_as_it_is_and_after_the_age_as_it_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_leads_out_of_the_root_by_now_never_gives_what_lies_there() {
+async fn a_name_that_now_leads_out_of_the_root_gives_nothing_there() {
     let site = Site::new(FilesConfig::default());
     fs::create_dir(site.path("sub")).unwrap();
     site.write("sub/secret", b'a', 6);
@@ -322,7 +322,7 @@ async fn a_name_that_leads_out_of_the_root_by_now_never_gives_what_lies_there() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_is_charged_and_given_back_where_memory_is_scarce() {
+async fn kept_files_are_charged_and_returned_where_memory_is_scarce() {
     let (purse, mut site) = (Purse::default(), Site::new(FilesConfig::default()));
     site.files = site.files.with_memory(Memory::new(purse.clone()));
     for number in 0..8 {

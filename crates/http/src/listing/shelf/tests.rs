@@ -97,7 +97,7 @@ impl World {
 const LONG: Duration = Duration::from_secs(3600);
 
 #[tokio::test]
-async fn those_who_ask_at_once_share_one_listing_though_the_first_goes() {
+async fn requests_at_one_time_share_a_listing_though_the_first_goes() {
     local(async {
         let world = World::new(LONG, &FilesConfig::default());
         let mut all: Vec<_> = (0..10).map(|_| world.ask("/a/")).collect();
@@ -118,7 +118,7 @@ async fn those_who_ask_at_once_share_one_listing_though_the_first_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listing_is_kept_while_the_directorys_time_stands_and_not_for_long() {
+async fn a_listing_is_kept_briefly_while_the_directorys_time_stands() {
     local(async {
         let world = World::new(LONG, &FilesConfig::default());
         world.allow(10).await;
@@ -153,7 +153,7 @@ async fn a_directory_changed_within_the_last_granule_is_not_kept() {
 }
 
 #[tokio::test]
-async fn who_comes_after_a_listing_of_a_changing_directory_began_shares_the_next_one() {
+async fn a_request_during_a_changed_listing_shares_the_next_one() {
     local(async {
         let world = World::new(Duration::ZERO, &FilesConfig::default());
         let first = world.ask("/a/");
