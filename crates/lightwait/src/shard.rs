@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_tells_what_its_clock_and_its_drivers_can_and_one_in_made_time_can_all() {
+    fn a_shard_reports_its_clocks_and_drivers_abilities() {
         let real = clocks_of_tcp(Shard::new, u64::MAX, Duration::from_nanos(1));
         assert_eq!(real.1, MS);
         // The clock is calibrated twice.

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_run_until_their_task_is_over_and_its_output_comes_back() {
+    fn stacks_run_until_their_task_ends_and_return_its_output() {
         let (server, client) = Stack::memory().unwrap();
         let at = (server.address(), 7);
         let listener = TcpListener::bind_on(&server.handle(), at).unwrap();

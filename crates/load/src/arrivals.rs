@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_has_as_many_arrivals_by_each_moment_as_its_rate_has_area() {
+    fn a_ramp_has_arrivals_equal_to_its_rates_area_at_any_moment() {
         // 0 to 100 a second and back, a pause, and 50 a second.
         let stages = [
             stage(10, 0.0, 100.0),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_have_the_rate_and_the_variance_of_their_kind() {
+    fn poisson_arrivals_have_the_rate_and_variance_of_their_kind() {
         let arrivals = Arrivals::new(vec![stage(2000, 50.0, 50.0)], Spacing::Poisson, 1, 9);
         let mut counts = vec![0u32; 2000];
         arrivals.for_each(|at| counts[at.as_secs() as usize] += 1);
@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arrivals_come_in_order_within_the_stages_and_are_as_many_as_the_area(
+        fn arrivals_come_in_order_within_stages_and_match_the_area(
             shape in prop::collection::vec((0u32..5, 0.0f64..200.0, 0.0f64..200.0), 0..5),
         ) {
             let stages: Vec<Stage> =

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_start_outside_the_recorded_part_counts_in_its_second_alone() {
+    fn requests_due_outside_the_record_count_in_their_second_alone() {
         let mut recorder = Recorder::new(MS * 1000..MS * 2000);
         for intended in [999, 1000, 1999, 2000] {
             recorder.on_answer(&answer(intended, 5));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_counts_from_the_intended_start_and_the_delay_is_told_apart() {
+    fn latency_counts_from_the_intended_start_and_delay_is_apart() {
         let mut recorder = Recorder::new(Duration::ZERO..MS * 9000);
         recorder.on_connection(MS * 10, MS * 13, MS * 3);
         recorder.on_connection(MS * 9000, MS * 9004, MS * 4);

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_has_a_body_says_so_if_it_is_empty_and_head_has_none() {
+    fn an_empty_body_is_declared_by_its_method_and_head_has_none() {
         let text = |method| {
             String::from_utf8(request(method, &[], "").unwrap().keeping().to_vec()).unwrap()
         };

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_leaves_out_the_subnets_own_address_and_its_broadcast_address() {
+    fn a_range_leaves_out_the_subnets_network_and_broadcast_address() {
         let all: Vec<String> = sources(&["10.1.0.0/29", "10.2.0.7/32", "10.3.0.0/31"])
             .unwrap()
             .iter()

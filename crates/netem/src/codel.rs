@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standing_queue_is_dropped_from_after_an_interval_and_then_ever_more_often() {
+    fn codel_drops_from_a_standing_queue_after_an_interval() {
         let drops = drops(600, |_| true);
         // The first packet is above the target at 20 ms; then one drop each 100/√1, 100/√2, 100/√3,
         // … ms.

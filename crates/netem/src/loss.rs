@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn bursty_loss_has_the_mean_and_the_burst_length_of_its_two_probabilities() {
+    fn bursty_loss_has_the_mean_and_burst_length_of_its_chances() {
         let (rate, run) = measure(Loss::Bursty { first: 0.01, after_loss: 0.5 });
         assert!(near(rate, 0.01 / 0.51), "{rate}");
         assert!(near(run, 2.0), "{run}");

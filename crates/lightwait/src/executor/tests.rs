@@ -67,7 +67,7 @@ fn a_task_runs_when_woken_and_only_then() {
 }
 
 #[test]
-fn a_wake_outside_the_turn_or_from_another_thread_goes_through_the_inbox() {
+fn a_wake_from_outside_the_turn_or_thread_uses_the_inbox() {
     let (local, gate) = (local(), Gate::default());
     let _handle = spawn_on(&local, gate.clone().pass());
     run(&local, 10);
@@ -120,7 +120,7 @@ fn a_handle_gives_the_result_or_says_that_there_is_none() {
 }
 
 #[test]
-fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
+fn an_aborted_task_wakes_its_joiner_and_its_place_is_reused() {
     let local = local();
     let dropped = Rc::new(());
     let held = dropped.clone();
@@ -142,7 +142,7 @@ fn an_aborted_task_wakes_who_waits_for_it_and_its_place_is_used_again() {
 }
 
 #[test]
-fn a_waker_that_outlives_its_task_wakes_the_next_one_in_vain_and_none_that_has_ended() {
+fn a_waker_past_its_task_wakes_the_next_and_never_an_ended_one() {
     let (local, first, second) = (local(), Gate::default(), Gate::default());
     let place = spawn_on(&local, first.clone().pass()).task.place;
     run(&local, 10);
@@ -198,7 +198,7 @@ fn who_polls_is_known_as_a_task_or_by_a_waker_of_its_own() {
 }
 
 #[test]
-fn a_handle_keeps_the_end_of_its_task_from_the_next_one_in_the_place() {
+fn a_handle_keeps_its_tasks_end_from_the_next_in_its_place() {
     let local = local();
     let first = spawn_on(&local, async { 1 });
     run(&local, 10);
@@ -234,7 +234,7 @@ fn what_a_task_leaves_is_dropped_at_once_or_with_its_handle() {
 }
 
 #[test]
-fn a_task_takes_over_the_memory_of_one_of_its_type_and_nothing_that_was_in_it() {
+fn a_task_reuses_memory_of_its_type_and_none_of_its_content() {
     let (local, dropped) = (local(), Rc::new(()));
     let hold = |held: Rc<()>| async move { Rc::strong_count(&held) };
     let room = || {

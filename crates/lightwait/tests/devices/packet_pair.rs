@@ -137,8 +137,8 @@ fn listener() -> SocketAddr {
 }
 
 #[test]
-fn packet_pair_finds_the_rate_of_a_link_by_the_kernel_s_receive_times() {
-    let test = "packet_pair::packet_pair_finds_the_rate_of_a_link_by_the_kernel_s_receive_times";
+fn packet_pair_finds_a_links_rate_by_the_kernels_receive_times() {
+    let test = "packet_pair::packet_pair_finds_a_links_rate_by_the_kernels_receive_times";
     namespace::inside(test, || {
         crate::veth();
         namespace::run("ethtool", "-K lw1 tx off tso off gso off gro off");

@@ -84,7 +84,7 @@ fn now_or_never<T>(task: lightwait::executor::JoinHandle<T>) -> T {
 }
 
 #[test]
-fn a_sleeping_thread_is_roused_by_stop_and_by_wakes_from_elsewhere() {
+fn a_sleeping_thread_is_roused_by_stop_and_by_remote_wakes() {
     let stop = Stop::new();
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let (answered, answer) = mpsc::channel();

@@ -60,7 +60,7 @@ fn requests_are_answered_over_one_connection() {
 }
 
 #[test]
-fn a_client_that_says_nothing_is_dropped_by_hypers_timer_on_our_clock() {
+fn a_silent_client_is_dropped_by_hypers_timer_on_our_clock() {
     let mut world = World::new();
     let _service = world.on_server(serve());
     let start = world.now();

@@ -123,7 +123,7 @@ fn the_first_address_that_answers_is_connected_to() {
 }
 
 #[test]
-fn a_stream_that_closes_by_swap_waits_in_the_place_of_the_server_that_closed_first() {
+fn a_stream_that_swaps_waits_for_the_server_that_closed_first() {
     for (swaps, held) in [(true, (0, 1)), (false, (1, 0))] {
         let mut world = World::new();
         let served = world.on_server(async {

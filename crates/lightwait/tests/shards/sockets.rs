@@ -210,7 +210,7 @@ fn aborting_drops_what_is_not_sent_and_resets() {
 }
 
 #[test]
-fn memory_of_others_counts_among_what_buffers_may_take_and_is_waited_for() {
+fn memory_of_others_counts_against_buffers_and_is_waited_for() {
     let mut world = World::new();
     let shard = world.server.handle();
     let (memory, other) = (shard.memory(), shard.memory());
@@ -255,7 +255,7 @@ fn memory_of_others_counts_among_what_buffers_may_take_and_is_waited_for() {
 }
 
 #[test]
-fn after_the_peers_end_one_may_still_write_and_after_ones_own_not() {
+fn after_the_peers_fin_writes_work_and_after_ours_they_do_not() {
     converse(
         |mut stream| async move {
             let mut got = Vec::new();

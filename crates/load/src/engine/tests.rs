@@ -283,7 +283,7 @@ fn an_open_loop_opens_a_connection_for_each_arrival() {
 }
 
 #[test]
-fn a_server_that_is_too_slow_has_its_own_rate_and_works_off_its_backlog_behind_the_record() {
+fn a_slow_server_shows_its_rate_and_its_backlog_is_not_recorded() {
     // One answer at a time takes 10 ms: 100 a second at most, of the 150 that are due.
     let server = Server { service: MS * 10, ..Server::new() };
     let Mode::Open { arrivals, .. } = open(150.0, 10) else { unreachable!() };
@@ -299,7 +299,7 @@ fn a_server_that_is_too_slow_has_its_own_rate_and_works_off_its_backlog_behind_t
 }
 
 #[test]
-fn a_stall_shows_in_an_open_loop_as_often_as_it_would_have_been_met() {
+fn a_stall_shows_in_an_open_loop_as_often_as_it_was_due() {
     // Half of the requests in a stall of one second wait for more than half a second.
     let stall = Some([S * 4, S * 5]);
     let server = || Server { stall, ..Server::new() };
@@ -339,7 +339,7 @@ fn a_closed_loop_keeps_its_connections_busy_and_no_more() {
 }
 
 #[test]
-fn a_connection_carries_as_many_requests_as_it_may_and_who_closes_is_chosen() {
+fn a_connection_keeps_to_its_requests_and_to_the_chosen_closer() {
     for close in [Close::Server, Close::Client, Close::Swap, Close::Negotiate, Close::ClientClose] {
         let plan = Plan {
             requests_per_connection: NonZeroU32::new(7),
@@ -496,7 +496,7 @@ fn a_request_that_meets_a_connection_just_closed_is_sent_again() {
 }
 
 #[test]
-fn no_4_tuple_comes_again_before_its_time_and_the_load_says_that_it_waited() {
+fn no_4_tuple_comes_again_too_soon_and_the_wait_is_reported() {
     // 100 tuples and 20 s of rest allow five connections a second, where the plan asks for ten.
     for close in [Close::Server, Close::Client, Close::Swap, Close::Negotiate, Close::ClientClose] {
         let ports: RangeInclusive<u16> = 5000..=5049;

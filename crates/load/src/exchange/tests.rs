@@ -270,7 +270,7 @@ async fn pipelined_requests_get_their_answers_in_one_exchange() {
 }
 
 #[tokio::test]
-async fn a_connection_is_kept_only_if_the_answer_says_so_and_nothing_follows() {
+async fn a_connection_is_kept_only_by_an_answer_with_nothing_behind() {
     let closing = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     for (reply, closes, left) in [
         (HELLO.to_owned(), false, Left::Open),
@@ -284,7 +284,7 @@ async fn a_connection_is_kept_only_if_the_answer_says_so_and_nothing_follows() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_before_the_last_answer_says_which_were_answered() {
+async fn an_early_end_says_which_requests_were_answered() {
     let closing = HELLO.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
     for reply in [String::new(), HELLO[..30].to_owned(), HELLO.to_owned(), closing + HELLO] {
         let (result, answers) = with_peer("xx", 2, &reply, true).await;
@@ -352,7 +352,7 @@ async fn an_answer_to_head_has_no_body_among_others_that_have() {
 }
 
 #[tokio::test]
-async fn waiting_for_the_peers_end_takes_some_surplus_and_not_an_endless_one() {
+async fn waiting_for_the_peers_fin_takes_surplus_up_to_a_bound() {
     let buffer = buffer();
     let (mut ours, mut theirs) = duplex(1 << 20);
     theirs.write_all(&[b'x'; MOST_SURPLUS_BYTES]).await.unwrap();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_comes_from_the_address_and_port_that_were_asked_for() {
+    async fn a_connection_uses_the_address_and_port_asked_for() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let kernel = Kernel::new(true).unwrap();
         let from = "127.1.2.3:50123".parse().unwrap();

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_is_the_same_decoded_and_what_is_none_is_refused() {
+    fn an_encoded_record_decodes_to_itself_and_others_are_refused() {
         let mut latencies = Latencies::default();
         (1..5000).for_each(|number| latencies.record(MS * number / 7));
         let bytes = latencies.encoded();

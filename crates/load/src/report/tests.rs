@@ -67,7 +67,7 @@ fn idle() -> IdleOutcome {
 }
 
 #[test]
-fn idle_connections_are_told_and_those_that_were_not_held_are_a_warning() {
+fn idle_connections_are_reported_and_those_not_held_are_warned() {
     let mut report = report();
     assert!(report.table().contains("\nidle                    70 held      (opened in 3.0 s)\n"));
     assert_eq!(Report::from_json(&report.json()).unwrap().outcome.idle, idle());
@@ -108,7 +108,7 @@ fn what_kept_a_load_from_what_was_asked_of_it_is_a_warning() {
 }
 
 #[test]
-fn many_failures_and_time_waits_that_linux_cuts_short_are_warnings() {
+fn many_failures_and_time_waits_that_linux_cuts_are_warnings() {
     let mut report = report();
     report.outcome.notes.kernel_overflow = 7;
     let warnings = report.warnings();
@@ -186,7 +186,7 @@ fn a_report_of_before_there_were_ways_to_close_is_read() {
 }
 
 #[test]
-fn the_table_tells_of_closings_that_are_not_usual_and_of_none_else() {
+fn the_table_reports_unusual_closings_and_no_others() {
     assert!(report().table().contains("\nclosings    asked for: 5, obeyed: 4\n"));
     let mut usual = report();
     usual.outcome.notes = Notes { closed_by_server: 400, ..Notes::default() };
@@ -290,7 +290,7 @@ fn elements(page: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_page_is_well_formed_has_its_charts_and_needs_nothing_else() {
+fn the_page_is_well_formed_and_complete_with_its_charts() {
     let mut report = report();
     report.setup.url = "http://h/?a=\"<b>\"&c".to_owned();
     let page = report.html();

@@ -46,7 +46,7 @@ fn times_are_told_apart_over_zones_and_leap_days() {
 }
 
 #[test]
-fn the_requests_of_a_second_are_spread_over_it_and_late_lines_go_to_their_place() {
+fn a_seconds_requests_are_spread_and_late_lines_find_a_place() {
     let log = [
         line(10, "GET /a HTTP/1.1"),
         line(12, "GET /b HTTP/1.1"),

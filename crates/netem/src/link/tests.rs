@@ -153,7 +153,7 @@ fn a_reordered_packet_is_overtaken_by_those_within_its_delay() {
 }
 
 #[test]
-fn loss_duplication_and_corruption_happen_as_often_as_asked_and_are_counted() {
+fn loss_duplication_and_corruption_keep_rates_and_counters() {
     let config = LinkConfig {
         loss: Loss::Uniform(0.1),
         duplicate: 0.2,
@@ -241,7 +241,7 @@ fn codel_takes_a_standing_queue_down_and_tail_drop_does_not() {
 }
 
 #[test]
-fn a_trace_sends_at_its_opportunities_and_wastes_those_that_nobody_uses() {
+fn a_trace_sends_at_its_opportunities_and_wastes_unused_ones() {
     let trace = Trace::parse("2\n2\n5\n10\n", 1500).unwrap();
     let rate = Rate::Trace(Arc::new(trace));
     let mut link = Link::new(LinkConfig { rate, ..LinkConfig::default() });

@@ -180,7 +180,7 @@ fn a_counter_that_leaps_ahead_is_given_up() {
 /// The leap stays within the readings without a comparison. The next comparison finds it, and the
 /// clock then stands until real time has caught up.
 #[test]
-fn a_counter_that_leaps_a_little_ahead_is_given_up_within_a_second() {
+fn a_counter_that_leaps_a_little_is_given_up_within_a_second() {
     let mut run = Run::usual();
     let leap = 60 * MS;
     run.world.leap_cycles.set(3 * leap as i64);

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_holds_nobody_up_and_later_blocks_find_room_again() {
+    fn a_stalled_reader_holds_nobody_up_and_later_blocks_fit_again() {
         let (pipe, reader) = sync_channel(0);
         let mut output = Output::Thread(Background::start(|| Ok(Slow(pipe))).unwrap());
         let chunk = vec![7; WAITING_BYTES / 4];

@@ -78,7 +78,7 @@ fn push(outbox: &mut Outbox, bytes: &[u8], checksum: TxChecksum) {
 const UNDONE: TxChecksum = TxChecksum::Partial { start: 20, offset: 16 };
 
 #[test]
-fn both_directions_are_captured_with_right_checksums_and_pass_unchanged() {
+fn both_directions_are_captured_with_checksums_and_unchanged() {
     let file = Memory::new(usize::MAX);
     let (mut device, mut wire) = captured(&file);
     let mut outbox = Outbox::new(4);

@@ -76,7 +76,7 @@ fn those_that_cannot_be_opened_are_counted_by_cause() {
 }
 
 #[test]
-fn a_connection_that_fails_behind_its_handshake_gives_its_tuple_back() {
+fn a_failure_behind_the_handshake_gives_the_tuple_back() {
     // The first 256 are not answered in time. There are no more tuples than theirs.
     let server = Server { stall: Some([Duration::ZERO, MS * 4500]), ..Server::new() };
     let tuples = Tuples::new(sources(1), 1024..=1279, S * 2, 0);

@@ -149,7 +149,7 @@ async fn on_the_kernel(acceptor: TlsAcceptor, tls: Tls) -> (Result<(), String>, 
 }
 
 #[tokio::test]
-async fn a_load_on_the_kernels_stack_speaks_tls_and_says_whom_it_wants() {
+async fn a_load_on_the_kernels_stack_speaks_tls_and_names_its_host() {
     let authority = authority("ours");
     let tls = Tls::new(NAME, trust(&authority)).unwrap();
     let (probed, outcome, said) = on_the_kernel(acceptor(&authority, NAME, 2100), tls).await;
@@ -210,7 +210,7 @@ fn a_load_on_our_stack_speaks_tls() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_certificate_is_told_and_taken_on_request() {
+async fn a_bad_certificate_is_reported_and_accepted_on_request() {
     let (authority, other) = (authority("ours"), authority("others"));
     for (acceptor, why) in [
         (acceptor(&other, NAME, 2100), "signed by nobody who is trusted here"),

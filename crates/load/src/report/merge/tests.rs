@@ -104,7 +104,7 @@ fn parts_that_ran_one_after_the_other_do_not_add_up_their_rates() {
 }
 
 #[test]
-fn what_is_no_part_of_one_load_is_refused_and_a_missing_part_is_told() {
+fn a_part_of_another_load_is_refused_and_a_missing_one_reported() {
     let merge = |reports: &[Report]| Report::merge(reports.to_vec()).map(|_| ());
     let refused = |reports: &[Report]| merge(reports).unwrap_err();
     assert!(refused(&[]).contains("no report"));
