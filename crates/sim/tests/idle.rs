@@ -233,7 +233,7 @@ fn wakes_with_the_ticks(scheme: Scheme) {
 
 /// A million connections in a release build.
 #[test]
-fn a_shard_with_very_many_idle_connections_sleeps_until_something_is_due() {
+fn a_shard_of_many_idle_connections_sleeps_until_one_is_due() {
     sleeps_until_something_is_due(Scheme::Inline);
 }
 

@@ -28,7 +28,7 @@ fn measured(rate: u64, change: impl FnOnce(&mut Bulk)) -> Option<f64> {
 }
 
 #[test]
-fn the_estimate_is_within_a_tenth_from_a_megabit_to_ten_gigabits() {
+fn the_estimate_is_within_a_tenth_from_1_mbit_to_10_gbit() {
     for rate in [1, 10, 100, 1000, 10_000] {
         let ratio = measured(rate * MBIT, |_| {}).unwrap();
         println!("{rate:>6} Mbit/s: {ratio:.3}");
@@ -66,7 +66,7 @@ fn a_clock_of_a_millisecond_cannot_tell() {
 /// Just above 4 Mbit/s a segment of 512 bytes takes a tick of the clock. All rates give that
 /// estimate, whether each segment is acknowledged or every second one.
 #[test]
-fn a_clock_of_a_millisecond_takes_rates_above_4_megabits_for_one_another() {
+fn a_clock_of_a_millisecond_confuses_rates_above_4_megabits() {
     const RATES: [u64; 5] = [4_200_000, 4_500_000, 5_000_000, 5_500_000, 6_000_000];
     const WIRE: f64 = (512.0 + 66.0) / 512.0;
     let found = |resolution_hz, quick_acks| {

@@ -109,12 +109,12 @@ fn few_ports_serve_many_connections_with_timestamps() {
 }
 
 #[test]
-fn few_ports_serve_many_connections_of_a_client_without_timestamps() {
+fn few_ports_serve_many_connections_of_an_unstamped_client() {
     few_ports_serve_many([false, true]);
 }
 
 #[test]
-fn few_ports_serve_many_connections_of_a_server_without_timestamps() {
+fn few_ports_serve_many_connections_of_an_unstamped_server() {
     few_ports_serve_many([true, false]);
 }
 

@@ -35,7 +35,7 @@ fn all_well(worlds: u64, world: impl Fn(u64) -> Result<(), String> + Sync) {
 }
 
 #[test]
-fn inline_and_the_eager_wheel_send_the_same_bytes_at_the_same_times() {
+fn inline_and_the_eager_wheel_send_the_same_bytes_at_one_time() {
     all_well(WORLDS, |seed| {
         let [inline, wheel] = [Scheme::Inline, Scheme::Wheel].map(|scheme| run_under(seed, scheme));
         check("inline and wheel", &inline?, &wheel?)
@@ -65,7 +65,7 @@ impl End {
 }
 
 #[test]
-fn the_scans_deliver_the_same_streams_and_end_in_the_same_states_as_inline() {
+fn the_scans_deliver_the_streams_and_end_states_of_inline() {
     all_well(WORLDS, |seed| {
         let inline = run_under(seed, Scheme::Inline)?;
         let scan = run_under(seed, Scheme::Scan)?;
@@ -79,7 +79,7 @@ fn the_scans_deliver_the_same_streams_and_end_in_the_same_states_as_inline() {
 /// give later connections other slots, and connections due at the same tick send in the order of
 /// slots.
 #[test]
-fn a_record_in_tens_of_bytes_and_the_whole_control_block_deliver_the_same() {
+fn compact_records_and_whole_control_blocks_deliver_the_same() {
     // Blocks end at ticks of one clock, and records at another's.
     let until_closed = |summary: &Summary| Summary { end: summary.conversed, ..summary.clone() };
     let (worlds, alone) = (WORLDS / 4, AtomicU64::new(0));
@@ -97,7 +97,7 @@ fn a_record_in_tens_of_bytes_and_the_whole_control_block_deliver_the_same() {
 }
 
 #[test]
-fn whole_control_blocks_in_the_lists_of_the_scans_end_as_they_should() {
+fn whole_control_blocks_in_the_scans_lists_end_as_they_should() {
     all_well(WORLDS / 4, |seed| {
         let [scan, list] = [Scheme::Scan, Scheme::OrderedList]
             .map(|scheme| run(seed, scheme, TimeWaitState::Full));

@@ -142,7 +142,7 @@ fn time_wait_that_is_negotiated_keeps_every_rule() {
 }
 
 #[test]
-fn time_wait_that_the_server_has_agreed_to_hold_keeps_connections_apart() {
+fn time_wait_that_the_server_holds_keeps_connections_apart() {
     let server_holds = |config: &mut Config| config.tcp.time_wait.negotiate = Wish::Server;
     // Elsewhere the answer comes behind the client's FIN, and so the client holds as well.
     for (order, later) in [(Order::ServerFirst, LATER), (Order::Unanswered, BEHIND_ANY)] {
@@ -160,7 +160,7 @@ fn assert_found(name: &str, plan: &Plan, what: &str) {
 }
 
 #[test]
-fn time_wait_that_is_skipped_lets_old_text_into_a_new_connection() {
+fn time_wait_that_is_skipped_lets_old_text_in() {
     let skip = |config: &mut Config| config.tcp.time_wait.state = TimeWaitState::Skip;
     // Faber, Touch & Yue 1999, Figure 1.
     let soon = Plan { only: Some(Rule::NoOldText), ..plan(Order::ClientFirst, SOON, skip) };
@@ -183,7 +183,7 @@ fn time_wait_left_without_proof_is_found_by_the_search() {
 }
 
 #[test]
-fn time_wait_agreed_by_a_proof_that_is_not_repeated_is_found_by_the_search() {
+fn time_wait_by_a_proof_not_repeated_is_found() {
     let client = |config: &mut Config| config.tcp.time_wait.negotiate = Wish::Client;
     let mut plan = plan(Order::ClientFirst, LOST, client);
     plan.mutant = Some(names_only_with_its_text);
@@ -203,7 +203,7 @@ fn time_wait_of_a_holder_is_deaf_to_an_exact_reset() {
 }
 
 #[test]
-fn time_wait_of_a_holder_that_is_not_deaf_is_found_by_the_search() {
+fn time_wait_of_a_holder_that_hears_resets_is_found() {
     // The server has the proof, and the client's record does not know.
     let mut agreed = plan(Order::ClientFirst, LOST, |_| {});
     agreed.configs[1].tcp.time_wait.negotiate = Wish::Client;
@@ -230,20 +230,20 @@ fn time_wait_that_is_over_too_early_is_found_by_the_search() {
 }
 
 #[test]
-fn time_wait_behind_which_an_end_is_told_of_a_reset_is_found_by_the_search() {
+fn time_wait_behind_a_reported_reset_is_found() {
     let mut plan = plan(Order::ServerFirst, LOST, |_| {});
     plan.mutant = Some(resets_behind_its_fin);
     assert_found("reset", &plan, "an end was told of an error");
 }
 
 #[test]
-fn time_wait_of_a_client_that_does_not_read_on_is_found_by_the_search() {
+fn time_wait_of_a_client_that_does_not_read_on_is_found() {
     let held = Plan { only: Some(Rule::Held), ..plan(Order::ClientLeaves, LOST, |_| {}) };
     assert_found("CLIENT_CLOSE with both halves", &held, "nobody holds");
 }
 
 #[test]
-fn time_wait_behind_a_reset_that_any_end_takes_for_the_ack_is_found_by_the_search() {
+fn time_wait_behind_a_reset_taken_for_the_ack_is_found() {
     let mut plan = plan(Order::ClientLeaves, LOST_ONCE, |_| {});
     plan.only = Some(Rule::NoLoss);
     assert_sound("the answer draws a reset", &plan);

@@ -62,7 +62,7 @@ fn records(world: &World) -> [usize; 2] {
 }
 
 #[test]
-fn who_closes_first_holds_time_wait_for_its_length_and_no_longer() {
+fn the_first_to_close_holds_time_wait_for_its_length_exactly() {
     for first in [Side::A, Side::B] {
         let mut world = world();
         open_and_close(&mut world, 10, first);

@@ -60,7 +60,7 @@ fn download(read_time: Duration) -> (Duration, u64) {
 /// What a source takes for a read shows once, before the first byte: each download waits for the
 /// file to be opened and for the first read, and for nothing else.
 #[test]
-fn reads_of_up_to_two_round_trips_cost_a_download_nothing_but_the_first() {
+fn reads_of_two_round_trips_cost_a_download_only_the_first() {
     let (at_once, _) = download(Duration::ZERO);
     // A round trip of reads is kept ahead, and two where a read takes longer than one.
     for read_time in [MS, MS * 10, MS * 15, MS * 19, RTT, MS * 30, RTT * 2] {

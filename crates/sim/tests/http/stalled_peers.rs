@@ -195,7 +195,7 @@ fn attack_and_watch(site: &mut Site, peers: usize, what: Waste) -> (Vec<(u64, bo
 }
 
 #[test]
-fn peers_that_waste_their_connections_keep_nobody_from_being_served() {
+fn peers_that_waste_connections_keep_nobody_from_service() {
     let (_, undisturbed) = attack(&mut small_site(), 0, Waste::Nothing);
     let wastes = [
         Waste::Nothing,
