@@ -134,7 +134,7 @@ fn files_and_listings_arrive_whole() {
 }
 
 #[test]
-fn a_listing_shows_every_file_that_was_made_before_it_was_asked_for() {
+fn a_listing_shows_every_file_made_before_the_request() {
     let site = site();
     let server = Server::start(site.path());
     for number in 0..100 {
@@ -173,7 +173,7 @@ fn who_closed_their_half_still_gets_the_answer() {
 }
 
 #[test]
-fn a_signal_lets_the_response_finish_and_the_log_names_the_real_client() {
+fn a_signal_lets_the_response_finish_and_the_log_has_the_client() {
     let site = site();
     let server = Server::start(site.path());
     let mut stream = server.connect();
@@ -254,7 +254,7 @@ fn a_third_signal_ends_it_though_nobody_reads_its_log() {
 }
 
 #[test]
-fn knobs_are_set_and_what_was_counted_is_told_while_it_runs_and_when_it_stops() {
+fn knobs_are_set_and_counters_shown_in_between_and_at_the_end() {
     let site = site();
     let knobs = ["--set", "time_wait.length=50s", "--set", "limits.time_wait=3"];
     let mut server = Server::start_with(site.path(), &knobs);
@@ -332,7 +332,7 @@ fn a_bounded_capture_keeps_the_latest_and_cut_frames_are_short() {
 }
 
 #[test]
-fn a_capture_goes_to_standard_output_and_the_log_to_standard_error() {
+fn a_capture_goes_to_stdout_and_the_log_to_stderr() {
     let site = site();
     // `/dev/stdout` is another name for it.
     for name in ["-", "/dev/stdout"] {
@@ -363,7 +363,7 @@ fn a_capture_goes_to_standard_output_and_the_log_to_standard_error() {
 }
 
 #[test]
-fn a_capture_into_a_fifo_waits_for_its_reader_and_nobody_else_does() {
+fn a_capture_into_a_fifo_waits_for_its_reader_alone() {
     let site = site();
     let fifo = site.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());

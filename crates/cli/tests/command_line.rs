@@ -69,7 +69,7 @@ fn a_directory_that_cannot_be_served_is_named() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named_with_the_way_to_find_out_by_whom() {
+fn a_taken_port_is_named_with_the_command_that_finds_its_owner() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (status, text) = refusal(&["serve", "--listen", &address]);

@@ -84,7 +84,7 @@ fn failure(arguments: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn an_open_loop_keeps_its_rate_from_as_many_addresses_as_it_takes() {
+fn an_open_loop_keeps_its_rate_and_takes_the_addresses_for_it() {
     let server = Server::start(OK, Duration::ZERO);
     let ports = "20000-20024";
     let flags = ["--rate", "100", "--warm-up", "0", "-d", "2s", "--ports", ports];
@@ -139,7 +139,7 @@ fn a_slow_server_shows_in_the_latencies_and_the_thresholds() {
 }
 
 #[test]
-fn a_log_is_replayed_at_its_times_and_lines_that_are_no_requests_are_told() {
+fn a_log_is_replayed_at_its_times_and_bad_lines_are_reported() {
     let server = Server::start(OK, Duration::ZERO);
     let line = |second, request: &str| {
         format!("::1 - - [01/Jan/2026:00:00:0{second} +0000] \"{request}\" 200 5\n")
@@ -179,7 +179,7 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
 }
 
 #[test]
-fn every_second_has_a_line_in_the_csv_and_the_table_is_for_people() {
+fn the_csv_has_a_line_a_second_and_the_table_is_for_people() {
     let server = Server::start(OK, Duration::ZERO);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("seconds.csv");
@@ -220,7 +220,7 @@ fn who_cannot_be_asked_is_named_and_nothing_is_put_on_him() {
 const JOINED: [&str; 2] = ["--stack", "lightwait"];
 
 #[test]
-fn our_stack_joined_to_the_kernels_asks_from_the_kernels_sources_and_ports() {
+fn our_joined_stack_asks_from_the_kernels_sources_and_ports() {
     let server = Server::start(OK, Duration::ZERO);
     let flags = ["--rate", "100", "--warm-up", "0", "-d", "2s", "--ports", "20000-20024"];
     let report = report(&[&[&*server.url], &JOINED[..], &flags].concat());
@@ -240,7 +240,7 @@ fn our_stack_joined_to_the_kernels_asks_from_the_kernels_sources_and_ports() {
 }
 
 #[test]
-fn our_stack_without_a_device_hears_ends_and_resets_of_the_kernels_servers() {
+fn our_stack_without_a_device_hears_kernel_fins_and_resets() {
     let (ended, ends) = std::sync::mpsc::channel();
     // The answer ends with the stream; the other direction stays open until the load closes.
     let half = Server::of(move |mut stream| {
@@ -267,7 +267,7 @@ fn our_stack_without_a_device_hears_ends_and_resets_of_the_kernels_servers() {
 }
 
 #[test]
-fn time_wait_is_swapped_and_negotiated_between_our_stacks_without_a_device() {
+fn time_wait_is_swapped_and_negotiated_without_a_device() {
     let server = Server::start(OK, Duration::ZERO);
     let flags = ["--rate", "50", "--warm-up", "0", "-d", "1s"];
     for (close, counter) in [("swap", "swapped"), ("negotiate", "agreed")] {
@@ -281,7 +281,7 @@ fn time_wait_is_swapped_and_negotiated_between_our_stacks_without_a_device() {
 }
 
 #[test]
-fn what_our_stack_without_a_device_cannot_reach_is_named_as_on_the_kernels() {
+fn an_unreachable_target_is_named_as_on_the_kernels_stack() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}/");
     let with = |flags: &[&str]| failure(&[&[&*url, "--rate", "5"], &JOINED[..], flags].concat());
@@ -294,7 +294,7 @@ fn what_our_stack_without_a_device_cannot_reach_is_named_as_on_the_kernels() {
 }
 
 #[test]
-fn idle_connections_are_held_beside_a_load_or_alone_on_either_stack() {
+fn idle_connections_are_held_beside_a_load_or_alone() {
     let server = Server::start(OK, Duration::ZERO);
     for stack in [&["--stack", "kernel"], &JOINED[..]] {
         let flags = ["--idle", "40", "-d", "1s"];
@@ -311,7 +311,7 @@ fn idle_connections_are_held_beside_a_load_or_alone_on_either_stack() {
 }
 
 #[test]
-fn idle_connections_that_the_server_ends_are_told_and_fail_a_threshold() {
+fn idle_connections_that_the_server_ends_fail_a_threshold() {
     let server = Server::of(|mut stream| {
         let _ = stream.read(&mut [0; 1000]);
         let _ = stream.write_all(OK.as_bytes());

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_source_has_an_address_of_its_own_on_our_stack_and_comes_back() {
+    fn every_source_has_its_own_address_on_our_stack() {
         let sources =
             Sources::new(&["127.9.0.0/29".parse().unwrap(), "10.0.0.7/32".parse().unwrap()]);
         let pairs = Pairs::new(&sources.unwrap());

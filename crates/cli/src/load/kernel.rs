@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_not_ours_are_named_with_the_command_that_adds_them() {
+    fn a_foreign_address_is_named_with_the_command_that_adds_it() {
         let of = |texts: &[&str]| {
             let prefixes: Vec<_> = texts.iter().map(|text| text.parse().unwrap()).collect();
             check(&Sources::new(&prefixes).unwrap())

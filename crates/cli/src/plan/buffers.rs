@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_the_pool_are_equal_and_leave_room_for_what_connections_hold_themselves() {
+    fn parts_of_the_pool_are_equal_and_leave_room_for_connections() {
         let own = CONNECTION_BYTES as u64;
         for (pool, connections, sharing) in [
             (1 << 20, 10, 10),

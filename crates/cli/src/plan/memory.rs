@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn with_nothing_said_it_is_a_quarter_of_the_machine_and_1_gib_at_most() {
+    fn the_default_is_a_quarter_of_the_machine_and_at_most_1_gib() {
         let bytes = Memory::of_machine().bytes();
         assert!((LEAST..=MOST).contains(&bytes), "{bytes}");
     }

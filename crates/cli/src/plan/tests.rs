@@ -75,7 +75,7 @@ fn flags_of_a_device_need_one() {
 }
 
 #[test]
-fn a_tap_gets_port_80_and_the_kernel_the_first_address_that_is_not_ours() {
+fn a_tap_gets_port_80_and_the_kernel_the_first_foreign_address() {
     let expected = Stack::Device {
         device: DevicePlan::Tap {
             name: "lw0".to_owned(),
@@ -247,7 +247,7 @@ fn limits_of_the_server_are_taken_and_none_may_be_nothing() {
 }
 
 #[test]
-fn buffers_and_pages_have_flags_of_their_own_and_a_knob_by_name_goes_before_them() {
+fn a_named_knob_goes_before_the_flags_for_buffers_and_pages() {
     let tcp_of = |line: &str| config_of(line).tcp;
     let tcp = tcp_of("");
     assert_eq!((tcp.buffers.send_size(), tcp.pool.policy), (SendSize::Los, Priority));

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_told_with_the_flag_that_is_wrong() {
+    fn a_contradiction_is_reported_with_the_flag_at_fault() {
         for (line, why) in [
             ("--time-wait negotiate", "--tap NAME"),
             (

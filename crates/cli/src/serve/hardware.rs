@@ -51,7 +51,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn an_address_is_the_same_each_time_and_another_where_anything_differs() {
+    fn an_address_is_stable_and_differs_where_anything_differs() {
         let (ours, theirs) = ("10.9.0.2/24".parse().unwrap(), "10.9.0.3/24".parse().unwrap());
         let id = "0123456789abcdef0123456789abcdef";
         let all = [

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_given_back_when_a_large_peak_is_over_and_once_more_when_all_is_freed() {
+    fn memory_is_returned_after_a_large_peak_and_when_all_is_free() {
         let mut peak = Peak::default();
         let looks = [15, 0, 16, 5, 4, 0, 1000, 251, 250, 63, 100, 0];
         let idle = [0; 40];

@@ -170,8 +170,8 @@ fn an_address_that_the_kernel_has_is_refused_at_once() {
 }
 
 #[test]
-fn an_address_that_a_neighbour_has_is_refused_before_it_is_served() {
-    let test = "addresses::an_address_that_a_neighbour_has_is_refused_before_it_is_served";
+fn an_address_that_a_neighbour_has_is_refused_before_serving() {
+    let test = "addresses::an_address_that_a_neighbour_has_is_refused_before_serving";
     namespace::inside(test, &COMMANDS, || {
         let directory = tools::directory();
         let beside = Beside::new();
@@ -200,8 +200,8 @@ fn an_address_that_a_neighbour_has_is_refused_before_it_is_served() {
 }
 
 #[test]
-fn a_neighbour_that_claims_an_address_of_ours_is_answered_and_told_of() {
-    let test = "addresses::a_neighbour_that_claims_an_address_of_ours_is_answered_and_told_of";
+fn a_neighbour_that_claims_our_address_is_answered_and_reported() {
+    let test = "addresses::a_neighbour_that_claims_our_address_is_answered_and_reported";
     namespace::inside(test, &["nsenter", "unshare", "tshark"], || {
         let directory = tools::directory();
         let capture = directory.path().join("capture.pcapng");
@@ -272,8 +272,8 @@ fn lies(server: Mac) -> [Vec<u8>; 2] {
 const NOWHERE: Mac = [2, 0, 0, 0, 0, 0x66];
 
 #[test]
-fn a_neighbour_that_is_said_to_be_elsewhere_is_answered_all_the_same() {
-    let test = "addresses::a_neighbour_that_is_said_to_be_elsewhere_is_answered_all_the_same";
+fn a_neighbour_that_is_said_to_be_elsewhere_is_still_answered() {
+    let test = "addresses::a_neighbour_that_is_said_to_be_elsewhere_is_still_answered";
     namespace::inside(test, &COMMANDS, || {
         let directory = tools::directory();
         let beside = Beside::new();
@@ -327,8 +327,8 @@ fn a_server_whose_interface_is_deleted_says_so() {
 }
 
 #[test]
-fn a_server_whose_interface_goes_down_says_so_and_goes_on_when_it_is_up() {
-    let test = "addresses::a_server_whose_interface_goes_down_says_so_and_goes_on_when_it_is_up";
+fn a_server_reports_its_interface_down_and_resumes_when_up() {
+    let test = "addresses::a_server_reports_its_interface_down_and_resumes_when_up";
     namespace::inside(test, &["curl", "tshark"], || {
         let directory = tools::directory();
         let capture = directory.path().join("capture.pcapng");

@@ -139,8 +139,8 @@ fn over_long_round_trips_it_is_what_tshark_sees_to_one_percent() {
 }
 
 #[test]
-fn over_short_round_trips_it_is_later_by_a_part_of_a_millisecond() {
-    let test = "latency::over_short_round_trips_it_is_later_by_a_part_of_a_millisecond";
+fn over_short_round_trips_it_is_later_by_under_a_millisecond() {
+    let test = "latency::over_short_round_trips_it_is_later_by_under_a_millisecond";
     let _alone = alone();
     namespace::inside(test, COMMANDS, || over_a_router("1ms", 0.01, [0.2, 0.8]));
 }

@@ -47,8 +47,8 @@ fn kernels_server() -> Arc<Mutex<Vec<SocketAddr>>> {
 }
 
 #[test]
-fn our_stack_loads_a_server_on_the_kernels_from_a_range_of_addresses() {
-    let test = "load::our_stack_loads_a_server_on_the_kernels_from_a_range_of_addresses";
+fn our_stack_loads_a_kernel_server_from_a_range_of_addresses() {
+    let test = "load::our_stack_loads_a_kernel_server_from_a_range_of_addresses";
     namespace::inside(test, &[], || {
         let cable = Cable::best();
         cable.prepare();
@@ -69,8 +69,8 @@ fn our_stack_loads_a_server_on_the_kernels_from_a_range_of_addresses() {
 }
 
 #[test]
-fn the_kernels_stack_loads_our_server_from_a_range_that_it_was_given() {
-    let test = "load::the_kernels_stack_loads_our_server_from_a_range_that_it_was_given";
+fn the_kernels_stack_loads_our_server_from_a_given_range() {
+    let test = "load::the_kernels_stack_loads_our_server_from_a_given_range";
     namespace::inside(test, &[], || {
         let site = tools::directory();
         std::fs::write(site.path().join("small"), [b'x'; 500]).unwrap();
@@ -88,8 +88,8 @@ fn the_kernels_stack_loads_our_server_from_a_range_that_it_was_given() {
 }
 
 #[test]
-fn idle_connections_stay_at_our_server_though_memory_is_short_for_all_at_once() {
-    let test = "load::idle_connections_stay_at_our_server_though_memory_is_short_for_all_at_once";
+fn idle_connections_stay_though_memory_is_short_for_all_at_once() {
+    let test = "load::idle_connections_stay_though_memory_is_short_for_all_at_once";
     namespace::inside(test, &[], || {
         let site = tools::directory();
         std::fs::write(site.path().join("small"), [b'x'; 500]).unwrap();
@@ -281,8 +281,8 @@ fn nginx_with_tls(site: &Path) -> Running {
 }
 
 #[test]
-fn nginx_is_loaded_by_tls_on_either_stack_if_its_certificate_is_good() {
-    let test = "load::nginx_is_loaded_by_tls_on_either_stack_if_its_certificate_is_good";
+fn nginx_is_loaded_by_tls_on_either_stack_if_its_chain_is_good() {
+    let test = "load::nginx_is_loaded_by_tls_on_either_stack_if_its_chain_is_good";
     namespace::inside(test, &["nginx", "openssl"], || {
         let site = tools::directory();
         let cable = Cable::best();

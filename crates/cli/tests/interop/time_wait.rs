@@ -96,8 +96,8 @@ fn a_client_closes_first<S>(start: impl FnOnce(&Path) -> S) {
 }
 
 #[test]
-fn nginx_keeps_no_time_wait_where_the_load_closes_by_client_close() {
-    let test = "time_wait::nginx_keeps_no_time_wait_where_the_load_closes_by_client_close";
+fn nginx_keeps_no_time_wait_under_client_close() {
+    let test = "time_wait::nginx_keeps_no_time_wait_under_client_close";
     namespace::inside(test, &["nginx"], || a_load_closes_first(Nginx::start));
 }
 
@@ -108,8 +108,8 @@ fn a_client_on_our_sockets_closes_first_and_nginx_keeps_nothing() {
 }
 
 #[test]
-fn hyper_keeps_no_time_wait_where_the_load_closes_by_client_close() {
-    let test = "time_wait::hyper_keeps_no_time_wait_where_the_load_closes_by_client_close";
+fn hyper_keeps_no_time_wait_under_client_close() {
+    let test = "time_wait::hyper_keeps_no_time_wait_under_client_close";
     namespace::inside(test, &[], || a_load_closes_first(|_| peers::start_hyper()));
 }
 
@@ -120,14 +120,14 @@ fn a_client_on_our_sockets_closes_first_and_hyper_keeps_nothing() {
 }
 
 #[test]
-fn apache_keeps_no_time_wait_where_the_load_closes_by_client_close() {
-    let test = "time_wait::apache_keeps_no_time_wait_where_the_load_closes_by_client_close";
+fn apache_keeps_no_time_wait_under_client_close() {
+    let test = "time_wait::apache_keeps_no_time_wait_under_client_close";
     namespace::inside(test, &["apache2"], || with_root(|| a_load_closes_first(Apache::start)));
 }
 
 #[test]
-fn a_client_on_our_sockets_closes_first_and_apache_keeps_nothing() {
-    let test = "time_wait::a_client_on_our_sockets_closes_first_and_apache_keeps_nothing";
+fn our_client_closes_first_and_apache_keeps_nothing() {
+    let test = "time_wait::our_client_closes_first_and_apache_keeps_nothing";
     namespace::inside(test, &["apache2"], || with_root(|| a_client_closes_first(Apache::start)));
 }
 

@@ -31,7 +31,7 @@ fn refusal(line: &str) -> String {
 const P: &str = "--ports 32768-60999";
 
 #[test]
-fn a_rate_takes_as_many_addresses_of_the_loopback_as_the_rule_says() {
+fn a_rate_takes_loopback_addresses_by_the_rule() {
     for (rate, addresses) in [("1", 1), ("434", 1), ("435", 2), ("10000", 24), ("100000", 231)] {
         let plan = plan(&format!("--rate {rate} {P}")).unwrap();
         assert_eq!(plan.sources.len(), addresses, "{rate}");
@@ -57,7 +57,7 @@ fn a_rate_takes_as_many_addresses_of_the_loopback_as_the_rule_says() {
 }
 
 #[test]
-fn too_few_addresses_are_refused_with_the_formula_filled_in_and_a_way_out() {
+fn too_few_addresses_are_refused_with_the_formula_and_a_remedy() {
     let text = refusal(&format!("--rate 10000 --source 127.1.0.0/29 {P}"));
     for part in [
         "10000 connections/s from 6 source addresses, which allow 2606/s",
@@ -89,7 +89,7 @@ fn what_is_suggested_suffices() {
 }
 
 #[test]
-fn a_closed_loop_takes_addresses_for_any_rate_and_one_kept_alive_takes_one() {
+fn a_closed_loop_takes_addresses_for_any_rate_and_one_if_kept() {
     let addresses = |line: &str| plan(&format!("{line} {P}")).unwrap().sources.len();
     assert_eq!(addresses("--connections 50"), 2303);
     assert_eq!(addresses("--connections 50 --source 127.9.0.0/28"), 14);
@@ -101,7 +101,7 @@ fn a_closed_loop_takes_addresses_for_any_rate_and_one_kept_alive_takes_one() {
 }
 
 #[test]
-fn a_warm_up_lasts_for_one_time_wait_unless_connections_are_kept() {
+fn a_warm_up_lasts_one_time_wait_unless_connections_are_kept() {
     let s = Duration::from_secs;
     for (line, warm_up, steady_after) in [
         ("", s(65), s(65)),
@@ -176,7 +176,7 @@ fn on_our_stack_its_addresses_are_the_sources() {
 }
 
 #[test]
-fn without_a_device_our_stack_is_joined_to_the_kernels_and_takes_its_sources_and_ports() {
+fn without_a_device_we_take_the_kernels_sources_and_ports() {
     let line = format!("--rate 10000 {P}");
     let kernels = plan(&line).unwrap();
     let joined = plan(&format!("{line} --stack lightwait")).unwrap();
@@ -277,7 +277,7 @@ fn a_mix_is_of_a_file_or_built_in_and_below_the_urls_directory() {
 }
 
 #[test]
-fn a_trace_has_its_own_times_and_takes_addresses_for_its_busiest_time() {
+fn a_trace_has_its_own_times_and_addresses_for_its_busiest() {
     let line = |second: u32, method: &str, rest: &str| {
         format!(
             "::1 - - [01/Jan/2026:00:{:02}:{:02} +0000] \"{method} /{second} HTTP/1.1\" 200 -\
@@ -331,7 +331,7 @@ fn parts_of_a_load_have_all_of_it_together_and_no_tuple_twice() {
 }
 
 #[test]
-fn an_https_url_is_asked_by_tls_whose_certificates_may_go_unchecked() {
+fn https_asks_by_tls_and_may_leave_certificates_unchecked() {
     let of = |url, line| plan_for(url, line).unwrap();
     assert!(of("http://127.0.0.1/", "--rate 5").tls.is_none());
     let plan = of("https://127.0.0.1/", "--rate 5 --insecure");

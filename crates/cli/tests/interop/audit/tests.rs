@@ -77,7 +77,7 @@ fn fails(lines: &[Line], why: &str) {
 }
 
 #[test]
-fn text_up_to_the_windows_edge_passes_and_one_byte_more_does_not() {
+fn text_up_to_the_windows_edge_passes_and_a_byte_more_does_not() {
     passes(&[(US, Flags::ACK, 5001, 40, 901, 20)]);
     fails(&[(US, Flags::ACK, 5001, 41, 901, 20)], "beyond the window's edge 5041");
     passes(&[(PEER, Flags::ACK, 901, 80, 5001, 10)]);
