@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_records_stand_as_were_asked_for_and_no_frame_is_wasted() {
+    fn the_records_asked_for_stand_and_no_frame_is_wasted() {
         for (time_wait, at_once) in [(0, 1), (0, 16), (3000, 1), (3000, 16)] {
             let plan = plan(time_wait, 0, at_once);
             let outcome = Which::Lightwait.connections(&plan);

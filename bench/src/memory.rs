@@ -345,14 +345,14 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_that_waits_for_a_fin_takes_little_more_than_a_record() {
+    fn an_orphan_that_awaits_a_fin_takes_little_more_than_a_record() {
         // Two thousand were whole at a time, and their slots stay.
         let bytes = measure(Which::Lightwait, State::FinWait2, 20_000).bytes;
         assert!((24.0..100.0).contains(&bytes), "{bytes}");
     }
 
     #[test]
-    fn an_established_connection_takes_more_than_a_record_and_a_task_comes_on_top() {
+    fn a_live_connection_takes_more_than_a_record_and_a_task_adds() {
         let [engine, sockets] = [Which::Lightwait, Which::LightwaitSockets]
             .map(|stack| measure(stack, State::Established, 5000));
         for outcome in [engine, sockets] {

@@ -30,7 +30,7 @@ fn allocations(variant: Variant, idle: usize, at_once: usize) -> usize {
 }
 
 #[test]
-fn connections_that_come_as_others_go_allocate_nothing_but_blocks_of_time_wait_records() {
+fn churning_connections_allocate_only_blocks_of_records() {
     for (idle, at_once) in [(0, 1), (0, 16), (5000, 16)] {
         assert_eq!(allocations(Variant::Skip, idle, at_once), 0, "{idle} idle, {at_once} at once");
         let allocations = allocations(Variant::Default, idle, at_once);
@@ -47,7 +47,7 @@ fn hash(slot: u32) -> u64 {
 }
 
 #[test]
-fn the_index_grows_by_256_lines_and_allocates_nothing_to_split_or_to_join_them() {
+fn the_index_grows_by_256_lines_and_splits_without_allocating() {
     const SLOTS: u32 = 100_000;
     const LINES: usize = 256 * 64;
     let mut demux = Demux::default();

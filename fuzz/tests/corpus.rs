@@ -98,7 +98,7 @@ fn counted(host: &Host) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn every_malformed_frame_is_counted_once_and_nothing_else_happens() {
+fn every_malformed_frame_is_counted_once_and_has_no_effect() {
     for Bad { medium, counted: expected, bytes } in malformed_frames() {
         let (mut host, now) = host(medium);
         let what = format!("{medium:?}, {expected}: {bytes:02x?}");

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_licences_is_enough_and_all_of_several_are_needed() {
+    fn one_of_either_licence_is_enough_and_all_of_both_are_needed() {
         assert_eq!(verdict("MIT"), Ok(true));
         assert_eq!(verdict("GPL-3.0"), Ok(false));
         assert_eq!(verdict("GPL-3.0 OR MIT"), Ok(true));

@@ -11,7 +11,7 @@ use crate::stack::{Stack, libc_close};
 use crate::{LOCAL, REMOTE, accepted, listening};
 
 #[test]
-fn who_is_refused_a_door_and_calls_all_the_same_is_told_so_each_time() {
+fn a_caller_refused_a_door_gets_the_error_at_each_call() {
     let stack = Stack::unchecked("linux,nonsense=1");
     assert_eq!(stack.clock(), Err(libc::EINVAL), "packetdrill ends here");
     assert_eq!(stack.socket_of(libc::AF_INET, libc::SOCK_STREAM, 0), Err(libc::EINVAL));
@@ -226,7 +226,7 @@ fn null_pointers_are_faults() {
 }
 
 #[test]
-fn reading_goes_on_after_the_end_of_writing_and_ends_with_a_zero() {
+fn reading_goes_on_after_shutdown_and_ends_with_a_zero() {
     let stack = Stack::new("linux");
     let (_, fd, mut peer) = accepted(&stack);
     assert_eq!(stack.shutdown(fd, 3), Err(libc::EINVAL));
@@ -339,7 +339,7 @@ fn the_accept_queue_takes_one_more_than_the_backlog() {
 }
 
 #[test]
-fn nonblocking_listeners_make_nonblocking_sockets_where_the_profile_says_so() {
+fn listeners_pass_on_nonblocking_where_the_profile_says_so() {
     for (flags, inherits) in [("linux", false), ("freebsd", true)] {
         let stack = Stack::new(flags);
         let listener = listening(&stack);
@@ -352,7 +352,7 @@ fn nonblocking_listeners_make_nonblocking_sockets_where_the_profile_says_so() {
 }
 
 #[test]
-fn a_socket_whose_descriptor_was_closed_behind_our_back_ends_when_its_number_comes_again() {
+fn a_descriptor_closed_elsewhere_ends_its_socket_when_reused() {
     let mut world = World::new(Profile::parse("linux").unwrap()).unwrap();
     let fd = world.open_socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0).unwrap();
     let to = Family::Inet.encode(REMOTE.parse().unwrap());

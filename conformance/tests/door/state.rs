@@ -83,7 +83,7 @@ fn a_socket_that_was_left_gives_way_and_another_file_does_not() {
 const EXITS: &str = "LIGHTWAIT_TEST_EXITS";
 
 #[test]
-fn the_socket_goes_when_a_process_exits_that_does_not_free_its_door() {
+fn the_socket_goes_when_a_process_exits_with_its_door_open() {
     if std::env::var_os(EXITS).is_some() {
         let stack = super::Stack::new("linux");
         std::mem::forget(stack);
@@ -93,7 +93,7 @@ fn the_socket_goes_when_a_process_exits_that_does_not_free_its_door() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("state");
-    let name = "state::the_socket_goes_when_a_process_exits_that_does_not_free_its_door";
+    let name = "state::the_socket_goes_when_a_process_exits_with_its_door_open";
     let status = std::process::Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", name])
         .env(EXITS, "1")

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_macros_are_found_and_their_names_elsewhere_are_not() {
+    fn unfinished_macros_are_found_and_like_names_are_not() {
         assert_eq!(check_text("a.rs", "fn todo() { note(\"dbg!\"); }"), []);
         assert_eq!(check_text("a.rs", "fn f() { todo!() }").len(), 1);
         assert_eq!(check_text("a.rs", "fn f() { std::dbg!(1); }").len(), 1);

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn coldness_is_found_in_the_engine_and_its_shard_and_not_elsewhere() {
+    fn coldness_is_found_in_engine_and_shard_and_nowhere_else() {
         for hint in ["#[cold]", "#[inline(never)]", "if unlikely(a) {", "cold_path();"] {
             let text = format!("// {hint}\n    {hint}\n");
             for path in ["crates/core/src/a.rs", "crates/lightwait/src/a.rs"] {

@@ -67,7 +67,7 @@ fn a_heading_follows_the_one_before() {
 }
 
 #[test]
-fn normative_words_are_counted_as_words_and_not_in_their_definition() {
+fn normative_words_count_as_words_outside_their_definition() {
     let sections = sections(RFC);
     let counts: Vec<u32> = sections.values().map(|text| words(text)).collect();
     assert_eq!(counts, [0, 2, 1, 1]);
