@@ -1,10 +1,20 @@
-//! Rules about a file's name, its length and the width of its lines.
+//! Rules about a file's name, its length, the width of its lines and the names of its functions.
 
 use crate::Finding;
 use crate::sources::{Source, is_test_path};
 
 /// Columns in a line, at most. A line that holds a URL may be longer: it cannot be broken.
 const LINE_COLUMNS: usize = 100;
+/// Characters in a function's name, at most. The name of a test is a sentence.
+const NAME_CHARACTERS: usize = 60;
+/// Beginnings of paths whose functions have longer names still.
+const LONG_NAMES: [&str; 5] = [
+    "crates/core/src/host/shortage/",
+    "crates/core/src/tcp/send/room/",
+    "crates/http/src/again/",
+    "crates/http/src/body/",
+    "experiments/src/",
+];
 /// Lines in a file, at most, including tests within it; files with only tests are exempt.
 const FILE_LINES: usize = 600;
 
@@ -26,10 +36,24 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
         let text = format!("{count} lines; a file is one idea, in at most {FILE_LINES}");
         findings.push(Finding::new(path, 0, text));
     }
+    let may_be_long = LONG_NAMES.iter().any(|beginning| path.starts_with(beginning));
     for (index, line) in source.text.split('\n').enumerate() {
-        findings.extend(check_line(line).map(|text| Finding::new(path, index + 1, text)));
+        let name = if may_be_long { None } else { check_name(line) };
+        let texts = check_line(line).into_iter().chain(name);
+        findings.extend(texts.map(|text| Finding::new(path, index + 1, text)));
     }
     findings
+}
+
+/// The mistake in the name of the function that begins on a line, if there is one. A walk of the
+/// syntax would miss the tests inside of `proptest!`.
+fn check_name(line: &str) -> Option<String> {
+    let (before, after) = line.split_once("fn ")?;
+    let is_word = before.is_empty() || before.ends_with(' ');
+    let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    let count = name.chars().count();
+    (is_word && count > NAME_CHARACTERS)
+        .then(|| format!("`{name}` has {count} characters; at most {NAME_CHARACTERS}"))
 }
 
 /// The mistake in a line's form, if there is one.
@@ -85,6 +109,15 @@ mod tests {
         assert_eq!(check_line(&"é".repeat(100)), None);
         assert!(check_line(&"é".repeat(101)).unwrap().starts_with("101 columns"));
         assert_eq!(check_line(&format!("// https://{}", "x".repeat(100))), None);
+    }
+
+    #[test]
+    fn a_name_of_60_characters_passes_and_one_of_61_does_not() {
+        let function = |count| format!("    pub async fn {}() {{", "x".repeat(count));
+        assert_eq!(check(&source("a.rs", function(60))), []);
+        let findings = check(&source("a.rs", function(61)));
+        assert!(findings[0].text.ends_with("has 61 characters; at most 60"), "{findings:?}");
+        assert_eq!(check(&source("a.rs", format!("// soft_fn {}", "x".repeat(61)))), []);
     }
 
     #[test]
