@@ -1,5 +1,5 @@
-//! The named exceptions of `specs/README.md`: each row lists the entries that it excuses, and each
-//! entry names its row.
+//! The named exceptions of `specs/README.md`: each item lists the entries that it excuses, and each
+//! entry names its item.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use super::entries::Map;
 use super::{EXCEPTIONS, about, by_id};
 use crate::Finding;
 
-/// Heading of the column that lists entries.
-const COLUMN: &str = "entries";
+/// Beginning of the line of an item that lists entries.
+const ENTRIES: &str = "  Entries: ";
 
-/// Checks both directions of the links between the table and the maps.
+/// Checks both directions of the links between the list and the maps.
 pub(super) fn check(readme: &str, maps: &[Map]) -> Vec<Finding> {
-    let rows = match rows(readme) {
-        Ok(rows) => rows,
+    let items = match items(readme) {
+        Ok(items) => items,
         Err(why) => return vec![Finding::new(EXCEPTIONS, 0, why)],
     };
     let all = by_id(maps);
     let mut findings = Vec::new();
-    for (name, row) in &rows {
-        for id in &row.entries {
+    for (name, item) in &items {
+        for id in &item.entries {
             let named = all.get(id.as_str()).map(|entry| entry.exception.as_deref());
             let text = match named {
                 None => format!("`{name}` lists {id}, which does not exist"),
@@ -28,18 +28,18 @@ pub(super) fn check(readme: &str, maps: &[Map]) -> Vec<Finding> {
                 }
                 Some(_) => continue,
             };
-            findings.push(Finding::new(EXCEPTIONS, row.line, text));
+            findings.push(Finding::new(EXCEPTIONS, item.line, text));
         }
     }
     for map in maps {
         for entry in &map.requirements {
             let Some(name) = &entry.exception else { continue };
-            match rows.get(name.as_str()) {
+            match items.get(name.as_str()) {
                 None => {
                     let text = format!("{EXCEPTIONS} knows no exception `{name}`");
                     findings.push(about(map, entry, text));
                 }
-                Some(row) if !row.entries.contains(&entry.id) => {
+                Some(item) if !item.entries.contains(&entry.id) => {
                     let text = format!("`{name}` in {EXCEPTIONS} does not list it");
                     findings.push(about(map, entry, text));
                 }
@@ -50,39 +50,37 @@ pub(super) fn check(readme: &str, maps: &[Map]) -> Vec<Finding> {
     findings
 }
 
-/// A row of the table.
+/// An item of the list.
 #[derive(Debug, PartialEq, Eq)]
-struct Row {
+struct Item {
     line: usize,
     entries: Vec<String>,
 }
 
-/// The rows of the table whose first column holds names in backquotes.
-fn rows(readme: &str) -> Result<BTreeMap<&str, Row>, String> {
-    let mut column = None;
-    let mut rows = BTreeMap::new();
+/// The items that begin with a name in backquotes and have a line of entries.
+fn items(readme: &str) -> Result<BTreeMap<&str, Item>, String> {
+    let mut name = None;
+    let mut items = BTreeMap::new();
     for (index, line) in readme.lines().enumerate() {
-        let Some(inner) = line.strip_prefix('|') else { continue };
-        let cells: Vec<&str> = inner.split('|').map(str::trim).collect();
-        if column.is_none() {
-            column = cells.iter().position(|cell| *cell == COLUMN);
-            continue;
+        if let Some(item) = line.strip_prefix("- `") {
+            name = item.split('`').next();
         }
-        let name = cells[0].strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
-        let (Some(at), Some(name)) = (column, name) else { continue };
-        let listed = cells.get(at).copied().unwrap_or_default();
+        let Some(listed) = line.strip_prefix(ENTRIES) else { continue };
+        let Some(name) = name.take() else {
+            return Err(format!("line {} lists entries for no name", index + 1));
+        };
         let ids = listed.split([',', ' ']).filter(|id| !id.is_empty() && *id != "—");
         // An id may be a link: [MUST-1](…).
         let plain = |id: &str| id.trim_start_matches('[').split(']').next().map(str::to_owned);
-        let row = Row { line: index + 1, entries: ids.filter_map(plain).collect() };
-        if rows.insert(name, row).is_some() {
+        let item = Item { line: index + 1, entries: ids.filter_map(plain).collect() };
+        if items.insert(name, item).is_some() {
             return Err(format!("`{name}` stands twice"));
         }
     }
-    if rows.is_empty() {
-        return Err(format!("no table with a column `{COLUMN}`"));
+    if items.is_empty() {
+        return Err(format!("no item has a line `{}`", ENTRIES.trim()));
     }
-    Ok(rows)
+    Ok(items)
 }
 
 #[cfg(test)]
@@ -91,7 +89,7 @@ mod tests {
     use super::*;
 
     fn found(listed: &str, exception: &str) -> Vec<String> {
-        let readme = format!("# Text\n\n| name | entries |\n|---|---|\n| `msl` | {listed} |\n");
+        let readme = format!("# Text\n\n- `msl`: 60 s.\n  Why: so.\n  Entries: {listed}\n");
         let map = map(&format!(
             "rfc = 1\ntitle = 'One'\n[ids]\nMUST = 1\n[[requirement]]\nid = \"MUST-1\"\n\
              section = '1'\nlevel = 'MUST'\nquote = 'q'\nexcused = 'x'\n{exception}"
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_and_the_map_name_each_other() {
+    fn the_list_and_the_map_name_each_other() {
         let named = "exception = 'msl'";
         assert!(found("MUST-1", named).is_empty());
         assert!(found("[MUST-1](../docs/requirements.md#must-1)", named).is_empty());
@@ -116,10 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn a_table_there_is_and_each_name_once() {
-        assert!(rows("| name |\n|---|\n| `msl` |").is_err());
-        let row = "| `msl` | — |\n";
-        assert!(rows(&format!("| name | entries |\n|---|---|\n{row}")).is_ok());
-        assert!(rows(&format!("| name | entries |\n|---|---|\n{row}{row}")).is_err());
+    fn a_list_there_is_and_each_name_once() {
+        assert!(items("- `msl`: 60 s.\n").is_err());
+        assert!(items("  Entries: MUST-1\n").is_err());
+        let item = "- `msl`: 60 s.\n  Entries: —\n";
+        assert!(items(item).is_ok());
+        assert!(items(&format!("{item}{item}")).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Renders the page under `docs/`: a summary, and a table for each RFC.
+//! Renders the page under `docs/`: a summary, and a list for each RFC.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,28 +61,19 @@ pub(super) fn render(maps: &[Map]) -> String {
          [specs/README.md](../specs/README.md) says how, and lists the exceptions by name.\n\n\
          *Met*: code does it, and a test fails if it does not. *Excused*: not done as the RFC\n\
          says, or not ours to do, for the reason given. *Open*: missing.\n\n\
-         | RFC | | met | excused | open |\n|---|---|---:|---:|---:|\n",
+         | RFC | met | excused | open |\n|---|---:|---:|---:|\n",
     );
     for map in maps {
         let tally = Tally::of(map, &all);
         let Tally { met, excused, open } = tally;
-        let (rfc, title, scope) = (map.rfc, &map.title, scope(map));
-        push(
-            &mut page,
-            format_args!("| [{rfc}](#rfc-{rfc}) | {title}{scope} | {met} | {excused} | {open} |\n"),
-        );
+        let rfc = map.rfc;
+        push(&mut page, format_args!("| [{rfc}](#rfc-{rfc}) | {met} | {excused} | {open} |\n"));
     }
     for map in maps {
         let (rfc, title, scope) = (map.rfc, &map.title, scope(map));
-        push(
-            &mut page,
-            format_args!(
-                "\n## RFC {rfc}\n\n{title}{scope}.\n\n\
-             | id | § | level | the RFC says | where | test |\n|---|---|---|---|---|---|\n"
-            ),
-        );
+        push(&mut page, format_args!("\n## RFC {rfc}\n\n{title}{scope}.\n\n"));
         for entry in &map.requirements {
-            row(&mut page, entry);
+            item(&mut page, entry);
         }
     }
     page
@@ -97,33 +88,55 @@ fn scope(map: &Map) -> String {
     if map.scope.is_empty() { String::new() } else { format!(", §{}", map.scope) }
 }
 
-fn row(page: &mut String, entry: &Requirement) {
-    let reason = match &entry.status {
-        Status::Met => String::new(),
-        Status::Excused(why) => format!("excused: {}", cell(why)),
-        Status::Open(what) => format!("**open**: {}", cell(what)),
-        Status::SameAs(id) => format!("as [{id}](#{})", id.to_lowercase()),
-    };
+/// An item of the list: what the RFC says, our reason if we have one, and links, a line each.
+fn item(page: &mut String, entry: &Requirement) {
+    let (id, anchor) = (&entry.id, entry.id.to_lowercase());
+    let (section, level) = (&entry.section, entry.level);
+    let text =
+        format!("<a id=\"{anchor}\"></a>**{id}** (§{section}, {level}): {}", escaped(&entry.quote));
+    wrap(page, "- ", &text);
+    match &entry.status {
+        Status::Met => {}
+        Status::Excused(why) => wrap(page, "  ", &format!("*Excused*: {}", escaped(why))),
+        Status::Open(what) => wrap(page, "  ", &format!("**Open**: {}", escaped(what))),
+        Status::SameAs(id) => wrap(page, "  ", &format!("As [{id}](#{})", id.to_lowercase())),
+    }
     let exception = entry.exception.as_ref().map(|name| {
         format!("[`{name}`](../specs/README.md#where-we-do-otherwise-than-an-rfc-says)")
     });
-    let links = entry.code.iter().map(|cited| link(cited));
-    let place: Vec<String> = [reason]
-        .into_iter()
-        .chain(exception)
-        .filter(|text| !text.is_empty())
-        .chain(links)
-        .collect();
-    let tests: Vec<String> = entry.test.iter().map(|cited| link(cited)).collect();
-    let (id, anchor) = (&entry.id, entry.id.to_lowercase());
-    let (section, level, quote) = (&entry.section, entry.level, cell(&entry.quote));
-    let (place, tests) = (place.join("<br>"), tests.join("<br>"));
-    push(
-        page,
-        format_args!(
-            "| <a id=\"{anchor}\"></a>{id} | {section} | {level} | {quote} | {place} | {tests} |\n"
-        ),
-    );
+    links(page, "Where:", exception.into_iter().chain(entry.code.iter().map(|it| link(it))));
+    links(page, "Tested by:", entry.test.iter().map(|it| link(it)));
+}
+
+/// A heading and links, a line each. A link is one word, and may be longer than a line.
+fn links(page: &mut String, heading: &str, links: impl Iterator<Item = String>) {
+    let links: Vec<String> = links.collect();
+    if !links.is_empty() {
+        push(page, format_args!("  {heading}\n  {}\n", links.join(",\n  ")));
+    }
+}
+
+/// Columns of a line, at most.
+const COLUMNS: usize = 100;
+
+/// Appends a text in lines, the first of which begins with `start`, and the others with as many
+/// spaces.
+fn wrap(page: &mut String, start: &str, text: &str) {
+    let mut line = start.to_owned();
+    let mut is_empty = true;
+    for word in text.split_whitespace() {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            push(page, format_args!("{line}\n"));
+            line = " ".repeat(start.len());
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    push(page, format_args!("{line}\n"));
 }
 
 /// A citation by its last part, with a link to the file.
@@ -134,9 +147,9 @@ fn link(cited: &str) -> String {
     format!("[`{name}`](../{path})")
 }
 
-/// Text in the form of a table's cell.
-fn cell(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|").replace('<', "&lt;")
+/// Text of an RFC, in which `<` begins no element.
+fn escaped(text: &str) -> String {
+    text.replace('<', "&lt;")
 }
 
 /// The difference between the kept page and the generated one, if there is one.
@@ -184,17 +197,29 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_a_row_for_each_entry() {
+    fn the_page_has_an_item_for_each_entry() {
         let page = render(&maps());
-        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| <a id")).collect();
-        assert_eq!(rows.len(), 4);
-        let met = "| <a id=\"must-1\"></a>MUST-1 | 2 | MUST | a \\| b c | [`T::f`](../a/b.rs) | \
-                   [`t`](../a/c.rs)<br>[`d.pkt`](../d.pkt) |";
-        assert_eq!(rows[0], met);
-        assert!(rows[1].contains("| excused: no router<br>[`msl`](../specs/README.md#"));
-        assert!(rows[2].contains("| **open**: no test<br>[`g`](../a/b.rs) |  |"));
-        assert!(rows[3].contains("| as [MUST-1](#must-1) |"));
-        assert!(page.contains("| [1122](#rfc-1122) | Hosts, §4.2 | 1 | 0 | 0 |"));
+        let items: Vec<&str> = page.split("\n- ").skip(1).collect();
+        assert_eq!(items.len(), 4);
+        let met = "<a id=\"must-1\"></a>**MUST-1** (§2, MUST): a | b c\n  Where:\n  \
+                   [`T::f`](../a/b.rs)\n  Tested by:\n  [`t`](../a/c.rs),\n  [`d.pkt`](../d.pkt)";
+        assert_eq!(items[0], met);
+        let excused = "\n  *Excused*: no router\n  Where:\n  [`msl`](../specs/README.md#";
+        assert!(items[1].contains(excused), "{}", items[1]);
+        assert!(items[2].contains("\n  **Open**: no test\n  Where:\n  [`g`](../a/b.rs)"));
+        assert!(items[3].starts_with("<a id=\"1122-2-1\"></a>**1122-2-1** (§2, MUST): a | b c\n"));
+        assert!(items[3].contains("\n  As [MUST-1](#must-1)\n"));
+        assert!(page.contains("| [1122](#rfc-1122) | 1 | 0 | 0 |"));
+        assert!(page.contains("## RFC 1122\n\nHosts, §4.2.\n"));
+    }
+
+    #[test]
+    fn a_line_holds_100_columns_and_a_word_beyond_begins_the_next() {
+        let mut page = String::new();
+        let words = ["é".repeat(48), "b".repeat(49), "c".to_owned()].join(" ");
+        wrap(&mut page, "- ", &words);
+        let lines: Vec<usize> = page.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(lines, [100, 3]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub const ARCS: &[(State, State, &str)] = &[
     (
         LastAck,
         TimeWait,
-        "receive ACK of FIN where we are to hold TIME-WAIT, or (close_swap) send RST, ACK",
+        "receive ACK of FIN where we hold TIME-WAIT, or (close_swap) send RST, ACK",
     ),
     (TimeWait, Closed, "2 MSL have passed"),
 ];
