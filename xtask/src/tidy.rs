@@ -22,6 +22,8 @@ pub(crate) fn check(root: &Path) -> Outcome {
     findings.extend(hints::check(&rust));
     let pages = tracked(root, &[".md", ".toml", ".ci/run", ".sh"])?;
     findings.extend(pages.iter().flat_map(lines::check_words));
+    let markdown = pages.iter().filter(|page| page.path.ends_with(".md"));
+    findings.extend(markdown.flat_map(lines::check_page));
     findings.extend(layers::check(&rust, &pages)?);
     findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?)?);
     Ok(findings)
