@@ -1,7 +1,8 @@
-//! The house rules that a machine can check: lengths, widths, names, hints, the map's arrows,
-//! layers and circles.
+//! The house rules that a machine can check: lengths, widths, names, hints, decisions' headings,
+//! the map's arrows, layers and circles.
 
 mod arrows;
+mod decisions;
 mod functions;
 mod hints;
 mod layers;
@@ -24,6 +25,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     findings.extend(pages.iter().flat_map(lines::check_words));
     let markdown = pages.iter().filter(|page| page.path.ends_with(".md"));
     findings.extend(markdown.flat_map(lines::check_page));
+    findings.extend(decisions::check(&pages));
     findings.extend(layers::check(&rust, &pages)?);
     findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?)?);
     Ok(findings)
