@@ -9,6 +9,7 @@ use super::Host;
 use super::after_input::publish;
 use crate::event::ConnectionId;
 use crate::frame::{Medium, RxChecksum, RxFrame};
+use crate::tcp::slot::at_hint;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
 use crate::wire::peek::is_alike;
@@ -54,10 +55,9 @@ impl Host {
         };
         let tuple = usual.tuple();
         let index = self.live.demux.first_guess(self.live.hasher.hash(&tuple));
-        let Some((slot, generation)) = self.slots.named_mut(index) else { return 0 };
-        if slot.tuple != tuple || !slot.listed || slot.flags.is_any() {
+        let Some((slot, generation)) = at_hint(&mut self.slots, index, &tuple, false) else {
             return 0;
-        }
+        };
         // One that rests is woken only by what is known to be sound.
         let Some(connection) = slot.awake_mut() else { return 0 };
         let Some(mut coalesced) = connection.coalesced(self.shared.at(now)) else { return 0 };

@@ -14,7 +14,7 @@ use crate::tcp::IpFields;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{OurSyn, SynReceived};
 use crate::tcp::isn::Beginning;
-use crate::tcp::slot::{Slot, SlotFlags};
+use crate::tcp::slot::{Slot, SlotFlags, at_hint};
 use crate::tcp::syn_cache::is_entry;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
@@ -38,12 +38,9 @@ impl Host {
             return self.take_usual_elsewhere(now, hinted, false, frame, from);
         }
         // Nearly always the first that may be it is it.
-        let is_it = |slot: &Slot| {
-            slot.tuple == usual.tuple()
-                && slot.listed
-                && !slot.flags.is_for(from == Origin::Ourselves)
-        };
-        let Some((slot, generation)) = self.slots.named_mut(hint).filter(|it| is_it(it.0)) else {
+        let is_from_ourselves = from == Origin::Ourselves;
+        let found = at_hint(&mut self.slots, hint, &usual.tuple(), is_from_ourselves);
+        let Some((slot, generation)) = found else {
             return self.take_usual_elsewhere(now, hinted, true, frame, from);
         };
         let facts = Facts::of_piece(frame.segment_size);

@@ -148,6 +148,19 @@ pub(crate) fn hash_in(slots: &Slots) -> impl Fn(u32) -> u64 {
     |index| slots.get(index).map_or(0, |slot| slot.tuple_hash)
 }
 
+/// The connection of `tuple` and its generation, if it is the one that a look at the index led to,
+/// and nothing must be looked at before it takes a segment that came from there.
+pub(crate) fn at_hint<'a>(
+    slots: &'a mut Slots,
+    hint: u32,
+    tuple: &Tuple,
+    is_from_ourselves: bool,
+) -> Option<(&'a mut Slot, u32)> {
+    let is_it =
+        |slot: &Slot| slot.tuple == *tuple && slot.listed && !slot.flags.is_for(is_from_ourselves);
+    slots.named_mut(hint).filter(|(slot, _)| is_it(slot))
+}
+
 /// Whether a slot's tuple is `tuple`.
 pub(crate) fn has_tuple(slots: &Slots, tuple: &Tuple) -> impl Fn(u32) -> bool {
     |index| slots.get(index).is_some_and(|slot| slot.tuple == *tuple)
