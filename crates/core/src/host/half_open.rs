@@ -29,8 +29,7 @@ impl Host {
         let Some(half_open) = self.opening.syn_cache.get(entry) else { return };
         let &HalfOpen { syn, listener, answered, in_time_wait, .. } = half_open;
         let segment = &incoming.head;
-        let is_old = syn.is_stale(segment.stamps);
-        match syn.judge(segment, is_old, &self.shared.config) {
+        match syn.judge(segment, syn.paws(segment.stamps), &self.shared.config) {
             Meaning::Nothing => {}
             Meaning::Unacceptable => self.answer_half_open(now, incoming, &syn),
             Meaning::Reset => {

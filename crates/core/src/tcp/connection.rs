@@ -32,7 +32,7 @@ pub use early::Early;
 pub use ended::{Ended, FinalState, Reset, Trouble};
 #[cfg(test)]
 pub(crate) use handshake::peer_mss;
-pub(crate) use handshake::{Meaning, OurSyn, WindowUpdate};
+pub(crate) use handshake::{Meaning, OurSyn, Paws, WindowUpdate};
 pub use handshake::{SynReceived, SynSent};
 pub use step::{Ending, Passed, Step};
 

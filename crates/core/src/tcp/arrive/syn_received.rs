@@ -5,7 +5,8 @@ use crate::error::Error;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
-    Connection, Context, Early, Meaning, Reset, Shape, SynReceived, WindowUpdate, stamp_distance,
+    Connection, Context, Early, Meaning, Paws, Reset, Shape, SynReceived, WindowUpdate,
+    stamp_distance,
 };
 use crate::tcp::time_wait::negotiate::NAMING_BEGINS;
 use crate::wire::received::Received;
@@ -26,7 +27,7 @@ impl Connection {
             self.complete_simultaneous(cx, &syn, (s, facts), true);
             return self.take_rest_of_syn(cx, s, facts);
         }
-        match syn.judge(&s.head(), false, &cx.config) {
+        match syn.judge(&s.head(), Paws::Later, &cx.config) {
             Meaning::Nothing => {}
             Meaning::Unacceptable => {
                 self.answer_due |= cx.challenges.take(self.identity.hash, cx.now);

@@ -138,6 +138,18 @@ pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
     options.mss.unwrap_or(if ipv6 { 1220 } else { 536 }).max(floor)
 }
 
+/// What PAWS says of a segment in SYN-RECEIVED (RFC 7323 §5.3 R1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paws {
+    /// Its timestamp is older than that of the peer's SYN.
+    Old,
+    /// It is not, or one of both has none.
+    Passed,
+    /// It is asked later: what completes a simultaneous open goes through the steps of the
+    /// established connection, which begin with PAWS.
+    Later,
+}
+
 /// What a segment means in SYN-RECEIVED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
@@ -211,12 +223,11 @@ impl SynReceived {
     }
 
     /// What `segment` means: RFC 9293 §3.10.7.4 for SYN-RECEIVED, up to the fifth step.
-    /// `is_old`: its timestamp says that it is older than what was seen.
-    pub(crate) fn judge(&self, segment: &Plain<'_>, is_old: bool, config: &TcpConfig) -> Meaning {
+    pub(crate) fn judge(&self, segment: &Plain<'_>, paws: Paws, config: &TcpConfig) -> Meaning {
         let (flags, rcv_nxt) = (segment.flags, self.irs + 1);
         let is_reset = flags.contains(Flags::RST);
         // First: sequence number, and PAWS, by which an RST is not judged (RFC 7323 §5.2).
-        if is_old && !is_reset || !segment.seq.within(rcv_nxt, self.offer.into()) {
+        if paws == Paws::Old && !is_reset || !segment.seq.within(rcv_nxt, self.offer.into()) {
             return if is_reset { Meaning::Nothing } else { Meaning::Unacceptable };
         }
         // Second: RST; RFC 5961 §3.2 wants it exactly at RCV.NXT.
@@ -241,10 +252,12 @@ impl SynReceived {
         segment.ack == self.iss + 1
     }
 
-    /// RFC 7323 §5.3 R1: true if a segment of these timestamps is older than what was seen.
-    pub(crate) fn is_stale(&self, stamps: Option<Timestamps>) -> bool {
-        matches!((self.stamp, stamps),
-            (Some(old), Some(new)) if stamp_distance(new.value, old) < 0)
+    /// What the timestamps of a segment say of it, beside those of the SYN.
+    pub(crate) fn paws(&self, stamps: Option<Timestamps>) -> Paws {
+        match (self.stamp, stamps) {
+            (Some(old), Some(new)) if stamp_distance(new.value, old) < 0 => Paws::Old,
+            _ => Paws::Passed,
+        }
     }
 
     /// The largest payload that we send, by the peer's MSS and our user's.
