@@ -207,6 +207,9 @@ counters! {
     reassembled,
     /// Fragmented packets dropped: overlap, bound, time.
     reassembly_failed,
+    /// Replies dropped while they waited for the hardware address of their neighbour: it did not
+    /// answer, or a newer reply or another neighbour took their room (RFC 4861 §7.2.2).
+    neighbour_drops,
     /// Packets dropped because there was no route or the neighbour did not answer.
     unreachable,
 }

@@ -307,6 +307,7 @@ impl Host {
                 }
             }
         }
+        self.shared.counters.neighbour_drops = self.ip.neighbours.dropped();
     }
 
     /// The cache is too small for all that are asked for at once. At once would push out another,

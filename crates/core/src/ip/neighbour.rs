@@ -159,6 +159,8 @@ pub(crate) struct Neighbours {
     notices: VecDeque<(IpAddr, Resolution)>,
     /// How often an entry has changed, or must be marked as used once more.
     changes: u64,
+    /// Frames that waited in vain.
+    dropped: u64,
 }
 
 impl Neighbours {
@@ -174,6 +176,7 @@ impl Neighbours {
             outputs: VecDeque::new(),
             notices: VecDeque::new(),
             changes: 0,
+            dropped: 0,
         }
     }
 
@@ -215,16 +218,25 @@ impl Neighbours {
         self.changes
     }
 
+    /// Frames that were dropped because the address of their neighbour was not known: it did not
+    /// answer, or frame or entry had to make room. A notice follows each, or the call that dropped
+    /// it is [`Neighbours::wait`].
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Lets a frame wait for `next_hop`, which [`Neighbours::lookup`] called pending: its
     /// destination is filled in when the answer comes. False if it was dropped.
     pub(crate) fn wait(&mut self, next_hop: IpAddr, waiting: Waiting) -> bool {
         let full = self.waiting >= self.waiting_limit;
         let entry = self.entries.get_mut(&next_hop);
         let Some(entry) = entry.filter(|e| matches!(e.state, State::Incomplete { .. })) else {
+            self.dropped += 1;
             return false;
         };
         // The oldest goes for the newest; where there is none to go, the newest itself does.
         if full || entry.waiting.len() >= MAX_WAITING_EACH {
+            self.dropped += 1;
             if entry.waiting.pop_front().is_none() {
                 return false;
             }
@@ -422,6 +434,8 @@ impl Neighbours {
             if let (Some(mac), Some(destination)) = (to, waiting.frame.first_chunk_mut::<6>()) {
                 *destination = mac;
                 self.push_output(Output::Frame(waiting));
+            } else {
+                self.dropped += 1;
             }
         }
     }
@@ -486,6 +500,8 @@ impl Neighbours {
     fn push_output(&mut self, output: Output) {
         if self.outputs.len() < self.limit + self.waiting_limit {
             self.outputs.push_back(output);
+        } else if let Output::Frame(_) = output {
+            self.dropped += 1;
         }
     }
 

@@ -253,6 +253,20 @@ fn a_reply_that_waits_for_its_neighbour_counts_when_sent() {
     assert_eq!((counters.echo_replies, counters.segments_out), (1, 0));
 }
 
+#[test]
+fn a_reply_whose_neighbour_stays_silent_counts_as_dropped() {
+    for (is_silent, dropped) in [(true, 1), (false, 0)] {
+        let mut cable = Cable::two();
+        cable.muted = is_silent.then_some(1);
+        cable.icmp(&Message::EchoRequest(Echo { id: 7, seq: 1, data: b"ping" }));
+        cable.settle();
+        assert_eq!(cable.hosts[0].counters().neighbour_drops, 0, "it waits, or has left");
+        cable.pass(Duration::from_secs(5));
+        let counters = cable.hosts[0].counters();
+        assert_eq!((counters.echo_replies, counters.neighbour_drops), (1, dropped));
+    }
+}
+
 // ---- ICMP
 
 #[test]

@@ -373,10 +373,12 @@ fn frames_that_wait_are_bounded_for_each_and_for_all() {
     all.lookup(at(0), hop(1));
     all.lookup(at(0), hop(2));
     assert!((0..6).all(|_| all.wait(hop(1), waiting(vec![0; 14]))));
+    assert_eq!(all.dropped(), 0);
     assert!(!all.wait(hop(2), waiting(vec![0; 14])), "none of its own to give up");
     assert!(all.wait(hop(1), waiting(vec![9; 14])), "one of its own to give up");
     assert_eq!(all.waiting, 6);
     assert!(!all.wait(hop(3), waiting(vec![0; 14])), "never looked up");
+    assert_eq!(all.dropped(), 3);
 }
 
 #[derive(Clone, Debug)]
