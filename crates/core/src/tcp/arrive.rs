@@ -389,7 +389,7 @@ impl Step<'_> {
             }
         }
         if acked.progress {
-            common.on_progress(&mut s.send, acked.freed, cx);
+            common.on_una_moved(&mut s.send, acked.freed, cx);
         }
         if acked.fin { self.on_fin_acked() } else { Continue(()) }
     }
@@ -531,7 +531,7 @@ impl Step<'_> {
 impl Common {
     /// SND.UNA has moved, and so many bytes of the buffer are free.
     #[inline(always)]
-    fn on_progress(&mut self, send: &mut SendHalf, freed: usize, cx: &mut Context) {
+    fn on_una_moved(&mut self, send: &mut SendHalf, freed: usize, cx: &mut Context) {
         self.go_on();
         self.deadlines.cancel(Timer::Retransmit);
         if freed > 0 && self.blocked != Blocked::No {

@@ -244,7 +244,7 @@ impl SendHalf {
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
             let before = Before { flight, has_holes: !self.misses_nothing(), may_grow };
-            acked = self.on_progress(times, segment.ack, echo, before, pool);
+            acked = self.on_new_ack(times, segment.ack, echo, before, pool);
         }
         if duplicate {
             let flight = self.flight();
@@ -273,7 +273,7 @@ impl SendHalf {
         let before = Before { flight: self.flight(), has_holes: false, may_grow: true };
         self.set_window(segment.seq, segment.ack, segment.window);
         let echo = segment.stamps.filter(|_| stamped).map(|stamps| stamps.echo);
-        self.on_progress(times, segment.ack, echo, before, pool)
+        self.on_new_ack(times, segment.ack, echo, before, pool)
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
@@ -323,7 +323,7 @@ impl SendHalf {
 
     /// An `ack` beyond SND.UNA has come, with this `echo`.
     #[inline(always)]
-    fn on_progress(
+    fn on_new_ack(
         &mut self,
         Times { now, heard }: Times,
         ack: Seq,
@@ -358,7 +358,7 @@ impl SendHalf {
         self.una = ack;
         self.nxt = self.nxt.max(ack);
         self.small_end = self.small_end.max(ack);
-        self.rtt.on_progress();
+        self.rtt.end_back_off();
         self.silent_since = if self.flight() > 0 { now } else { Instant::FAR_FUTURE };
         if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
             self.urgent = None;
@@ -394,7 +394,7 @@ impl SendHalf {
         let Some(recovery) = &mut self.recovery else { return };
         recovery.board.advance(self.una);
         let mode = recovery.mode;
-        let over = recovery.on_progress(self.una);
+        let over = recovery.advance_to(self.una);
         match mode {
             Mode::Fast if over => recovery.dup_acks = 0,
             Mode::Fast if !self.sack => {

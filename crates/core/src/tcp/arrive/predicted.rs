@@ -37,7 +37,7 @@ impl Connection {
         let times = times(cx);
         let acked = s.send.on_predicted_ack(times, segment, s.stamps.is_some(), &mut cx.pool);
         if acked.progress {
-            common.on_progress(&mut s.send, acked.freed, cx);
+            common.on_una_moved(&mut s.send, acked.freed, cx);
         }
         if !segment.text.is_empty() {
             s.take_next_text(cx, common, segment.text, piece);

@@ -112,7 +112,7 @@ impl Recovery {
     }
 
     /// SND.UNA has come to `una`. True if that ends the recovery.
-    pub(crate) fn on_progress(&mut self, una: Seq) -> bool {
+    pub(crate) fn advance_to(&mut self, una: Seq) -> bool {
         if !self.is_active() {
             // The last recovery is behind; an old number would seem ahead after 2 GiB.
             (self.point, self.high_rxt, self.lost_edge) = (una - 1, una, una);
@@ -216,7 +216,7 @@ mod tests {
             recovery.on_retransmitted(start, len);
         }
         assert_eq!(sent, [(0, 100), (100, 100), (400, 100), (500, 100)]);
-        assert!(recovery.on_progress(Seq(1000)));
+        assert!(recovery.advance_to(Seq(1000)));
         assert!(!recovery.is_active());
     }
 

@@ -232,7 +232,7 @@ impl Rtt {
 
     /// New data was acknowledged. The RTO stays as long as it is: what was sent again gives no
     /// sample, and only a sample shows that the longer time was not needed (RFC 6298 §5).
-    pub(crate) fn on_progress(&mut self) {
+    pub(crate) fn end_back_off(&mut self) {
         self.backoff = 0;
     }
 

@@ -95,7 +95,7 @@ fn back_off_doubles_to_the_maximum_and_a_sample_ends_it() {
         rtt.back_off();
     }
     assert_eq!(rtt.rto(&config()), Duration::from_secs(60));
-    rtt.on_progress();
+    rtt.end_back_off();
     assert_eq!((rtt.backoff(), rtt.rto(&config())), (0, Duration::from_secs(60)));
     sample(&mut rtt, 1000, 1);
     assert_eq!(rtt.rto(&config()), Duration::from_secs(3));
