@@ -60,7 +60,7 @@ use crate::tcp::connection::Context;
 use crate::tcp::fifo::Fifo;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::slot::{Slot, SlotFlags, Slots, take_seat};
-use crate::tcp::timers::{Timer, Timers};
+use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
@@ -171,7 +171,7 @@ impl Host {
         for &index in &due {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             let is_due = slot.connection_mut().deadlines.may_be_due(tick);
-            if !is_due || self.rests(now, index, tick) {
+            if !is_due || self.let_rest(now, index, tick) {
                 self.rearm(now, index);
                 continue;
             }
@@ -196,9 +196,9 @@ impl Host {
         self.live.due = due;
     }
 
-    /// The connection in slot `index` may rest if nothing has moved on it for a while. True if no
-    /// other timer of it is due at `tick`.
-    fn rests(&mut self, now: Instant, index: u32, tick: Instant) -> bool {
+    /// Lets the connection in slot `index` rest if its timer for that is due and nothing has moved
+    /// on it for a while. True if no other timer of it is due at `tick`.
+    fn let_rest(&mut self, now: Instant, index: u32, tick: Instant) -> bool {
         let Some(slot) = self.slots.get_mut(index) else { return true };
         let connection = slot.connection_mut();
         if !connection.deadlines.take_due(Timer::Rest, tick) {
@@ -274,21 +274,6 @@ impl Host {
             Some(slot) => slot.tuple_hash,
             None => syn_cache.get(number).map_or(0, |entry| entry.hash),
         });
-    }
-
-    /// Frees the slot of a connection that its user has left and that has nothing more to send.
-    fn free_connection(&mut self, index: u32) {
-        self.forget_stall(index);
-        let Host { slots, live: Live { timers, demux, block_pool, orphans, .. }, .. } = self;
-        let leave = |slot: &mut Slot, timers: &mut Timers| {
-            if slot.listed {
-                demux.remove(slot.tuple_hash, index);
-            }
-            *orphans -= usize::from(slot.is_orphan());
-            slot.leave(block_pool);
-            Some(timers.hand_on(index, slot.filed))
-        };
-        slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
     }
 
     /// The connection of `tuple`, or the entry of the SYN cache.

@@ -7,9 +7,10 @@ use super::time_wait::Entrance;
 use crate::config::TimeWaitState;
 use crate::event::{ConnectionId, Event, Readiness};
 use crate::tcp::Connection;
+use crate::tcp::block_pool::BlockPool;
 use crate::tcp::connection::Context;
 use crate::tcp::fifo::Fifo;
-use crate::tcp::slot::Slot;
+use crate::tcp::slot::{Slot, Slots};
 use crate::tcp::timers::Timers;
 use crate::time::Instant;
 
@@ -40,13 +41,8 @@ impl Host {
         let slot = self.slots.get(index);
         if !slot.is_some_and(|slot| slot.ready && slot.awake().is_some_and(has_nothing_to_publish))
         {
-            self.publish_changes(now, index);
+            self.change(now, index, |_, _| {});
         }
-    }
-
-    /// Publishes what has changed on a connection.
-    pub(super) fn publish_changes(&mut self, now: Instant, index: u32) {
-        self.change(now, index, |_, _| {});
     }
 
     /// Lets `act` change a connection, and publishes what comes of it.
@@ -76,7 +72,7 @@ impl Host {
         let (shared, routes, isns) = (&mut self.shared, &self.ip.routes, &self.opening.isns);
         let (records, replies) = (&mut self.closed.time_wait, &mut self.out.replies);
         let mut whole = None;
-        let leave = |slot: &mut Slot, timers: &mut Timers| {
+        let goes = |slot: &mut Slot| {
             if core::mem::take(&mut slot.listed) {
                 // What is left of it is found elsewhere from here on.
                 let hash = slot.tuple_hash;
@@ -87,7 +83,7 @@ impl Host {
                 if stays_whole && slot.enters_time_wait() {
                     whole = slot.connection_mut().take_final_state();
                     if whole.is_some() {
-                        return None;
+                        return false;
                     }
                 }
                 if let Some(final_state) = slot.awake().and_then(Connection::final_state) {
@@ -97,23 +93,33 @@ impl Host {
                 }
             }
             if slot.ready {
-                return None;
+                return false;
             }
-            if !slot.awake().is_some_and(Connection::is_finished) {
+            let is_finished = slot.awake().is_some_and(Connection::is_finished);
+            if !is_finished {
                 slot.ready = true;
                 ready.push_back(index);
-                return None;
             }
-            slot.leave(block_pool);
-            // It is finished only if it is an orphan.
-            *orphans -= 1;
-            Some(timers.hand_on(index, slot.filed))
+            is_finished
         };
-        slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
+        empty_slot(slots, index, (timers, block_pool, orphans), goes);
         if let Some(final_state) = whole {
             self.enter_whole(now, index, &final_state);
             self.reap(now, index);
         }
+    }
+
+    /// Frees the slot of a connection that its user has left and that has nothing more to send.
+    pub(super) fn free_connection(&mut self, index: u32) {
+        self.forget_stall(index);
+        let Host { slots, live: Live { timers, demux, block_pool, orphans, .. }, .. } = self;
+        let goes = |slot: &mut Slot| {
+            if slot.listed {
+                demux.remove(slot.tuple_hash, index);
+            }
+            true
+        };
+        empty_slot(slots, index, (timers, block_pool, orphans), goes);
     }
 
     /// Tells the user of that connection what it has to tell, without more ado.
@@ -131,6 +137,24 @@ impl Host {
             make_ready(slot, index, &mut self.live.ready);
         }
     }
+}
+
+/// Empties slot `index` if the connection in it `goes`. Its entry among the timers stays there.
+fn empty_slot(
+    slots: &mut Slots,
+    index: u32,
+    (timers, block_pool, orphans): (&mut Timers, &mut BlockPool, &mut usize),
+    goes: impl FnOnce(&mut Slot) -> bool,
+) {
+    let leave = |slot: &mut Slot, timers: &mut Timers| {
+        if !goes(slot) {
+            return None;
+        }
+        *orphans -= usize::from(slot.is_orphan());
+        slot.leave(block_pool);
+        Some(timers.hand_on(index, slot.filed))
+    };
+    slots.leave(index, timers, leave, |index, filed, timers| timers.forget_left(index, filed));
 }
 
 /// True if there is nothing to report about the connection, and it goes on.

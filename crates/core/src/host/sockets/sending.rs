@@ -31,7 +31,7 @@ impl Host {
             }
         }
         if !has_nothing_to_publish {
-            self.publish_changes(now, id.index);
+            self.after_input(now, id.index);
         }
         Ok(taken)
     }
