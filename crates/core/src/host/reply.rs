@@ -120,7 +120,7 @@ pub(super) fn owe(replies: &mut VecDeque<Reply>, reply: Reply, counters: &mut Co
 /// Writes a reply that is no frame yet; false if it cannot be written.
 pub(super) fn write_reply(frame: &mut Frame, path: &PacketPath<'_>, reply: &Reply) -> bool {
     match &reply.body {
-        Body::Stamped(header) => egress::write_bare(frame, path, header),
+        Body::Stamped(header) => egress::write(frame, path, &header.header(), None),
         Body::Syn(header) => egress::write(frame, path, &header.header(), None),
         Body::Segment(header) => egress::write(frame, path, header, None),
         Body::Packet { protocol, hop_limit, payload } => {

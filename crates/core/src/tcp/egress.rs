@@ -96,29 +96,15 @@ impl PacketPath<'_> {
     /// This path in its usual form, if all its packets are of the usual kind and alike: IPv4 that
     /// no router cuts, with checksums of our own.
     pub(crate) fn usual(&self) -> Option<UsualPath> {
-        if self.dont_fragment { self.numbered(0) } else { None }
-    }
-
-    /// This path in its usual form for a packet of this identification number.
-    fn numbered(&self, identification: u16) -> Option<UsualPath> {
-        let template = self.envelope(identification)?.template();
-        Some(UsualPath { link: self.base.link, template, mss: self.base.mss() })
-    }
-
-    /// The envelope of a packet of this number, if it is of the usual kind.
-    fn envelope(&self, identification: u16) -> Option<Envelope> {
         let &PacketPath { base, dont_fragment, hop_limit, traffic_class } = self;
         let (IpAddr::V4(source), IpAddr::V4(destination)) = (base.source, base.destination) else {
             return None;
         };
-        (!base.device.checksum).then_some(Envelope {
-            source,
-            destination,
-            traffic_class,
-            hop_limit,
-            identification,
-            dont_fragment,
-        })
+        if !dont_fragment || base.device.checksum {
+            return None;
+        }
+        let template = Envelope { source, destination, traffic_class, hop_limit }.template();
+        Some(UsualPath { link: base.link, template, mss: base.mss() })
     }
 
     /// The identification number that tells fragments of a segment that begins at `seq`, from
@@ -343,14 +329,6 @@ impl Egress<'_> {
     }
 }
 
-/// Writes the frame of a segment without text.
-pub(crate) fn write_bare(frame: &mut Frame, path: &PacketPath<'_>, header: &Stamped) -> bool {
-    match path.usual() {
-        Some(path) => path.write(frame, header, &[]),
-        None => write(frame, path, &header.header(), None),
-    }
-}
-
 /// Writes the frame of a segment. False if the packet would be too long for its length field.
 pub(crate) fn write(
     frame: &mut Frame,
@@ -373,26 +351,13 @@ fn write_complete(
     text: Option<Span<'_>>,
 ) -> bool {
     let summed = text.map_or(Text::NONE, Span::text);
-    // Nearly every segment: IPv4, timestamps alone.
-    let usual = Stamped::of(header).and_then(|stamped| {
-        let path = path.numbered(path.identification(header.seq, header.source_port))?;
-        Some(path.write_stamped(frame, &stamped, summed, &[]))
-    });
-    if !usual.unwrap_or_else(|| write_summed(frame, path, header, summed)) {
-        return false;
-    }
+    let Some(start) = write_headers(frame, path, header, summed.len) else { return false };
+    let written = &frame.head[start..];
+    let value = checksum(path.base.source, path.base.destination, written, summed.sum, summed.len);
+    store_checksum(frame, start, value);
     if let Some(text) = text {
         text.copy_to(&mut frame.head);
     }
-    true
-}
-
-/// Writes headers of any kind before `text`, with its checksum.
-fn write_summed(frame: &mut Frame, path: &PacketPath<'_>, header: &Header, text: Text) -> bool {
-    let Some(start) = write_headers(frame, path, header, text.len) else { return false };
-    let written = &frame.head[start..];
-    let value = checksum(path.base.source, path.base.destination, written, text.sum, text.len);
-    store_checksum(frame, start, value);
     true
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct UsualSegment<'a> {
     rest: &'a [u8],
 }
 
-/// The packet around a segment that is to be sent.
+/// The packet around a segment that is to be sent, and that no router must cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope {
     /// The sender.
@@ -69,10 +69,6 @@ pub(crate) struct Envelope {
     pub traffic_class: u8,
     /// TTL.
     pub hop_limit: u8,
-    /// Which packet a fragment belongs to.
-    pub identification: u16,
-    /// Routers must not cut it.
-    pub dont_fragment: bool,
 }
 
 impl<'a> UsualSegment<'a> {
@@ -444,14 +440,12 @@ impl Envelope {
     pub(crate) fn template(&self) -> Template {
         let (source, destination) = (self.source.to_bits(), self.destination.to_bits());
         let first = VERSION << 24 | u32::from(self.traffic_class) << 16;
-        let fragment =
-            (u32::from(self.identification) << 16) | (u32::from(self.dont_fragment) * DF);
         let protocol = u32::from(self.hop_limit) << 24 | u32::from(PROTOCOL) << 16;
         Template {
-            length: pair(first, fragment),
+            length: pair(first, DF),
             protocol: pair(protocol, source),
             destination: pair(destination, 0),
-            ip_sum: !of_sum(word_sum(&[first, fragment, protocol, source, destination])),
+            ip_sum: !of_sum(word_sum(&[first, DF, protocol, source, destination])),
             pseudo_sum: u64::from(source) + u64::from(PROTOCOL),
         }
     }
