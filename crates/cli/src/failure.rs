@@ -6,19 +6,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{fmt, io};
 
-use clap::error::ErrorKind;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use lightwait::device::KernelAddress;
 use lightwait_core::ip::conflict::Conflict;
+
+use crate::args::CommandLine;
 
 /// Why the program ends without having done its work.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The command line is wrong; the text is one line.
     Usage(String),
-    /// The command line of `load` is wrong; the text is one line.
-    LoadUsage(String),
-    /// The command line of `wan` is wrong; the text is one line.
-    WanUsage(String),
     /// A load cannot be put on; the text says what to do.
     Load(String),
     /// There is no such knob; the text says what is nearest.
@@ -47,10 +46,16 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) | Failure::LoadUsage(_) | Failure::WanUsage(_) | Failure::Knob(_) => {
-                ExitCode::from(2)
-            }
+            Failure::Usage(_) | Failure::Knob(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
+        }
+    }
+
+    /// The advice to see the help of the command that `words` name, for a bad command line.
+    pub(crate) fn advice<W: AsRef<str>>(&self, words: impl IntoIterator<Item = W>) -> String {
+        match self {
+            Failure::Usage(_) => format!(" (see `{} --help`)", command_name(words)),
+            _ => String::new(),
         }
     }
 }
@@ -58,12 +63,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(text) => {
-                write!(f, "{text} (see `lightwait serve --help`)")
-            }
-            Failure::LoadUsage(text) => write!(f, "{text} (see `lightwait load --help`)"),
-            Failure::WanUsage(text) => write!(f, "{text} (see `lightwait wan --help`)"),
-            Failure::Load(text) => f.write_str(text),
+            Failure::Usage(text) | Failure::Load(text) => f.write_str(text),
             Failure::Knob(nearest) => write!(f, "there is no knob of that name; {nearest}"),
             Failure::Directory(path, error) => {
                 let path = path.display();
@@ -104,6 +104,18 @@ impl fmt::Display for Failure {
             Failure::Stack(error) => write!(f, "the stack stopped: {error}"),
         }
     }
+}
+
+/// The command that the words begin with, such as `lightwait load merge`.
+fn command_name<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
+    let mut command = CommandLine::command();
+    let mut name = command.get_name().to_owned();
+    for word in words {
+        let Some(inner) = command.find_subcommand(word.as_ref()) else { break };
+        name = format!("{name} {}", inner.get_name());
+        command = inner.clone();
+    }
+    name
 }
 
 /// Writes to standard output. A reader may close it before the end.
@@ -148,6 +160,12 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
                 puts load on a server, `lightwait wan A B` delays what passes between two devices"
             .to_owned();
     }
+    if error.kind() == ErrorKind::ArgumentConflict
+        && let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)
+    {
+        // clap takes the second word that is no flag for a command, and `load` alone has one.
+        return format!("unexpected argument '{word}': give one URL, or `merge` before all flags");
+    }
     let text = error.render().to_string();
     let body = text.split("\n\nUsage:").next().unwrap_or(&text);
     let words: Vec<&str> = body.split_whitespace().collect();
@@ -161,7 +179,6 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::CommandLine;
     use clap::Parser;
 
     fn line(words: &str) -> String {
@@ -180,6 +197,9 @@ mod tests {
             ("serve --port 70000", "65535"),
             ("serve --min-rate -1", "invalid value '-1' for '--min-rate"),
             ("serve a b", "unexpected argument 'b'"),
+            ("load --json merge a.json", "'a.json': give one URL, or `merge` before all flags"),
+            ("load http://h/ http://i/", "'http://i/': give one URL"),
+            ("load http://h/ merge", "'merge': give one URL"),
             ("load http://h/ --rps 5", "unexpected argument '--rps' found"),
             ("server", "serve"),
             ("", "serve"),
@@ -193,6 +213,22 @@ mod tests {
     }
 
     #[test]
+    fn a_bad_command_line_gets_the_help_of_its_own_command() {
+        for (words, name) in [
+            ("", "lightwait"),
+            ("lod", "lightwait"),
+            ("serve load", "lightwait serve"),
+            ("knobs --x", "lightwait knobs"),
+            ("load http://h/ merge", "lightwait load"),
+            ("load merge --x", "lightwait load merge"),
+        ] {
+            let advice = Failure::Usage(String::new()).advice(words.split_whitespace());
+            assert_eq!(advice, format!(" (see `{name} --help`)"), "{words}");
+        }
+        assert_eq!(Failure::Load(String::new()).advice(["load"]), "", "it is no bad command line");
+    }
+
+    #[test]
     fn failures_say_what_to_do() {
         let of = |kind: io::ErrorKind| io::Error::from(kind);
         let at: SocketAddr = "127.0.0.1:80".parse().unwrap();
@@ -203,7 +239,6 @@ mod tests {
             (Failure::Listen(at, of(io::ErrorKind::AddrInUse)), "ss -ltnp sport = :80"),
             (Failure::Listen(at, of(io::ErrorKind::PermissionDenied)), "--port 8080"),
             (Failure::Listen(at, of(io::ErrorKind::AddrNotAvailable)), "ip addr"),
-            (Failure::Usage("--mtu 1".to_owned()), "--help"),
             (
                 Failure::KernelAddress(KernelAddress {
                     address: "10.9.0.2/24".parse().unwrap(),

@@ -89,7 +89,7 @@ impl Outputs<'_> {
     /// Makes the files before the load, so that one that cannot be written fails early.
     fn new(args: &ReportArgs) -> Result<Outputs<'_>, Failure> {
         if args.csv.is_some() && args.csv == args.html {
-            return Err(Failure::LoadUsage("--csv and --html name one file".to_owned()));
+            return Err(Failure::Usage("--csv and --html name one file".to_owned()));
         }
         let create = |path: &Option<PathBuf>| -> Result<_, Failure> {
             let Some(path) = path else { return Ok(None) };

@@ -13,6 +13,7 @@ mod plan;
 mod serve;
 mod wan;
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -25,7 +26,8 @@ fn main() -> ExitCode {
     match run() {
         Ok(status) => status,
         Err(failure) => {
-            eprintln!("lightwait: {failure}");
+            let words = env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+            eprintln!("lightwait: {failure}{}", failure.advice(words));
             failure.exit_code()
         }
     }
@@ -41,15 +43,7 @@ fn run() -> Result<ExitCode, Failure> {
             let _ = error.print();
             return Ok(ExitCode::SUCCESS);
         }
-        Err(error) => {
-            let text = failure::usage_line(&error);
-            let command = std::env::args_os().nth(1).unwrap_or_default();
-            return Err(match command.to_str() {
-                Some("load") => Failure::LoadUsage(text),
-                Some("wan") => Failure::WanUsage(text),
-                _ => Failure::Usage(text),
-            });
-        }
+        Err(error) => return Err(Failure::Usage(failure::usage_line(&error))),
     };
     match line.command {
         Command::Serve(args) => serve::serve(&plan::Plan::new(&args)?),

@@ -37,7 +37,12 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
         (&["wan", "lw0", "lw0"], "A and B are both `lw0`"),
         (&["wan", "lw0", "lw1", "--delay", "30"], "such as 30ms"),
         (&["lod"], "load"),
+        (&["load", "merge"], "(see `lightwait load merge --help`)"),
+        (&["load", "merge", "a.json", "--csv", "x", "--html", "x"], "load merge --help"),
+        (&["knobs", "--all"], "(see `lightwait knobs --help`)"),
+        (&["serve", "--mtu", "1500"], "(see `lightwait serve --help`)"),
         (&[], "lightwait serve"),
+        (&[], "(see `lightwait --help`)"),
     ] {
         let (status, text) = refusal(arguments);
         assert_eq!(status, 2, "{arguments:?}: {text}");

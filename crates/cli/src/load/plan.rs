@@ -193,7 +193,7 @@ fn share(args: &LoadArgs) -> Share {
 }
 
 fn usage(text: impl Into<String>) -> Failure {
-    Failure::LoadUsage(text.into())
+    Failure::Usage(text.into())
 }
 
 /// The stack that carries the load, with the knobs if it is ours.
@@ -204,19 +204,19 @@ fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
             Err(usage("--stack kernel has no device: leave out --tap and --af-packet"))
         }
         _ if has_device => {
-            let stack = device_stack(&args.device, 80).map_err(as_load)?;
+            let stack = device_stack(&args.device, 80)?;
             let knobs = knobs(args, Memory::of_machine().bytes(), client_setting(args.close))?;
             Ok(Carrier::Device(Box::new((stack, knobs))))
         }
         Some(StackKind::Lightwait) => {
-            refuse_device_flags(&args.device).map_err(as_load)?;
+            refuse_device_flags(&args.device)?;
             let memory = Memory::of_machine().bytes() / 2;
             let client = knobs(args, memory, client_setting(args.close))?;
             let server = knobs(args, memory, server_setting(args.close))?;
             Ok(Carrier::Joined(Box::new(Joined { client, server })))
         }
         Some(StackKind::Kernel) | None => {
-            refuse_device_flags(&args.device).map_err(as_load)?;
+            refuse_device_flags(&args.device)?;
             refuse_our_flags(args)?;
             Ok(Carrier::Kernel)
         }
@@ -264,7 +264,7 @@ fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
 /// The knobs of a stack with `memory` bytes: the one of `--close`, then those of `--set`.
 fn knobs(args: &LoadArgs, memory: u64, of_close: Option<Setting>) -> Result<Knobs, Failure> {
     let settings: Vec<Setting> = of_close.into_iter().chain(args.set.iter().cloned()).collect();
-    Knobs::new(memory, &settings).map_err(as_load)
+    Knobs::new(memory, &settings)
 }
 
 /// The knob that `close` needs at the client.
@@ -279,14 +279,6 @@ fn client_setting(close: CloseArg) -> Option<Setting> {
 /// The knob that `close` needs at the server, if that is ours, too.
 fn server_setting(close: CloseArg) -> Option<Setting> {
     client_setting(close).filter(|_| close == CloseArg::Negotiate)
-}
-
-/// Adds the advice to see the help of `load`.
-fn as_load(failure: Failure) -> Failure {
-    match failure {
-        Failure::Usage(text) => Failure::LoadUsage(text),
-        other => other,
-    }
 }
 
 /// The server's address, of the sources' IP version if sources are given.

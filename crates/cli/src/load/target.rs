@@ -32,7 +32,7 @@ impl Target {
 
     /// Parses and resolves a URL.
     pub(crate) fn new(url: &str) -> Result<Target, Failure> {
-        let usage = |why: &str| Failure::LoadUsage(format!("{url}: {why}"));
+        let usage = |why: &str| Failure::Usage(format!("{url}: {why}"));
         let Ok(uri) = url.parse::<Uri>() else {
             return Err(usage("not a URL; give one such as http://10.9.0.2/"));
         };

@@ -28,11 +28,11 @@ impl WanPlan {
     pub(super) fn new(args: &WanArgs) -> Result<WanPlan, Failure> {
         if args.a.interface() == args.b.interface() {
             let text = format!("A and B are both `{}`: name two interfaces", args.a.interface());
-            return Err(Failure::WanUsage(text));
+            return Err(Failure::Usage(text));
         }
         for (flag, time) in [("--interrupt", args.interrupt), ("--duration", args.duration)] {
             if time == Some(Duration::ZERO) {
-                return Err(Failure::WanUsage(format!("{flag}: give a time above zero")));
+                return Err(Failure::Usage(format!("{flag}: give a time above zero")));
             }
         }
         let profile = args.profile.as_deref().map(Profile::find).transpose();
@@ -65,7 +65,7 @@ impl WanPlan {
 }
 
 fn wrong(flag: &'static str) -> impl Fn(DescriptionError) -> Failure {
-    move |error| Failure::WanUsage(format!("{flag}: {error}"))
+    move |error| Failure::Usage(format!("{flag}: {error}"))
 }
 
 #[cfg(test)]

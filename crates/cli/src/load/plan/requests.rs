@@ -49,7 +49,7 @@ impl Requests {
         let method = args.method.clone().unwrap_or_else(|| default.to_owned());
         let body = args.body.as_deref().map_or(Ok(Vec::new()), body)?;
         let request = Request::new(&method, &target.path, &target.host, &args.header, &body);
-        let mix = Mix::one(request.map_err(Failure::LoadUsage)?);
+        let mix = Mix::one(request.map_err(Failure::Usage)?);
         Ok(Requests { mix, method, name: None, times: None })
     }
 }
