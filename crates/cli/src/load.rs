@@ -24,7 +24,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::failure::{Failure, print};
 use crate::serve::raise_descriptor_limit;
-use crate::serve::signals::Signals;
+use crate::serve::signals::{STATUS_INTERRUPTED, Signals};
 use args::{LoadAction, LoadArgs, MergeArgs, ReportArgs};
 use plan::{Carrier, LoadPlan};
 use watch::Watcher;
@@ -57,10 +57,15 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
         Carrier::Joined(joined) => joined::run(&plan, &joined, tuples, &signals, &watcher)?,
     };
     watcher.end();
-    let Some(outcome) = outcome else { return Ok(ExitCode::SUCCESS) };
+    let Some(outcome) = outcome else {
+        eprintln!("lightwait: stopped before the load began: there is no report");
+        return Ok(ExitCode::from(STATUS_INTERRUPTED));
+    };
     let cpu_share = watcher.share(outcome.warm_up);
     let started_at = Some(watcher.started_at());
-    outputs.write(&Report { setup: plan.setup, outcome, cpu_share, started_at, together: None })
+    let report = Report { setup: plan.setup, outcome, cpu_share, started_at, together: None };
+    let status = outputs.write(&report)?;
+    Ok(if signals.is_hurry() { signals.exit_code() } else { status })
 }
 
 /// Merges reports.
@@ -166,13 +171,13 @@ fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
     Failure::Load(format!("{url}: {why}"))
 }
 
-/// Resolves with the first signal, and says then what the load waits for.
+/// Resolves with the first signal, and says then what the load waits for; the second ends the wait.
 fn stop(signals: &Signals, plan: &engine::Plan) -> impl Future<Output = ()> + 'static {
     let (signals, grace) = (signals.clone(), plan.grace);
     async move {
         signals.stop().await;
         eprintln!(
-            "Stopping: pending requests get {} s; a third signal ends at once, without a report.",
+            "Stopping: pending requests get {} s; a second signal ends the wait.",
             grace.as_secs_f64(),
         );
     }

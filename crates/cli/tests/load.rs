@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -167,8 +167,7 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
     while server.peers.lock().unwrap().len() < 60 {
         thread::sleep(Duration::from_millis(10));
     }
-    let id = load.id().to_string();
-    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    interrupt(&load);
     let output = load.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -176,6 +175,50 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
     let recorded = report["recorded_s"].as_f64().unwrap();
     assert!((59..3000).contains(&answered) && recorded < 60.0, "{report}");
     assert_eq!(report["requests_failed"], 0);
+}
+
+/// Sends SIGINT.
+fn interrupt(load: &Child) {
+    let id = load.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+}
+
+#[test]
+fn a_second_interrupt_ends_a_load_at_once_with_what_it_has() {
+    let server = Server::start(OK, Duration::from_secs(60));
+    for stack in [&["--stack", "kernel"], &JOINED[..]] {
+        server.peers.lock().unwrap().clear();
+        let flags = ["-c", "3", "--warm-up", "0", "-d", "60s", "--timeout", "60s", "--json"];
+        let mut load = start(&[&[&*server.url], &flags[..], stack].concat());
+        // One more for the first look.
+        while server.peers.lock().unwrap().len() < 4 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        interrupt(&load);
+        thread::sleep(Duration::from_millis(300));
+        assert!(load.try_wait().unwrap().is_none(), "pending requests get some time");
+        let begin = Instant::now();
+        interrupt(&load);
+        let output = load.wait_with_output().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+        assert_eq!(output.status.code(), Some(130), "{output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["errors"]["unfinished"], 3, "{report}");
+    }
+}
+
+#[test]
+fn a_load_that_is_stopped_before_it_begins_has_no_report() {
+    // The backlog takes the connection, but no one speaks TLS.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", silent.local_addr().unwrap());
+    let load = start(&[&url, "--insecure", "-c", "1", "--json"]);
+    let _connection = silent.accept().unwrap();
+    interrupt(&load);
+    let output = load.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("stopped before the load began: there is no report"), "{text}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
 }
 
 #[test]

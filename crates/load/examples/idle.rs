@@ -131,8 +131,14 @@ fn hold(count: usize) -> io::Result<()> {
                     seen.set(now.max(seen.get()));
                 }
             };
-            let load =
-                engine::run(OurStack::current(), plan(count), tuples, pending(), on_progress);
+            let load = engine::run(
+                OurStack::current(),
+                plan(count),
+                tuples,
+                pending(),
+                pending,
+                on_progress,
+            );
             let outcome = load.await;
             *result.borrow_mut() = Some((outcome, most.get()));
             stop.set();

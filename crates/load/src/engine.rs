@@ -213,13 +213,15 @@ impl Notes {
     }
 }
 
-/// Runs a load on a network, and returns its result. It ends early when `stop` is ready. It calls
-/// `on_progress` each second. Call it only once on a network.
+/// Runs a load on a network, and returns its result. It ends early when `stop` is ready; pending
+/// requests then get the plan's grace, or less if `cut` is ready. It calls `on_progress` each
+/// second. Call it only once on a network.
 pub async fn run<N: Network>(
     network: N,
     plan: Plan,
     tuples: Tuples,
     stop: impl Future<Output = ()>,
+    cut: impl AsyncFn(),
     mut on_progress: impl FnMut(&Progress) + 'static,
 ) -> Outcome {
     let (plan, mut stop) = (Rc::new(plan), pin!(stop));
@@ -259,8 +261,8 @@ pub async fn run<N: Network>(
     } else {
         engine.is_stopping.set(true);
     }
-    engine.stop().await;
-    let idle = idle.end().await;
+    engine.stop(&cut).await;
+    let idle = idle.end(&cut).await;
     Outcome { idle, ..engine.outcome() }
 }
 
@@ -462,8 +464,9 @@ impl<N: Network> Engine<N> {
         self.recorder.borrow_mut().on_second(gauges)
     }
 
-    /// Begins no more jobs, and waits until those under way are done, but no longer than the grace.
-    async fn stop(self: &Rc<Self>) {
+    /// Begins no more jobs, and waits until those under way are done, but no longer than the grace,
+    /// or until `cut` is ready.
+    async fn stop(self: &Rc<Self>, cut: &impl AsyncFn()) {
         if !self.is_stopping.replace(true) {
             // Those too that were due in this turn, which may be late.
             self.begin_due(usize::MAX);
@@ -476,9 +479,9 @@ impl<N: Network> Engine<N> {
             self.end_second();
         }
         self.wake.notify_waiters();
-        let cut = self.network.sleep_until(self.network.now() + self.plan.grace);
+        let patience = self.network.sleep_until(self.network.now() + self.plan.grace);
         if self.workers.get() > 0 {
-            either(self.done.notified(), cut).await;
+            either(self.done.notified(), either(patience, cut())).await;
         }
         self.is_over.set(true);
         let (now, mut recorder) = (self.now(), self.recorder.borrow_mut());

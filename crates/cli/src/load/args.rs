@@ -27,8 +27,9 @@ use crate::plan::Setting;
 /// (a closed loop). Recording begins after the warm-up: one whole TIME-WAIT, unless connections are
 /// kept alive.
 ///
-/// SIGINT (Ctrl-C) and SIGTERM end the load early; the recorded part is reported. The exit status
-/// is 1 if a threshold is missed.
+/// SIGINT (Ctrl-C) and SIGTERM end the load early: pending requests get 5 s, and the recorded part
+/// is reported. A second signal ends the wait; the exit status is then 130. It is 1 if a threshold
+/// is missed.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(disable_help_subcommand = true)]

@@ -50,8 +50,8 @@ async fn run_on<N: Network>(
     let before = overflow();
     let watcher = watcher.clone();
     let on_progress = move |progress: &_| watcher.on_progress(progress);
-    let load =
-        engine::run(network, plan.engine.clone(), tuples, stop(signals, &plan.engine), on_progress);
+    let (engine, stop) = (plan.engine.clone(), stop(signals, &plan.engine));
+    let load = engine::run(network, engine, tuples, stop, || signals.hurry(), on_progress);
     let mut outcome = load.await;
     outcome.notes.kernel_overflow = overflow().saturating_sub(before);
     Ok(Some(outcome))

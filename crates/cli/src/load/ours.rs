@@ -111,7 +111,8 @@ pub(super) async fn counted<N: Network>(
     };
     let before = stack.with_host(count);
     let stop = stop(signals, &engine);
-    let mut outcome = engine::run(network, engine, tuples, stop, on_progress).await;
+    let load = engine::run(network, engine, tuples, stop, || signals.hurry(), on_progress);
+    let mut outcome = load.await;
     let after = stack.with_host(count);
     outcome.notes.swapped = after.0 - before.0;
     outcome.notes.agreed = after.1 - before.1;

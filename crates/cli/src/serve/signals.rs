@@ -13,9 +13,9 @@ use signal_hook::iterator;
 use tokio::sync::watch;
 
 /// Shells expect this status of a program that a signal ended: 128 and SIGINT.
-const STATUS_INTERRUPTED: u8 = 130;
+pub(crate) const STATUS_INTERRUPTED: u8 = 130;
 
-/// How long the program has to end after the second signal. It only flushes its output, but the
+/// How long the program has to end after the second signal. It only writes its last output, but the
 /// process that reads the output may stall.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -62,6 +62,11 @@ impl Signals {
         *self.stops.borrow() > 0
     }
 
+    /// True once a second signal has asked for a stop.
+    pub(crate) fn is_hurry(&self) -> bool {
+        *self.stops.borrow() > 1
+    }
+
     /// Resolves with the first signal that asks for a stop.
     pub(crate) fn stop(&self) -> impl Future<Output = ()> + 'static {
         self.at_least(1)
@@ -82,10 +87,7 @@ impl Signals {
 
     /// The exit status of a program that has done its work.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        match *self.stops.borrow() {
-            0 | 1 => ExitCode::SUCCESS,
-            _ => ExitCode::from(STATUS_INTERRUPTED),
-        }
+        if self.is_hurry() { ExitCode::from(STATUS_INTERRUPTED) } else { ExitCode::SUCCESS }
     }
 
     /// Calls `tell` each time that a signal asks for the counters.

@@ -180,12 +180,13 @@ impl<N: Network> Holder<N> {
         Err(fault)
     }
 
-    /// Counts the connections that are still open, and closes them.
-    pub(super) async fn end(&self) -> IdleOutcome {
+    /// Counts the connections that are still open, and closes them. Those that are being opened get
+    /// the grace, or less if `cut` is ready.
+    pub(super) async fn end(&self, cut: &impl AsyncFn()) -> IdleOutcome {
         self.is_stopping.set(true);
         if self.openers.get() > 0 {
-            let cut = self.network.sleep_until(self.network.now() + self.plan.grace);
-            either(self.done.notified(), cut).await;
+            let patience = self.network.sleep_until(self.network.now() + self.plan.grace);
+            either(self.done.notified(), either(patience, cut())).await;
         }
         let mut streams = self.streams.take();
         let opened = streams.len() as u64;

@@ -1,4 +1,5 @@
 use std::cell::RefCell;
+use std::future::pending;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
@@ -141,8 +142,8 @@ async fn on_the_kernel(acceptor: TlsAcceptor, tls: Tls) -> (Result<(), String>, 
             let (plan, mut tuples) = (plan(to), tuples("127.9.0.0/16"));
             let probed = engine::probe(&network, &plan, &mut tuples).await;
             let probed = probed.map_err(|error| explain(&error).unwrap_or(error.to_string()));
-            let stop = std::future::pending();
-            (probed, engine::run(network, plan, tuples, stop, |_| ()).await)
+            let stop = pending();
+            (probed, engine::run(network, plan, tuples, stop, pending, |_| ()).await)
         })
         .await;
     (probed, outcome, said)
@@ -182,14 +183,14 @@ fn a_load_on_our_stack_speaks_tls() {
     });
     from.spawn_local(async move {
         let network = Secured::new(OurStack::current(), tls);
-        let (stop, mut plan) = (std::future::pending(), plan(to));
+        let (stop, mut plan) = (pending(), plan(to));
         // An answer takes no time on a wire in memory: a second of load would never end.
         plan.duration = Duration::from_millis(200);
         plan.mode = Mode::Open {
             arrivals: crate::arrivals::Arrivals::at(vec![Duration::from_millis(10); 40]),
             connections: 40,
         };
-        let run = engine::run(network, plan, tuples("100.65.0.0/24"), stop, |_| ());
+        let run = engine::run(network, plan, tuples("100.65.0.0/24"), stop, pending, |_| ());
         *result.borrow_mut() = Some(run.await);
     });
     let mut now = Instant::ZERO;
