@@ -121,6 +121,16 @@ fn a_closed_loop_has_so_many_connections_and_says_who_closed() {
 }
 
 #[test]
+fn kept_connections_take_every_port_but_that_of_the_first_look() {
+    let server = Server::start(OK, Duration::from_millis(5));
+    let flags = ["-c", "4", "--keep-alive", "-d", "1s", "--ports", "20100-20103"];
+    let report = report(&[&[&*server.url], &flags[..]].concat());
+    assert_eq!(report["sources"]["addresses"], 2, "{report}");
+    assert_eq!((&report["connections_opened"], &report["tuple_waits"]), (&4.into(), &0.into()));
+    assert_eq!(report["requests_failed"], 0, "{report}");
+}
+
+#[test]
 fn a_slow_server_shows_in_the_latencies_and_the_thresholds() {
     let server = Server::start(OK, Duration::from_millis(50));
     let flags = ["--rate", "40", "--warm-up", "0", "-d", "1s"];

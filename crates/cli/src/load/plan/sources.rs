@@ -83,9 +83,9 @@ impl Need {
     pub(super) fn choose(&self, candidates: &Sources) -> Result<(Sources, String), Failure> {
         let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
         let rate = self.rate.map(|rate| rate / per_connection);
-        let at_a_time = if rate.is_none() { self.connections } else { 0 };
+        let at_a_time = self.idle + if rate.is_none() { self.connections } else { 0 };
         let ports = u64::from(self.rule.ports);
-        let least = (at_a_time + self.idle).div_ceil(ports).max(1);
+        let least = (at_a_time + self.probe()).div_ceil(ports).max(1);
         let wanted = match rate {
             Some(rate) => (self.rule.addresses(rate) + self.idle.div_ceil(ports)).max(least),
             None if self.per_connection.is_none() => least,
@@ -108,9 +108,9 @@ impl Need {
         }
         if has < least {
             return Err(usage(format!(
-                "{} connections at a time take {least} source addresses of {} ports; there are \
-                 {has}: give more, such as --source {}",
-                at_a_time + self.idle,
+                "{at_a_time} connections at a time{} take {least} source addresses of {} ports; \
+                 there are {has}: give more, such as --source {}",
+                if self.probe() > 0 { ", and the first one that tries the server," } else { "" },
                 self.rule.ports,
                 example(candidates, least),
             )));
@@ -119,6 +119,11 @@ impl Need {
         let chosen = candidates.slice(begin, wanted);
         let about = self.describe(rate, &chosen);
         Ok((chosen, about))
+    }
+
+    /// The 4-tuple of the connection that tries the server: it rests when the load begins.
+    fn probe(&self) -> u64 {
+        u64::from(!self.rule.rest.is_zero())
     }
 
     /// The addresses for idle connections beside a rate, as text.
