@@ -265,6 +265,12 @@ fn who_cannot_be_asked_is_named_and_nothing_is_put_on_him() {
     );
     let (status, text) = failure(&[&url, "--rate", "5", "--csv", "/no/such/file"]);
     assert!(status == 1 && text.contains("/no/such/file: cannot be written"), "{text}");
+    let mut load = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+    load.args(["load", "https://127.0.0.1:1/", "-c", "1"]).env("SSL_CERT_FILE", "/no/such");
+    // Without a look at the file, the system's authorities would be trusted in its place.
+    let output = load.env("SSL_CERT_DIR", "/etc/ssl/certs").output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("SSL_CERT_FILE: ") && text.contains("/no/such"), "{text}");
     let (status, text) = failure(&[&url, "--rat", "5"]);
     assert!(status == 2 && text.contains("`lightwait load --help`"), "{text}");
 }

@@ -1,5 +1,7 @@
 //! TLS over another network: a connection is open when its handshake is done.
 
+use std::env;
+use std::ffi::OsStr;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -59,6 +61,11 @@ impl Trust {
     /// A line that says why there are none.
     pub fn of_the_system() -> Result<Trust, String> {
         let found = rustls_native_certs::load_native_certs();
+        if let Some(file) = env::var_os("SSL_CERT_FILE")
+            && let Some(error) = found.errors.iter().find(|error| is_about(error, &file))
+        {
+            return Err(format!("SSL_CERT_FILE: {error}"));
+        }
         let mut store = RootCertStore::empty();
         let (added, _) = store.add_parsable_certificates(found.certs);
         if added > 0 {
@@ -94,13 +101,19 @@ impl Tls {
     }
 }
 
+/// True if that file could not be read.
+fn is_about(error: &rustls_native_certs::Error, file: &OsStr) -> bool {
+    matches!(&error.kind, rustls_native_certs::ErrorKind::Io { path, .. } if path == file)
+}
+
 /// A user's description of a TLS error, if `error` is one.
 pub fn explain(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match error {
         rustls::Error::InvalidCertificate(error) => {
             let why = match error {
-                CertificateError::UnknownIssuer => {
+                // An authority that is trusted may have the name of the one that signed it.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                     "it is signed by nobody who is trusted here; SSL_CERT_FILE can name who signed \
                      it"
                     .to_owned()
