@@ -33,10 +33,12 @@ impl Report {
         if let [first, ..] = &setup.shares[..] {
             let numbers = setup.shares.iter().map(|share| (share.number() + 1).to_string());
             let numbers = numbers.collect::<Vec<_>>().join(", ");
-            line(text, format_args!("part {numbers} of {}", first.of()));
+            let plural = if setup.shares.len() == 1 { "" } else { "s" };
+            line(text, format_args!("part{plural} {numbers} of {}", first.of()));
         }
         let loop_kind = match setup.rate {
             Some(rate) => format!("open loop, {} requests/s", per_second(rate)),
+            None if setup.connections == 1 => "closed loop, one connection".to_owned(),
             None => format!("closed loop, {} connections", setup.connections),
         };
         let requests = match setup.requests_per_connection {

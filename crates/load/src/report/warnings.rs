@@ -135,17 +135,19 @@ impl Report {
         if notes.tuple_waits > 0 {
             let allowed = setup.addresses as f64 * f64::from(setup.ports);
             warnings.push(format!(
-                "{} connections waited for a 4-tuple that had rested: {} addresses allow {:.0} \
-                 connections/s (--source)",
+                "waits of connections for a 4-tuple that had rested: {}; the source addresses ({}) \
+                 allow {:.0} connections/s (--source)",
                 notes.tuple_waits,
                 setup.addresses,
                 allowed / setup.rest.as_secs_f64(),
             ));
         }
         if notes.tuples_taken > 0 {
-            let text = "4-tuples were in use: by other connections of this machine, or by the \
-                        TIME-WAITs of a load before";
-            warnings.push(format!("{} {text}", notes.tuples_taken));
+            warnings.push(format!(
+                "4-tuples that were in use: {}, by other connections of this machine, or by the \
+                 TIME-WAITs of a load before",
+                notes.tuples_taken,
+            ));
         }
         warnings
     }

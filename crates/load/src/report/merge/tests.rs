@@ -59,7 +59,7 @@ fn the_parts_together_are_what_one_process_would_have_reported() {
     assert_eq!(merged.outcome.second_latencies, whole.outcome.second_latencies);
     assert_eq!((merged.setup.rate, merged.setup.addresses), (Some(100.0), 8));
     assert_eq!(merged.outcome.notes.closed_by_server, 1600);
-    assert!(merged.table().contains("part 1, 2, 3, 4 of 4"), "{}", merged.table());
+    assert!(merged.table().contains("parts 1, 2, 3, 4 of 4"), "{}", merged.table());
     // A merged report can be merged again.
     merged.setup.shares.truncate(2);
     let json = merged.json();
