@@ -78,6 +78,11 @@ impl LinkText {
         Ok(config)
     }
 
+    /// True if the text has that key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.pairs.contains_key(key)
+    }
+
     /// Takes relative paths as relative to `directory`.
     pub(crate) fn seen_from(&mut self, directory: &Path) {
         if let Some(path) = self.pairs.get_mut("trace") {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use lightwait_netem::Counters;
 use serde_json::{Value, json};
 
 use crate::router::{Release, Snapshot, WaySnapshot};
@@ -27,7 +28,7 @@ pub struct Report {
 /// The configuration of a direction.
 #[derive(Clone, Debug)]
 pub struct WayReport {
-    /// A description of its first link.
+    /// A description of its first link; the snapshot has the changes.
     pub link: String,
 }
 
@@ -63,7 +64,7 @@ impl Report {
                 let dropped = way.counters.in_flight_overflowed;
                 warnings.push(format!(
                     "{from} to {to}: {dropped} packets dropped for want of memory: give the link a \
-                     queue (--queue)"
+                     rate and a queue, or less delay"
                 ));
             }
         }
@@ -79,10 +80,15 @@ impl Report {
             shown(self.snapshot.longest_turn),
         );
         for (number, (way, about)) in self.snapshot.ways.iter().zip(&self.ways).enumerate() {
-            let link = if about.link.is_empty() { "a perfect link" } else { &about.link };
+            let link = or_perfect(&about.link);
             let [from, to] = [&self.devices[number], &self.devices[1 - number]];
-            let _ = writeln!(text, "\n{from} → {to}: {link}");
-            way_text(way, &mut text);
+            let changes = match way.changes.len() {
+                0 => String::new(),
+                1 => ", then changed once".to_owned(),
+                n => format!(", then changed {n} times"),
+            };
+            let _ = writeln!(text, "\n{from} → {to}: {link}{changes}");
+            way_text(way, &about.link, &mut text);
         }
         for warning in self.warnings() {
             let _ = writeln!(text, "\nwarning: {warning}");
@@ -116,15 +122,13 @@ fn released(release: Release) -> String {
     }
 }
 
-/// Pairs of name and number.
-fn numbers(way: &WaySnapshot) -> [(&'static str, u64); 14] {
-    let counters = &way.counters;
+/// What a link has counted: pairs of name and number.
+fn counted(counters: &Counters) -> [(&'static str, u64); 11] {
     [
         ("packets_in", counters.pushed),
         ("bytes_in", counters.pushed_bytes),
         ("packets_out", counters.delivered),
         ("bytes_out", counters.delivered_bytes),
-        ("in_flight", way.in_flight as u64),
         ("dropped_queue_full", counters.overflowed),
         ("dropped_codel", counters.codel_dropped),
         ("dropped_memory", counters.in_flight_overflowed),
@@ -132,22 +136,72 @@ fn numbers(way: &WaySnapshot) -> [(&'static str, u64); 14] {
         ("reordered", counters.reordered),
         ("duplicated", counters.duplicated),
         ("corrupted", counters.corrupted),
-        ("missed_by_device", way.missed),
-        ("refused_by_device", way.refused),
     ]
 }
 
-fn way_text(way: &WaySnapshot, text: &mut String) {
-    for (name, number) in numbers(way).iter().filter(|(_, number)| *number > 0) {
+/// All numbers of a direction.
+fn numbers(way: &WaySnapshot) -> impl Iterator<Item = (&'static str, u64)> {
+    counted(&way.counters).into_iter().chain([
+        ("in_flight", way.in_flight as u64),
+        ("missed_by_device", way.missed),
+        ("refused_by_device", way.refused),
+    ])
+}
+
+/// The time from one change of a link to the next.
+struct Phase<'a> {
+    from: Duration,
+    link: &'a str,
+    /// What the link counted meanwhile.
+    counted: [(&'static str, u64); 11],
+}
+
+/// The phases of a direction that began as `first`.
+fn phases<'a>(way: &'a WaySnapshot, first: &'a str) -> Vec<Phase<'a>> {
+    let begins = way.changes.iter().map(|change| (change.at, &*change.link, change.before));
+    let begins: Vec<_> =
+        [(Duration::ZERO, first, Counters::default())].into_iter().chain(begins).collect();
+    let ends = begins[1..].iter().map(|(_, _, counters)| *counters).chain([way.counters]);
+    let phase = |(&(from, link, ref before), end): (&(Duration, &'a str, Counters), Counters)| {
+        let mut counted = counted(&end);
+        let before = self::counted(before);
+        counted.iter_mut().zip(before).for_each(|((_, now), (_, before))| *now -= before);
+        Phase { from, link, counted }
+    };
+    begins.iter().zip(ends).map(phase).collect()
+}
+
+fn way_text(way: &WaySnapshot, first: &str, text: &mut String) {
+    for (name, number) in numbers(way).filter(|(_, number)| *number > 0) {
         let _ = writeln!(text, "  {name:<20} {number}");
     }
     let most = way.counters.most_queued_bytes;
     if most > 0 {
         let _ = writeln!(text, "  {:<20} {most} bytes at most", "queue");
     }
-    let Some(late) = lateness(way) else { return };
-    let [median, p99, max] = late.map(shown);
-    let _ = writeln!(text, "  {:<20} median {median}, 99th {p99}, max {max}", "left late by");
+    if let Some(late) = lateness(way) {
+        let [median, p99, max] = late.map(shown);
+        let _ = writeln!(text, "  {:<20} median {median}, 99th {p99}, max {max}", "left late by");
+    }
+    if way.changes.is_empty() {
+        return;
+    }
+    for Phase { from, link, counted } in phases(way, first) {
+        let from = format!("from {} s", from.as_secs_f64());
+        let _ = writeln!(text, "  {from:<20} {}", or_perfect(link));
+        let numbers: Vec<String> = counted
+            .iter()
+            .filter(|(name, number)| *number > 0 && !name.starts_with("bytes"))
+            .map(|(name, number)| format!("{name} {number}"))
+            .collect();
+        let numbers = if numbers.is_empty() { "no packet".to_owned() } else { numbers.join(", ") };
+        let _ = writeln!(text, "  {:<20} {numbers}", "");
+    }
+}
+
+/// A link's description for people.
+fn or_perfect(link: &str) -> &str {
+    if link.is_empty() { "a perfect link" } else { link }
 }
 
 /// The median, the 99th percentile and the maximum of lateness. `None` without packets: zero would
@@ -158,10 +212,16 @@ fn lateness(way: &WaySnapshot) -> Option<[Duration; 3]> {
     (late.packets() > 0).then_some(all)
 }
 
-fn way_json(way: &WaySnapshot, link: &str) -> Value {
+fn way_json(way: &WaySnapshot, first: &str) -> Value {
     let late = lateness(way).map_or([None; 3], |late| late.map(|time| Some(micros(time))));
+    let phases = phases(way, first).into_iter().map(|Phase { from, link, counted }| {
+        let mut phase = json!({"from_s": from.as_secs_f64(), "link": link});
+        counted.iter().for_each(|(name, number)| phase[*name] = json!(number));
+        phase
+    });
     let mut all = json!({
-        "link": link,
+        "link": first,
+        "phases": phases.collect::<Vec<_>>(),
         "most_queued_bytes": way.counters.most_queued_bytes,
         "late_us": {
             "median": late[0],
@@ -188,14 +248,14 @@ fn shown(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Lateness;
-    use lightwait_netem::Counters;
+    use crate::{Change, Lateness};
 
     fn report(change: impl FnOnce(&mut WaySnapshot)) -> Report {
         let way = WaySnapshot {
             counters: Counters { pushed: 1000, delivered: 990, lost: 10, ..Counters::default() },
             in_flight: 0,
             lateness: Lateness::new(),
+            changes: Vec::new(),
             missed: 0,
             refused: 0,
         };
@@ -244,6 +304,39 @@ mod tests {
         assert!(missed[0].starts_with("tap:lw0: the kernel dropped 5 frames"), "{missed:?}");
         let refused = report(|way| way.refused = 6).warnings();
         assert!(refused[0].starts_with("eth1: the kernel refused 6 frames"), "{refused:?}");
+    }
+
+    #[test]
+    fn each_phase_of_a_link_has_its_own_numbers() {
+        let before = Counters { pushed: 600, delivered: 595, lost: 5, ..Counters::default() };
+        let at = Duration::from_secs(2);
+        let changed =
+            report(|way| way.changes = vec![Change { at, link: "loss=9%".to_owned(), before }]);
+        let (text, json) = (changed.text(), changed.json());
+        let phases = &json["a_to_b"]["phases"];
+        let told = |number: usize| {
+            let phase = &phases[number];
+            ["from_s", "link", "packets_in", "packets_out", "lost"].map(|key| phase[key].clone())
+        };
+        assert_eq!(told(0), [json!(0.0), json!("loss=1%"), json!(600), json!(595), json!(5)]);
+        assert_eq!(told(1), [json!(2.0), json!("loss=9%"), json!(400), json!(395), json!(5)]);
+        assert_eq!(json["a_to_b"]["link"], "loss=1%", "as it was at first");
+        let one = &json["b_to_a"];
+        assert_eq!((&one["phases"][0]["lost"], &one["phases"][1]), (&one["lost"], &Value::Null));
+        for line in [
+            "tap:lw0 → eth1: loss=1%, then changed once",
+            "  from 0 s             loss=1%\n",
+            "packets_in 600, packets_out 595, lost 5\n  from 2 s             loss=9%\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(
+            text.ends_with(
+                "→ tap:lw0: a perfect link\n  packets_in           1000\n  \
+                                packets_out          990\n  lost                 10\n"
+            ),
+            "{text}"
+        );
     }
 
     #[test]

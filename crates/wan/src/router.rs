@@ -7,7 +7,7 @@ use lightwait::clock::Clock;
 use lightwait::device::{Device, Losses};
 use lightwait_core::frame::BURST;
 use lightwait_core::{Instant, Outbox};
-use lightwait_netem::{Counters, Link, LinkConfig, Queued};
+use lightwait_netem::{Counters, Link, LinkConfig, QueueLimit, Queued};
 
 #[cfg(doc)]
 use crate::Way;
@@ -52,6 +52,18 @@ struct OneWay {
     lateness: Lateness,
     /// The greatest lateness since the last call of `live`, in ns.
     latest_ns: u64,
+    changes: Vec<Change>,
+}
+
+/// A change of a link while the router runs.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The time since the router's beginning.
+    pub at: Duration,
+    /// A description of the link from then on.
+    pub link: String,
+    /// The link's counters until then.
+    pub before: Counters,
 }
 
 /// A router's counters.
@@ -74,6 +86,8 @@ pub struct WaySnapshot {
     pub in_flight: usize,
     /// The lateness of packets.
     pub lateness: Lateness,
+    /// The changes of the link so far, in order.
+    pub changes: Vec<Change>,
     /// Frames that the kernel dropped before the router received them.
     pub missed: u64,
     /// Frames that the kernel refused to send.
@@ -81,10 +95,12 @@ pub struct WaySnapshot {
 }
 
 /// The state of one direction: figures that are available at any time without a delay.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Live {
     /// The link's counters.
     pub counters: Counters,
+    /// The capacity of the link's queue, as it is now.
+    pub queue: QueueLimit,
     /// Packets that wait before the link's serializer.
     pub queued: Queued,
     /// Packets that wait or are on their way.
@@ -147,10 +163,9 @@ impl Router {
         self.longest_turn = self.longest_turn.max(begin.since(self.turned));
         self.turned = begin;
         while let Some(step) = self.steps.take_due(begin.since(self.began)) {
-            let at = self.began + step.at;
-            for (way, config) in self.ways.iter_mut().zip(step.links) {
-                way.entered = way.entered.max(at);
-                way.link.reconfigure(way.entered, config);
+            let began = self.began;
+            for ((way, config), text) in self.ways.iter_mut().zip(step.links).zip(step.texts) {
+                way.change(began, step.at, config, text.to_string());
             }
         }
         let [a, b] = &mut self.devices;
@@ -196,7 +211,19 @@ impl OneWay {
             emptied: now,
             lateness: Lateness::new(),
             latest_ns: 0,
+            changes: Vec::new(),
         }
+    }
+
+    /// The link is another one from `at` after `began` on, unless it stays the same. Its seed does.
+    fn change(&mut self, began: Instant, at: Duration, config: LinkConfig, link: String) {
+        let config = LinkConfig { seed: self.link.config().seed, ..config };
+        if *self.link.config() == config {
+            return;
+        }
+        self.changes.push(Change { at, link, before: self.link.counters() });
+        self.entered = self.entered.max(began + at);
+        self.link.reconfigure(self.entered, config);
     }
 
     /// Receives frames, each with its time of arrival if the device knows that. The time is bounded
@@ -255,6 +282,7 @@ impl OneWay {
     fn live(&mut self, now: Instant) -> Live {
         Live {
             counters: self.link.counters(),
+            queue: self.link.config().queue,
             queued: self.link.queued(now),
             in_flight: self.link.in_flight(),
             latest: Duration::from_nanos(std::mem::take(&mut self.latest_ns)),
@@ -267,6 +295,7 @@ impl OneWay {
             counters: self.link.counters(),
             in_flight: self.link.in_flight(),
             lateness: self.lateness.clone(),
+            changes: self.changes.clone(),
             missed: from.missed,
             refused: to.refused,
         }

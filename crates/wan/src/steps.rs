@@ -18,6 +18,8 @@ pub struct Step {
     pub at: Duration,
     /// The links from then on, in the order of [`Way::ALL`].
     pub links: [LinkConfig; 2],
+    /// Their descriptions.
+    pub texts: [LinkText; 2],
 }
 
 /// Changes, in the order of time.
@@ -43,7 +45,7 @@ impl Steps {
         if let Some(key) = table.keys().find(|key| *key != "step") {
             return Err(DescriptionError(format!("{shown}: `{key}`: expected [[step]]")));
         }
-        let mut links = first.clone();
+        let mut texts = first.clone();
         let mut all: Vec<Step> = Vec::new();
         let steps = table.get("step").and_then(Value::as_array).cloned().unwrap_or_default();
         for (number, step) in steps.iter().enumerate() {
@@ -55,12 +57,17 @@ impl Steps {
             if all.last().is_some_and(|before| before.at >= at) {
                 return Err(error(&"not later than the one before"));
             }
-            links = changed(table, &links, directory).map_err(|why| error(&why))?;
-            let [there, back] = [0, 1].map(|n| links[n].config(Way::ALL[n]));
+            texts = changed(table, &texts, directory).map_err(|why| error(&why))?;
+            let [there, back] = [0, 1].map(|n| texts[n].config(Way::ALL[n]));
             let links = [there.map_err(|why| error(&why))?, back.map_err(|why| error(&why))?];
-            all.push(Step { at, links });
+            all.push(Step { at, links, texts: texts.clone() });
         }
         Ok(Steps { all })
+    }
+
+    /// The changes that are not due yet.
+    pub fn iter(&self) -> impl Iterator<Item = &Step> {
+        self.all.iter()
     }
 
     /// Removes the first change and returns it, if it is due by `elapsed`.
@@ -82,6 +89,9 @@ fn changed(
     directory: &Path,
 ) -> Result<[LinkText; 2], DescriptionError> {
     let mut changes = links(table, &["at"])?;
+    if changes.iter().any(|link| link.has("seed")) {
+        return Err(DescriptionError("seed: a link keeps the seed that it began with".to_owned()));
+    }
     changes.iter_mut().for_each(|link| link.seen_from(directory));
     let [there, back] = changes;
     Ok([there.over(&before[0]), back.over(&before[1])])
@@ -127,6 +137,7 @@ mod tests {
             ("[[step]]\nat = '1s'\n[[step]]\nat = '1s'", "step 2: not later"),
             ("[[step]]\nat = '1s'\nboth = 'delay=1'", "step 1: both: `delay=1`"),
             ("[[step]]\nat = '1s'\nfor = '1s'", "step 1: `for`: expected one of at, both"),
+            ("[[step]]\nat = '1s'\nboth = 'seed=5'", "step 1: seed: a link keeps the seed"),
             ("step = 5\nstop = 6", "`stop`: expected [[step]]"),
         ] {
             let error = read(text).unwrap_err().to_string();

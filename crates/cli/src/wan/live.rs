@@ -35,15 +35,8 @@ impl View {
         let teller = Teller { all: MultiProgress::new() };
         let [a, b] = [0, 1].map(|n| plan.devices[n].interface().to_owned());
         let bars = [format!("{a} → {b}"), format!("{b} → {a}")].map(|name| bar(&teller.all, name));
-        let limits = [0, 1].map(|n| plan.links[n].queue);
-        let drawer = Drawer {
-            teller: teller.clone(),
-            bars,
-            limits,
-            release: plan.release,
-            told: None,
-            last: None,
-        };
+        let drawer =
+            Drawer { teller: teller.clone(), bars, release: plan.release, told: None, last: None };
         let drawing = thread::Builder::new().name("view".to_owned());
         let drawing = drawing.spawn(move || drawer.run(&received)).ok();
         View { states: Some(states), drawing, teller }
@@ -98,7 +91,6 @@ fn bar(all: &MultiProgress, name: String) -> ProgressBar {
 struct Drawer {
     teller: Teller,
     bars: [ProgressBar; 2],
-    limits: [QueueLimit; 2],
     release: Release,
     /// The time of the last line.
     told: Option<Instant>,
@@ -131,7 +123,7 @@ impl Drawer {
 
     fn draw(&self, number: usize, live: &Live, before: Option<(Duration, Live)>) {
         let bar = &self.bars[number];
-        let (queued, limit) = match self.limits[number] {
+        let (queued, limit) = match live.queue {
             QueueLimit::Packets(limit) => (live.queued.packets as u64, limit as u64),
             QueueLimit::Bytes(limit) => (live.queued.bytes as u64, limit as u64),
             QueueLimit::Unlimited => {
@@ -172,6 +164,7 @@ mod tests {
     fn rates_are_of_what_came_since_the_last_time() {
         let live = |delivered, delivered_bytes| Live {
             counters: Counters { delivered, delivered_bytes, lost: 3, ..Counters::default() },
+            queue: QueueLimit::Unlimited,
             queued: Queued { packets: 2, bytes: 3000 },
             in_flight: 2,
             latest: Duration::from_micros(12),

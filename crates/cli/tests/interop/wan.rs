@@ -225,7 +225,15 @@ fn a_step_changes_the_delay_of_a_router_that_runs() {
         assert!((ms(20)..ms(20) + SLACK).contains(&before), "{before:?}");
         assert!((ms(90)..ms(90) + SLACK).contains(&after), "{after:?}");
         server.stop();
-        wan.stop();
+        let report = wan.stop();
+        assert_eq!(report["a_to_b"]["phases"].as_array().unwrap().len(), 1, "{report}");
+        let back = &report["b_to_a"];
+        let [first, second] = [0, 1].map(|n| &back["phases"][n]);
+        assert_eq!((&first["from_s"], &first["link"]), (&0.0.into(), &"delay=10ms".into()));
+        assert_eq!((&second["from_s"], &second["link"]), (&5.0.into(), &"delay=80ms".into()));
+        let [all, one, other] =
+            [back, first, second].map(|told| told["packets_out"].as_u64().unwrap());
+        assert!(one > 0 && other > 0 && one + other == all, "{report}");
     });
 }
 

@@ -170,6 +170,11 @@ fn steps_change_the_links_at_their_times() {
     let at = |us, number| (us_after(us), number);
     assert_eq!(world.out[1], [at(1_000, 1), at(10_990, 2), at(15_000, 3)]);
     assert_eq!(world.out[0], [at(2_000, 1), at(11_990, 2), at(12_000, 3)]);
+    let [there, back] = world.router.snapshot(world.now.get()).unwrap().ways;
+    assert!(back.changes.is_empty(), "{:?}", back.changes);
+    let [change] = &there.changes[..] else { panic!("{:?}", there.changes) };
+    assert_eq!((change.at, &*change.link), (Duration::from_millis(10), "delay=5ms"));
+    assert_eq!((change.before.pushed, change.before.delivered), (2, 1));
 }
 
 #[test]
