@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lightwait_netem::LinkConfig;
+use lightwait_netem::{LinkConfig, QueueLimit, Rate};
 use lightwait_wan::{DescriptionError, LinkText, Profile, Release, Steps, Way};
 
 use super::args::{DeviceName, WanArgs};
@@ -51,6 +51,7 @@ impl WanPlan {
             Some(path) => Steps::read(path, &texts).map_err(wrong("--steps"))?,
             None => Steps::default(),
         };
+        refuse_idle_queues(&links, &steps)?;
         Ok(WanPlan {
             devices: [args.a.clone(), args.b.clone()],
             texts,
@@ -62,6 +63,29 @@ impl WanPlan {
             json: args.json,
         })
     }
+}
+
+/// Refuses a queue before a link that never has a rate: nothing waits in it.
+fn refuse_idle_queues(first: &[LinkConfig; 2], steps: &Steps) -> Result<(), Failure> {
+    for (number, way) in ["A to B", "B to A"].into_iter().enumerate() {
+        let phases = || {
+            [first].into_iter().chain(steps.iter().map(|step| &step.links)).map(|all| &all[number])
+        };
+        let idle = if phases().any(|link| link.queue != QueueLimit::Unlimited) {
+            "queue"
+        } else if phases().any(|link| link.codel.is_some()) {
+            "codel"
+        } else {
+            continue;
+        };
+        if phases().all(|link| link.rate == Rate::Unlimited) {
+            return Err(Failure::Usage(format!(
+                "{way}: {idle} does nothing without a rate, since no packet waits: give --rate, \
+                 or rate=… or trace=… for this direction"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn wrong(flag: &'static str) -> impl Fn(DescriptionError) -> Failure {
@@ -99,6 +123,28 @@ mod tests {
                    queue=9packets,rate=8Mbit,reorder=2%,seed=5";
         assert_eq!(both, [all, all]);
         assert_eq!(texts("a b"), ["", ""], "a perfect link");
+    }
+
+    #[test]
+    fn a_queue_needs_a_rate_at_some_time() {
+        for (words, way) in [
+            ("--queue 9packets", "A to B: queue"),
+            ("--codel 5ms:100ms --a-to-b rate=1Mbit", "B to A: codel"),
+            ("--b-to-a queue=64KiB", "B to A: queue"),
+            ("--rate 1Mbit --a-to-b queue=64KiB", ""),
+            ("--profile dsl --queue 64KiB", ""),
+        ] {
+            let error = plan(&format!("a b {words}")).map(|_| String::new());
+            let error = error.unwrap_or_else(|error| error);
+            assert!(error.starts_with(way) && error.is_empty() == way.is_empty(), "{error}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let steps = directory.path().join("steps.toml");
+        std::fs::write(&steps, "[[step]]\nat = '1s'\nboth = 'rate=1Mbit'\n").unwrap();
+        assert!(plan(&format!("a b --queue 9packets --steps {}", steps.display())).is_ok());
+        std::fs::write(&steps, "[[step]]\nat = '1s'\nboth = 'queue=9packets'\n").unwrap();
+        let error = plan(&format!("a b --steps {}", steps.display())).unwrap_err();
+        assert!(error.starts_with("A to B: queue does nothing without a rate"), "{error}");
     }
 
     #[test]
