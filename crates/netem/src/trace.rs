@@ -47,7 +47,8 @@ impl Trace {
         }
         match at_ms.last() {
             Some(1..) => Ok(Trace { at_ms, opportunity_bytes: opportunity_bytes.max(1) }),
-            _ => Err(ParseTraceError { line, why: "the last time must be above 0 ms" }),
+            Some(0) => Err(ParseTraceError { line, why: "the last time must be above 0 ms" }),
+            None => Err(ParseTraceError { line: 1, why: "expected a time in whole ms" }),
         }
     }
 
@@ -97,7 +98,7 @@ mod tests {
         let error = |text: &str| Trace::parse(text, 1500).unwrap_err().to_string();
         assert_eq!(error("1\nx\n"), "line 2: expected a time in whole ms");
         assert_eq!(error("1\n3\n2\n"), "line 3: the time goes back");
-        assert_eq!(error(""), "line 0: the last time must be above 0 ms");
+        assert_eq!(error(""), "line 1: expected a time in whole ms");
         assert_eq!(error("0\n0\n"), "line 2: the last time must be above 0 ms");
         assert_eq!(error("-1"), "line 1: expected a time in whole ms");
     }
