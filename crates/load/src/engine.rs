@@ -242,6 +242,7 @@ pub async fn run<N: Network>(
         choice: RefCell::new(plan.mix.choice()),
         notes: Cell::default(),
         workers: Cell::new(0),
+        sessions: Cell::new(0),
         is_stopping: Cell::new(false),
         is_over: Cell::new(false),
         wake: Notify::new(),
@@ -341,6 +342,14 @@ impl Jobs {
         batch.extend(queue.drain(..len));
     }
 
+    /// Puts a batch that [`Jobs::take`] gave back to the front.
+    fn give_back(&self, batch: &mut VecDeque<Job>) {
+        let mut queue = self.queue.borrow_mut();
+        while let Some(job) = batch.pop_back() {
+            queue.push_front(job);
+        }
+    }
+
     fn done(&self, job: Job) {
         self.intended.borrow_mut()[job.place] = None;
         self.free.borrow_mut().push(job.place);
@@ -365,6 +374,8 @@ struct Engine<N: Network> {
     choice: RefCell<Choice>,
     notes: Cell<Notes>,
     workers: Cell<usize>,
+    /// Workers with an open connection.
+    sessions: Cell<usize>,
     /// No more jobs begin.
     is_stopping: Cell<bool>,
     /// Nothing more is recorded.

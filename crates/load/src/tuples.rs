@@ -81,7 +81,7 @@ impl Tuples {
             let (_, tuple) = self.resting.pop_front().expect("those that have rested are in it");
             return Ok(tuple);
         }
-        if self.used == self.total {
+        if self.is_exhausted(now) {
             return Err(Exhausted { until: self.resting.front().map(|(until, _)| *until) });
         }
         let place = (self.start + self.used) % self.total;
@@ -91,6 +91,12 @@ impl Tuples {
             address: (place % self.sources.len()) as u32,
             port: self.ports.start() + port as u16,
         })
+    }
+
+    /// True if [`Tuples::take`] fails.
+    pub fn is_exhausted(&mut self, now: Duration) -> bool {
+        self.pass_time(now);
+        self.rested == 0 && self.used == self.total
     }
 
     /// Releases the tuple of a connection that ended at `now`.
@@ -214,6 +220,7 @@ mod tests {
                     let is_resting = |at: &&Duration| **at + REST > now;
                     let resting = released.values().filter(is_resting).count();
                     prop_assert_eq!(tuples.resting(now), resting);
+                    prop_assert_eq!(tuples.is_exhausted(now), in_use.len() + resting == total);
                     match tuples.take(now) {
                         Ok(tuple) => {
                             prop_assert!(!in_use.contains(&tuple));

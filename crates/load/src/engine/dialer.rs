@@ -74,6 +74,11 @@ impl<N: Network> Dialer<N> {
         self.tuples.borrow_mut().release(tuple, self.network.now());
     }
 
+    /// True if a connection would have to wait for a tuple.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.tuples.borrow_mut().is_exhausted(self.network.now())
+    }
+
     /// Tuples that are resting.
     pub(super) fn resting(&self) -> usize {
         self.tuples.borrow_mut().resting(self.network.now())

@@ -1,6 +1,7 @@
 //! Whole loads in virtual time, on our own stack: two shards joined by a wire in memory.
 
 mod idle;
+mod several;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

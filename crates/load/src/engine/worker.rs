@@ -50,6 +50,10 @@ impl<N: Network> Engine<N> {
             let deadline = begun + self.plan.timeout;
             let (mut open, started) = match session.take() {
                 Some(open) => (open, begun),
+                None if self.is_served_by_others() => {
+                    self.jobs.give_back(&mut batch);
+                    break;
+                }
                 None => match self.open(batch[0].intended, deadline, &mut limit).await {
                     Ok(opened) => opened,
                     Err(fault) => {
@@ -96,6 +100,14 @@ impl<N: Network> Engine<N> {
         }
     }
 
+    /// True if an open connection serves jobs before there is a tuple for a new one. A worker that
+    /// waits for a tuple keeps its jobs meanwhile.
+    fn is_served_by_others(&self) -> bool {
+        let carries_more = self.plan.requests_per_connection.is_none_or(|most| most.get() > 1);
+        let is_open = matches!(self.plan.mode, Mode::Open { .. });
+        carries_more && is_open && self.sessions.get() > 0 && self.dialer.is_exhausted()
+    }
+
     /// True if a connection that has carried that many requests carries no more.
     fn is_last(&self, served: u32) -> bool {
         self.plan.requests_per_connection.is_some_and(|most| served >= most.get())
@@ -139,6 +151,7 @@ impl<N: Network> Engine<N> {
     ) -> Result<(Session<N::Stream>, Duration), Fault> {
         let opened = self.dialer.open(self.begin + deadline, limit).await?;
         self.recorder.borrow_mut().on_connection(intended, self.now(), opened.took);
+        self.sessions.set(self.sessions.get() + 1);
         let Opened { stream, tuple, called, .. } = opened;
         let session = Session { stream, tuple, served: 0, is_asked: false, is_older: false };
         Ok((session, called.saturating_sub(self.begin)))
@@ -268,6 +281,7 @@ impl<N: Network> Engine<N> {
     /// Drops a connection; its tuple begins to rest.
     fn release(&self, open: Session<N::Stream>) {
         drop(open.stream);
+        self.sessions.set(self.sessions.get() - 1);
         self.dialer.release(open.tuple);
     }
 
