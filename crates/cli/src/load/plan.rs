@@ -233,6 +233,9 @@ fn refuse_idle_flags(args: &LoadArgs) -> Result<(), Failure> {
     if args.burst.get() > 1 && !is_open {
         return Err(usage("--burst is for an open loop: give --rate or --stage"));
     }
+    if args.duration.is_zero() {
+        return Err(usage("--duration 0 would record nothing"));
+    }
     if args.timeout.is_zero() {
         return Err(usage("--timeout 0s would let every request fail"));
     }

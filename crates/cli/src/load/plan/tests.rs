@@ -128,6 +128,7 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
     for (line, why) in [
         ("", "--rate R (an open loop), --connections N (a closed one), --trace FILE or --idle N"),
         ("--rate 5 --stack lightwait --ip 10.0.0.2/24", "--ip needs a device: give --tap NAME"),
+        ("--rate 5 --duration 0", "--duration 0 would record nothing"),
         ("--rate 5 --stack lightwait --mtu 1400", "--mtu needs a device"),
         ("--rate 5 --stack lightwait --tap t", "--ip A/N"),
         ("--rate 5 --stack lightwait --set rto.flor=30ms", "rto.floor"),
