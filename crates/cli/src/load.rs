@@ -172,14 +172,18 @@ fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
 }
 
 /// Resolves with the first signal, and says then what the load waits for; the second ends the wait.
-fn stop(signals: &Signals, plan: &engine::Plan) -> impl Future<Output = ()> + 'static {
-    let (signals, grace) = (signals.clone(), plan.grace);
+fn stop(
+    signals: &Signals,
+    plan: &engine::Plan,
+    watcher: &Watcher,
+) -> impl Future<Output = ()> + 'static {
+    let (signals, grace, watcher) = (signals.clone(), plan.grace, watcher.clone());
     async move {
         signals.stop().await;
-        eprintln!(
+        watcher.say(&format!(
             "Stopping: pending requests get {} s; a second signal ends the wait.",
             grace.as_secs_f64(),
-        );
+        ));
     }
 }
 

@@ -48,9 +48,9 @@ async fn run_on<N: Network>(
         }
     }
     let before = overflow();
+    let (engine, stop) = (plan.engine.clone(), stop(signals, &plan.engine, watcher));
     let watcher = watcher.clone();
     let on_progress = move |progress: &_| watcher.on_progress(progress);
-    let (engine, stop) = (plan.engine.clone(), stop(signals, &plan.engine));
     let load = engine::run(network, engine, tuples, stop, || signals.hurry(), on_progress);
     let mut outcome = load.await;
     outcome.notes.kernel_overflow = overflow().saturating_sub(before);

@@ -104,13 +104,13 @@ pub(super) async fn counted<N: Network>(
     signals: &Signals,
     watcher: Watcher,
 ) -> Outcome {
+    let stop = stop(signals, &engine, &watcher);
     let on_progress = move |progress: &_| watcher.on_progress(progress);
     let count = |host: &Host| {
         let counters = host.counters();
         (counters.time_wait_swapped, counters.negotiation_agreed)
     };
     let before = stack.with_host(count);
-    let stop = stop(signals, &engine);
     let load = engine::run(network, engine, tuples, stop, || signals.hurry(), on_progress);
     let mut outcome = load.await;
     let after = stack.with_host(count);

@@ -69,6 +69,11 @@ impl Watcher {
         }
     }
 
+    /// Prints a line above the bar.
+    pub(super) fn say(&self, line: &str) {
+        self.shared.bar.suspend(|| eprintln!("{line}"));
+    }
+
     /// The load is over.
     pub(super) fn end(&self) {
         self.sample(self.shared.began.get().elapsed());
