@@ -79,8 +79,17 @@ fn merge(args: &MergeArgs) -> Result<ExitCode, Failure> {
         Report::from_json(&json).map_err(|why| wrong(format!("not a report: {why}")))
     });
     let reports = reports.collect::<Result<Vec<_>, _>>()?;
-    let merged = Report::merge(reports);
-    outputs.write(&merged.map_err(|why| Failure::Load(format!("not parts of one load: {why}")))?)
+    let merged = Report::merge(reports.clone()).map_err(|why| {
+        let file = args.files[misfit(&reports)].display();
+        Failure::Load(format!("{file}: not a part of one load with the files before it: {why}"))
+    });
+    outputs.write(&merged?)
+}
+
+/// The number of the first report that cannot be merged with those before it.
+fn misfit(reports: &[Report]) -> usize {
+    let counts: Vec<usize> = (1..reports.len()).collect();
+    counts.partition_point(|count| Report::merge(reports[..*count].to_vec()).is_ok())
 }
 
 /// The destinations of a report.

@@ -232,6 +232,28 @@ fn a_load_that_is_stopped_before_it_begins_has_no_report() {
 }
 
 #[test]
+fn a_report_of_another_load_is_named_when_reports_are_merged() {
+    let server = Server::start(OK, Duration::ZERO);
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["1/3", "2/3", "3/3"].map(|part| {
+        let path = directory.path().join(part.replace('/', "-"));
+        // The second part is of another load.
+        let url = if part == "2/3" { format!("{}other", server.url) } else { server.url.clone() };
+        let flags = ["--rate", "30", "-d", "1s", "--warm-up", "0", "--part", part];
+        let report = report(&[&[&*url], &flags[..]].concat());
+        std::fs::write(&path, report.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let [first, second, third] = paths.each_ref().map(String::as_str);
+    let (status, text) = failure(&["merge", first, third, second]);
+    assert_eq!(status, 1, "{text}");
+    assert!(text.starts_with(&format!("lightwait: {second}: not a part")), "{text}");
+    assert!(text.ends_with("url differs\n"), "{text}");
+    let (_, text) = failure(&["merge", first, second, third]);
+    assert!(text.starts_with(&format!("lightwait: {second}: not a part")), "{text}");
+}
+
+#[test]
 fn the_csv_has_a_line_a_second_and_the_table_is_for_people() {
     let server = Server::start(OK, Duration::ZERO);
     let directory = tempfile::tempdir().unwrap();
