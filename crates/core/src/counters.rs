@@ -102,6 +102,9 @@ counters! {
     buffer_misses,
     /// Connections asked to take back what was written and never sent, because memory was short.
     asked_back_for_memory,
+    /// Connections asked to take back what is beyond their send buffer's size, because their peer
+    /// had taken nothing for a while.
+    asked_back_for_stall,
     /// Bytes that were taken back so from connections whose peer had kept its window closed.
     taken_back_closed_window_bytes,
     /// Bytes that were taken back so from connections whose peer took next to nothing.

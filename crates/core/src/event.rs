@@ -57,9 +57,11 @@ impl Readiness {
     pub const CLOSED: Readiness = Readiness(4);
     /// Urgent data was announced (RFC 9293 MUST-32).
     pub const URGENT: Readiness = Readiness(8);
-    /// Memory is short, and the peer's window is closed or it takes next to nothing: what was
-    /// written and never sent should be taken back
-    /// ([`Host::take_back`](crate::Host::take_back)). Else the connection may be reset.
+    /// The peer takes nothing: its window is still closed when the first probe is due, or it does
+    /// not answer. What was written and never sent should be taken back
+    /// ([`Host::take_back`](crate::Host::take_back)), if its source
+    /// ([`Host::set_supply`](crate::Host::set_supply)) can be read again. Where memory is short
+    /// each connection is asked whose peer takes next to nothing, and may be reset otherwise.
     pub const WANTED_BACK: Readiness = Readiness(16);
 
     /// True if every bit of `other` is set here.

@@ -63,7 +63,7 @@ pub struct Tally {
 }
 
 /// Memory of a connection for its whole life: the task, and the stack's record. The bench's test
-/// `idle_http` checks it.
+/// `http_memory` checks it.
 const RESTING_BYTES: usize = 2 << 10;
 
 /// Memory of a connection beside that while it has requests: hyper's two buffers of 8 KiB, its

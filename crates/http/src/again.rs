@@ -2,7 +2,7 @@
 //! back while the peer takes nothing.
 //!
 //! ```text
-//!   handed over ─▶ written to the transport ─▶ memory is short: taken back, from the end on
+//!   handed over ─▶ written to the transport ─▶ peer takes nothing: taken back, from the end on
 //!        a chunk       stretch of the stream         │
 //!                      = stretch of a file           └─ the peer takes data: read again, written
 //! ```

@@ -34,9 +34,9 @@ pub trait Control: 'static {
     /// Written bytes that the peer has not acknowledged; `None` if the transport cannot tell.
     fn undelivered_bytes(&self) -> Option<usize>;
 
-    /// True if memory is short and the peer takes nothing, so that the connection may be reset: the
-    /// caller should take unsent data back. The task that reads or writes is woken when it becomes
-    /// true.
+    /// True if the peer takes nothing: the caller should take unsent data back. Where memory is
+    /// short, the connection may be reset otherwise. The task that reads or writes is woken when it
+    /// becomes true.
     fn is_wanted_back(&self) -> bool {
         false
     }

@@ -58,7 +58,11 @@ impl<I, C: Control> Patient<I, C> {
     ) -> Poll<io::Result<usize>> {
         let undelivered = self.undelivered();
         let outcome = match self.hold_back(slices) {
-            Some(held) => Poll::Ready(Ok(held)),
+            Some(held) => {
+                // The body drops what it has read ahead.
+                cx.waker().wake_by_ref();
+                Poll::Ready(Ok(held))
+            }
             None => Poll::Pending,
         };
         self.judge_write(cx, outcome, undelivered)

@@ -1,5 +1,5 @@
-//! Takes back what was written and never sent, where memory is short. Only then are connections
-//! reset.
+//! Takes back what was written and never sent: what is beyond the buffer's size once the peer has
+//! taken nothing for a while, and more where memory is short. Only then are connections reset.
 
 use super::stalled::{Mark, Stage};
 use super::{Cause, JUDGED_A_TURN, Shortage, Verdict, is_short, pages_wanted};
@@ -7,7 +7,7 @@ use crate::buffer::PAGE_BYTES;
 use crate::error::Error;
 use crate::event::{ConnectionId, Readiness};
 use crate::host::Host;
-use crate::tcp::connection::{Blocked, Synchronized};
+use crate::tcp::connection::{Blocked, Connection, Shape, Synchronized};
 use crate::time::{Duration, Instant};
 
 /// How long a connection that was asked may take to answer: a turn or two of any driver.
@@ -34,17 +34,27 @@ impl Host {
     /// that was asked for that ([`Readiness::WANTED_BACK`]). Returns how many bytes it no longer
     /// has: they lay at the end, and whatever is written next follows what was before them. Its
     /// writer hears when the peer has taken so much that there is room again.
+    ///
+    /// What the send buffer should hold stays, unless others need that too.
     pub fn take_back(&mut self, id: ConnectionId, most: usize) -> usize {
-        let Some(mark) = self.wanted_back(id) else { return 0 };
-        self.shortage.stalled.push(id.index, Mark { stage: Stage::Last, ..mark });
+        let mark = self.needed_mark(id);
+        if let Some(mark) = mark {
+            self.shortage.stalled.push(id.index, Mark { stage: Stage::Last, ..mark });
+        }
         let Ok((connection, cx)) = self.connection_and_shared(id) else { return 0 };
-        let Some(s) = connection.synchronized_mut().filter(|s| s.can_take_back()) else { return 0 };
-        let (keep, is_closed) = (s.kept_bytes(), s.send.window == 0);
+        let Connection { common, shape } = connection;
+        let Shape::Synchronized(s) = shape else { return 0 };
+        let is_asked = s.send.end_asking_back() || mark.is_some();
+        if !is_asked || s.send.fin_queued {
+            return 0;
+        }
+        let size = if mark.is_some() { 0 } else { s.send.capacity(&common.options, cx) as usize };
+        let (keep, is_closed) = (s.kept_bytes().max(size), s.send.window == 0);
         let taken = s.send.buffer.cut(keep, most, &mut cx.pool);
         let held = s.send.buffer.len();
         s.send.note_moved(&mut cx.pool);
-        if taken > 0 && !connection.blocked.is_in_line() {
-            connection.blocked = Blocked::ForRoom;
+        if taken > 0 && !common.blocked.is_in_line() {
+            common.blocked = Blocked::ForRoom;
         }
         let counters = &mut cx.counters;
         *(if is_closed {
@@ -52,16 +62,22 @@ impl Host {
         } else {
             &mut counters.taken_back_slow_bytes
         }) += taken as u64;
-        self.shortage.stalled.push(id.index, Mark { held, stage: Stage::Last, ..mark });
+        if let Some(mark) = mark {
+            self.shortage.stalled.push(id.index, Mark { held, stage: Stage::Last, ..mark });
+        }
         taken
     }
 
     /// True if the connection was asked to take back what was never sent, and has not answered.
     pub fn is_wanted_back(&self, id: ConnectionId) -> bool {
-        self.wanted_back(id).is_some()
+        let is_asked = |s: &Synchronized| s.send.is_wanted_back();
+        self.needed_mark(id).is_some()
+            || self.slots.is_current(id.index, id.generation)
+                && self.at_work(id.index).is_some_and(is_asked)
     }
 
-    fn wanted_back(&self, id: ConnectionId) -> Option<Mark> {
+    /// The mark of a connection that was asked because others need what it holds.
+    fn needed_mark(&self, id: ConnectionId) -> Option<Mark> {
         let mark = self.shortage.stalled.mark(id.index)?;
         let is_asked = mark.stage == Stage::Asked;
         (is_asked && self.slots.is_current(id.index, id.generation)).then_some(mark)

@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use super::pair::{CLIENT, Pair, SERVER, Side, config, pattern};
 use crate::buffer::PAGE_BYTES;
+use crate::config::SendRule;
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
-use crate::tcp::State;
+use crate::tcp::{State, Supply};
 use crate::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
@@ -33,10 +34,17 @@ struct Downloads {
 impl Downloads {
     /// So many of `bytes` each, to a client whose windows are small.
     fn new(count: usize, bytes: usize) -> Downloads {
+        Downloads::with_window(count, bytes, 4 * 1460, SendRule::Round)
+    }
+
+    /// So many, to a client whose windows are so large, from send buffers by that rule.
+    fn with_window(count: usize, bytes: usize, window: u32, rule: SendRule) -> Downloads {
         let (mut client, mut server) = (config(CLIENT), config(SERVER));
         server.limits.pages = PAGES;
-        client.tcp.buffers.receive = 4 * 1460;
-        client.tcp.buffers.receive_max = 4 * 1460;
+        server.tcp.buffers.send_size = rule;
+        server.tcp.buffers.send = 128 << 10;
+        client.tcp.buffers.receive = window;
+        client.tcp.buffers.receive_max = window;
         let mut pair = Pair::with(client, server);
         let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
         let mut downloads = Downloads { pair, listener, all: Vec::new(), bytes };
@@ -96,6 +104,20 @@ impl Downloads {
             assert!(buffer[..len].iter().copied().eq(expected), "{number} at {}", one.read);
             one.read += len;
         }
+    }
+
+    /// The server's application says that each has a source.
+    fn name_sources(&mut self) {
+        let supply = Supply { read_time: Duration::ZERO, more: true };
+        for one in &self.all {
+            self.pair.server.set_supply(self.pair.now, one.server, supply);
+        }
+    }
+
+    /// What the server holds for each to send, in bytes.
+    fn held(&self) -> Vec<usize> {
+        let held = |one: &Download| self.pair.server.send_info(one.server).unwrap().held_bytes;
+        self.all.iter().map(held).collect()
     }
 
     fn resets(&self) -> u64 {
@@ -163,6 +185,47 @@ fn behind_a_queued_fin_nothing_is_written_or_taken_back() {
     downloads.squeeze(160);
     assert_eq!(downloads.pair.server.counters().asked_back_for_memory, 0);
     assert!(downloads.resets() > 0);
+}
+
+/// How long a window is closed before its first probe.
+const FIRST_PROBE: usize = 220;
+
+#[test]
+fn before_a_closed_window_two_segments_wait_by_los() {
+    const WINDOW: u32 = 60 << 10;
+    let mut downloads = Downloads::with_window(4, 400_000, WINDOW, SendRule::Los);
+    downloads.name_sources();
+    downloads.run(20, usize::MAX);
+    let counters = downloads.pair.server.counters();
+    assert_eq!(counters.asked_back_for_stall, 0, "no probe is due yet");
+    assert!(downloads.held().iter().all(|held| *held > 3 * 1460), "{:?}", downloads.held());
+    downloads.run(FIRST_PROBE, usize::MAX);
+    assert!(downloads.held().iter().all(|held| *held <= PAGE_BYTES), "{:?}", downloads.held());
+    // They are asked once for each time that their windows close.
+    downloads.run(20 * FIRST_PROBE, usize::MAX);
+    assert_eq!(downloads.pair.server.counters().asked_back_for_stall, 4);
+    for step in 0..1000 {
+        downloads.run(1, usize::MAX);
+        downloads.read(step % 4, 9000);
+    }
+    assert!(downloads.all.iter().all(|one| one.read == 400_000), "all of it is read");
+    assert_eq!(downloads.resets(), 0);
+}
+
+#[test]
+fn a_buffer_of_another_rule_keeps_what_it_may_hold() {
+    let mut downloads = Downloads::with_window(4, 400_000, 8 << 10, SendRule::Fixed);
+    downloads.name_sources();
+    downloads.run(FIRST_PROBE, usize::MAX);
+    assert_eq!(downloads.pair.server.counters().asked_back_for_stall, 4);
+    assert_eq!((downloads.taken_back(), downloads.held()), (0, std::vec![128 << 10; 4]));
+}
+
+#[test]
+fn one_whose_source_nobody_named_is_not_asked() {
+    let mut downloads = Downloads::with_window(4, 400_000, 60 << 10, SendRule::Los);
+    downloads.run(FIRST_PROBE, usize::MAX);
+    assert_eq!(downloads.pair.server.counters().asked_back_for_stall, 0);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use core::ops::ControlFlow::{Break, Continue};
 
 use crate::error::Error;
+use crate::event::Readiness;
 use crate::tcp::State;
 use crate::tcp::connection::{
     Connection, Context, Ending, Passed, Shape, Step, SynReceived, SynSent,
@@ -95,6 +96,7 @@ impl Step<'_> {
             }
             if self.s.send.rtt.backoff() > R1 {
                 self.common.note_silence();
+                self.ask_back();
             }
         }
         Continue(())
@@ -124,7 +126,19 @@ impl Step<'_> {
         }
         self.check_patience()?;
         self.s.probe_due = true;
+        // The window has been closed for as long as the peer takes to answer.
+        if self.s.send.probes == 0 {
+            self.ask_back();
+        }
         Continue(())
+    }
+
+    /// The peer takes nothing: what waits for it in memory can be read again later.
+    fn ask_back(&mut self) {
+        if self.s.send.ask_back() {
+            self.common.notices |= Readiness::WANTED_BACK;
+            self.cx.counters.asked_back_for_stall += 1;
+        }
     }
 
     /// RFC 9293 §3.8.4: an idle peer is probed; one that never answers is given up. An orphan in

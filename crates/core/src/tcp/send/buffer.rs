@@ -316,6 +316,14 @@ impl SendBuffer {
     /// True if [`SendBuffer::cut`] would drop something, could it drop as much as it liked.
     pub fn can_cut(&self, keep: usize) -> bool {
         self.chunks.back().is_some_and(|chunk| self.lies_behind(keep, chunk))
+            || self.can_shrink(keep)
+    }
+
+    /// True if a page holds the first `keep` bytes, there are more, and they take more memory: more
+    /// than the segments of a page and one, which is how many pages of one segment those lie in.
+    fn can_shrink(&self, keep: usize) -> bool {
+        (1..=PAGE_BYTES.min(self.len().saturating_sub(1))).contains(&keep)
+            && self.units() > PAGE_BYTES / UNIT_BYTES + 1
     }
 
     /// True if `chunk` has none of the first `keep` bytes; the first chunk always has some.
@@ -323,8 +331,9 @@ impl SendBuffer {
         chunk.at > self.start && chunk.at >= self.start + keep as u64
     }
 
-    /// Drops bytes at the end, `most` at most, and none of the first `keep`: whole chunks, since a
-    /// part of one gives no memory back. Returns how many.
+    /// Drops bytes at the end, `most` at most, and none of the first `keep`. Returns how many. It
+    /// drops whole chunks, since a part of one gives no memory back. What then fits into one page
+    /// moves there.
     pub fn cut(&mut self, keep: usize, most: usize, pool: &mut PagePool) -> usize {
         let mut cut = SendBuffer::default();
         while let Some(last) = self.chunks.back()
@@ -342,7 +351,29 @@ impl SendBuffer {
         let bytes = cut.len();
         cut.start = self.end();
         cut.advance(bytes, pool);
-        bytes
+        bytes + self.shrink(keep, most - bytes, pool)
+    }
+
+    /// Moves the first `keep` bytes into a page, if that gives memory back, and drops the others,
+    /// `most` at most. Returns how many.
+    fn shrink(&mut self, keep: usize, most: usize, pool: &mut PagePool) -> usize {
+        let dropped = self.len().saturating_sub(keep);
+        if dropped > most || !self.can_shrink(keep) {
+            return 0;
+        }
+        let Some(mut page) = pool.take(Claim::First) else { return 0 };
+        let mut free = page.bytes_mut().as_mut_slice();
+        self.visit(0, keep, |bytes| {
+            let (filled, rest) = mem::take(&mut free).split_at_mut(bytes.len());
+            filled.copy_from_slice(bytes);
+            free = rest;
+        });
+        let start = self.start;
+        self.clear(pool);
+        self.start = start;
+        self.held = (PAGE_BYTES / UNIT_BYTES) as u32;
+        self.append(Memory::Page(SharedPage::Own(page)), keep as u32);
+        dropped
     }
 
     /// Gives the first chunk's memory back. False if there is none.

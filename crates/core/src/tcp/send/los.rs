@@ -48,7 +48,8 @@ pub struct Los<'a> {
     /// The window to count from, bytes: the paper's sender window, the lesser of the congestion
     /// window and the peer's.
     pub window: u32,
-    /// No later window is larger: the largest that the peer ever offered, bytes.
+    /// No later window is larger: the peer's present window, bytes. A peer that reads keeps it
+    /// open; before one that does not, each round would only lie in memory.
     pub most: u32,
     /// A segment, bytes.
     pub mss: u32,

@@ -3,6 +3,8 @@
 //! [`SendSize::Round`] is the rule of nearly all connections: it comes first, and asks for nothing
 //! but the window. The others are asked the same questions a step further on.
 
+use core::mem;
+
 use super::SendHalf;
 use super::los::{self, Los};
 use crate::buffer::{PAGE_BYTES, PagePool};
@@ -137,10 +139,10 @@ impl SendHalf {
         if self.has_idled(cx.now, &cx.config) {
             window = self.congestion.window_after_idle(cx.config.congestion.initial_window, mss);
         }
-        // A peer that takes nothing more gets no more than two segments beyond what waits.
+        // Behind a closed window wait two segments, for when it opens, and no later round.
         let window = window.min(self.window.max(2 * mss));
-        let most = self.max_window.max(2 * mss);
-        Los { congestion: &self.congestion, window, most, mss, factor: self.factor(cx) }
+        let (most, factor) = (self.window, self.factor(cx));
+        Los { congestion: &self.congestion, window, most, mss, factor }
     }
 
     /// T_fact: round trips that a read of the source takes.
@@ -201,6 +203,22 @@ impl SendHalf {
         if supply != Supply::default() || self.source.is_some() {
             self.source.get_or_insert_default().supply = supply;
         }
+    }
+
+    /// Asks the application of a source to take back what the peer will not take soon. False if
+    /// there is no source.
+    pub(crate) fn ask_back(&mut self) -> bool {
+        self.source.as_mut().map(|source| source.is_wanted_back = true).is_some()
+    }
+
+    /// True if the application was asked and has not answered.
+    pub(crate) fn is_wanted_back(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.is_wanted_back)
+    }
+
+    /// The application answers. True if it was asked.
+    pub(crate) fn end_asking_back(&mut self) -> bool {
+        self.source.as_mut().is_some_and(|source| mem::take(&mut source.is_wanted_back))
     }
 
     /// True if the source has more than was written.

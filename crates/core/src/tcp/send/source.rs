@@ -61,6 +61,9 @@ pub struct Source {
     pub(super) place: Option<u32>,
     /// The largest size so far, in bytes, of a buffer that only grows.
     pub(super) size: u32,
+    /// The peer takes nothing: the application was asked to take back what is beyond the buffer's
+    /// size, and has not answered.
+    pub(super) is_wanted_back: bool,
 }
 
 impl Source {

@@ -1,20 +1,23 @@
-//! Memory of an HTTP connection that waits for its next request: its task, its HTTP state, and its
-//! TCP.
+//! Memory of an HTTP connection that waits for its next request, and of one whose client has
+//! stopped to read: its task, its HTTP state, its TCP, and what waits to be sent.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use lightwait::device::memory::MemoryDevice;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::address::Cidr;
+use lightwait_core::buffer::PAGE_BYTES;
+use lightwait_core::config::SendRule;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use lightwait_heap::Heap;
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
 use lightwait_sim::disk::Disk;
-use lightwait_sim::web;
+use lightwait_sim::web::{self, FileServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[global_allocator]
@@ -24,6 +27,9 @@ const CONNECTIONS: usize = 10_000;
 const TOGETHER: usize = 100;
 /// The limit for the task, HTTP's state, and TCP's.
 const MOST_BYTES: usize = 2048;
+
+/// One test at a time: the allocator counts for the whole program.
+static COUNTING: Mutex<()> = Mutex::new(());
 
 const CLIENT: u8 = 0;
 const SERVER: u8 = 1;
@@ -47,6 +53,29 @@ async fn ask(stream: &mut TcpStream) {
     stream.read_exact(&mut rest).await.unwrap();
 }
 
+/// What a client does on its connection before it falls silent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Nothing,
+    /// It requests a file of 500 bytes, and reads it.
+    Asks,
+    /// It requests a file of 1 GiB, reads so many bytes of it, and no more.
+    Stalls(usize),
+}
+
+impl Then {
+    async fn act(self, stream: &mut TcpStream) {
+        match self {
+            Then::Nothing => {}
+            Then::Asks => ask(stream).await,
+            Then::Stalls(bytes) => {
+                stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+                stream.read_exact(&mut vec![0; bytes]).await.unwrap();
+            }
+        }
+    }
+}
+
 /// Two hosts and a wire, with nothing on it.
 struct World {
     shards: [Shard; 2],
@@ -63,6 +92,13 @@ impl World {
             let address = Cidr::new(host(side), 24).unwrap();
             let mut config = Config::new(capabilities, address, [side; 32]);
             config.limits.connections = CONNECTIONS + 1;
+            // As `serve` has it.
+            config.tcp.buffers.send_size = SendRule::Los;
+            if side == CLIENT {
+                // It stands for clients of many machines.
+                config.limits.pages *= 4;
+                config.limits.receive_window_bytes *= 4;
+            }
             Shard::in_made_time(config, Box::new(device)).unwrap()
         });
         World { shards, now: Instant::from_millis(784_111_790_000) }
@@ -92,26 +128,36 @@ impl World {
     }
 }
 
-/// Opens all connections, requests the file or nothing on each, and lets them idle.
-fn crowd(world: &mut World, asks: bool) -> Rc<RefCell<Vec<TcpStream>>> {
+/// Opens so many connections, does that on each, and lets them be.
+fn crowd(world: &mut World, count: usize, then: Then) -> Rc<RefCell<Vec<TcpStream>>> {
     let address = SocketAddr::new(host(SERVER), 80);
-    let idle = Rc::new(RefCell::new(Vec::with_capacity(CONNECTIONS)));
-    while idle.borrow().len() < CONNECTIONS {
+    let silent = Rc::new(RefCell::new(Vec::with_capacity(count)));
+    while silent.borrow().len() < count {
         for _ in 0..TOGETHER {
-            let idle = idle.clone();
+            let silent = silent.clone();
             world.handle(CLIENT).spawn_local(async move {
                 let mut stream = TcpStream::connect(address).await.unwrap();
-                if asks {
-                    ask(&mut stream).await;
-                }
-                idle.borrow_mut().push(stream);
+                then.act(&mut stream).await;
+                silent.borrow_mut().push(stream);
             });
         }
-        let most = idle.borrow().len() + TOGETHER;
-        world.run_until(Duration::from_secs(60), || idle.borrow().len() == most);
+        let most = silent.borrow().len() + TOGETHER;
+        world.run_until(Duration::from_secs(60), || silent.borrow().len() == most);
     }
     world.run_for(Duration::from_secs(5));
-    idle
+    silent
+}
+
+/// Serves two files from a disk that takes so long to read.
+fn serve(world: &World, read_time: Duration) -> Rc<FileServer> {
+    let clock = web::clock_of(world.handle(SERVER));
+    let disk = Disk::new(&[("f", 500, 1), ("large", 1 << 30, 2)], read_time, 1 << 40);
+    let files = Files::new(disk.with_many_arms(), FilesConfig::default(), clock.clone());
+    let patience = Duration::from_secs(3600);
+    let config = ServerConfig { idle_timeout: patience, ..ServerConfig::default() };
+    let server = Rc::new(Server::new(files, config, clock));
+    web::serve_on(&world.handle(SERVER), SocketAddr::new(host(SERVER), 80), &server).unwrap();
+    server
 }
 
 /// Bytes of one end of an idle connection without an application.
@@ -127,7 +173,7 @@ fn bare_end() -> usize {
             keep.borrow_mut().push(stream);
         }
     });
-    let _idle = crowd(&mut world, false);
+    let _idle = crowd(&mut world, CONNECTIONS, Then::Nothing);
     let bytes = heap.bytes() as usize;
     assert_eq!(accepted.borrow().len(), CONNECTIONS);
     bytes / CONNECTIONS / 2
@@ -135,17 +181,12 @@ fn bare_end() -> usize {
 
 #[test]
 fn ten_thousand_idle_connections_take_2_kib_each_and_no_page() {
+    let _alone = COUNTING.lock();
     let bare = bare_end();
     let mut world = World::new();
     let heap = Heap::new();
-    let clock = web::clock_of(world.handle(SERVER));
-    let disk = Disk::new(&[("f", 500, 1)], Duration::ZERO, 1 << 30);
-    let files = Files::new(disk, FilesConfig::default(), clock.clone());
-    let config =
-        ServerConfig { idle_timeout: Duration::from_secs(3600), ..ServerConfig::default() };
-    let server = Rc::new(Server::new(files, config, clock));
-    web::serve_on(&world.handle(SERVER), SocketAddr::new(host(SERVER), 80), &server).unwrap();
-    let idle = crowd(&mut world, true);
+    let server = serve(&world, Duration::ZERO);
+    let idle = crowd(&mut world, CONNECTIONS, Then::Asks);
     assert_eq!(server.tally().rests, CONNECTIONS as u64);
     for side in [CLIENT, SERVER] {
         let pages = world.handle(side).with_host(lightwait_core::Host::pages_in_use);
@@ -159,4 +200,26 @@ fn ten_thousand_idle_connections_take_2_kib_each_and_no_page() {
     let mut last = idle.borrow_mut().pop().unwrap();
     let asking = world.handle(CLIENT).spawn_local(async move { ask(&mut last).await });
     world.run_until(Duration::from_secs(60), || asking.is_finished());
+}
+
+/// Bytes of the server's for each of so many stalled downloads.
+fn stalled(read_time: Duration, bytes: usize) -> usize {
+    const COUNT: usize = 1000;
+    let mut world = World::new();
+    let heap = Heap::new();
+    let _server = serve(&world, read_time);
+    let _stalled = crowd(&mut world, COUNT, Then::Stalls(bytes));
+    let pages = world.handle(CLIENT).with_host(lightwait_core::Host::pages_in_use);
+    // What the clients have not read is theirs. Of their connections nothing is taken off.
+    (heap.bytes() as usize - pages * PAGE_BYTES) / COUNT
+}
+
+#[test]
+fn a_stalled_download_takes_64_kib() {
+    let _alone = COUNTING.lock();
+    for (read_time, bytes) in [(0, 0), (0, 2_000_000), (2, 0), (2, 2_000_000)] {
+        let each = stalled(Duration::from_millis(read_time), bytes);
+        println!("{each} bytes: reads of {read_time} ms, stalled after {bytes} bytes");
+        assert!(each <= 64 << 10, "{each} bytes: reads of {read_time} ms, after {bytes}");
+    }
 }
