@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
-use lightwait_http::{FilesConfig, ServerConfig};
+use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
@@ -148,10 +148,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BYTES", help_heading = "Files")]
     pub(crate) file_cache: Option<Bytes>,
 
-    /// Longer files that the server keeps open, at most; 0: none
-    #[arg(long, value_name = "N", default_value_t = FilesConfig::default().cache_open,
-        help_heading = "Files")]
-    pub(crate) file_cache_open: usize,
+    /// Longer files that the server keeps open: half of what the process may open at most, 0: none
+    /// [default: 512, or that half]
+    #[arg(long, value_name = "N", help_heading = "Files")]
+    pub(crate) file_cache_open: Option<usize>,
 
     /// How long the server serves a kept file before it looks its path up again: a request within
     /// that time may get the previous version, whole; 0s: nothing is kept [default: 1s]

@@ -224,20 +224,26 @@ fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
             })?
         }
     };
-    let open = descriptors() / 2;
-    if args.file_cache_open > open {
-        let text = format!("--file-cache-open: half of what the process may open, here {open}");
-        return Err(usage(text));
-    }
     Ok(FilesConfig {
         listing: !args.no_listing,
         hidden: args.hidden,
         index: args.index.clone(),
         cache_bytes,
-        cache_open: args.file_cache_open,
+        cache_open: cache_open(args.file_cache_open, descriptors())?,
         cache_age: args.file_cache_age.unwrap_or(default.cache_age),
         ..default
     })
+}
+
+/// The files that the server keeps open, where the process may have so many `descriptors`.
+fn cache_open(asked: Option<usize>, descriptors: usize) -> Result<usize, Failure> {
+    let most = descriptors / 2;
+    let open = asked.unwrap_or(FilesConfig::default().cache_open.min(most));
+    if open > most {
+        let text = "--file-cache-open: half of what the process may open at most";
+        return Err(usage(format!("{text}, here {most}")));
+    }
+    Ok(open)
 }
 
 /// The files and sockets that the process may have open (ulimit -Hn).
