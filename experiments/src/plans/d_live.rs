@@ -43,7 +43,7 @@ struct Pool {
 }
 
 /// By LOS the fast connections want twice the 190 KB that a round trip carries, and the slow ones
-/// little. Of these pools they have 215, 358, 487 and 1311 KB, chunks on their way to them among it.
+/// little. Of these pools they have 215, 358, 487 and 1311 KB, with chunks on their way to them.
 const POOLS: [Pool; 4] = [
     Pool { name: "tiny", size: "720KiB", share_bytes: 21 * 512 },
     Pool { name: "tight", size: "880KiB", share_bytes: 35 * 512 },
@@ -198,7 +198,39 @@ fn run_once(report: &Report, program: &Path, pool: &Pool, policy: usize) -> Resu
 }
 
 /// The results of all runs: by pool, policy and repeat.
-fn run_all(report: &mut Report, program: &Path) -> Result<Vec<Vec<Vec<Found>>>, Failure> {
+struct Results(Vec<Vec<Vec<Found>>>);
+
+impl Results {
+    fn all(&self) -> impl Iterator<Item = &Found> {
+        self.0.iter().flatten().flatten()
+    }
+
+    fn mean(&self, pool: usize, policy: usize, value: fn(&Found) -> f64) -> Mean {
+        Mean::of(self.0[pool][policy].iter().map(value))
+    }
+
+    /// Goodput of the fast connections, Mbit/s.
+    fn fast(&self, pool: usize, policy: usize) -> Mean {
+        self.mean(pool, policy, |found| found.mbit[0])
+    }
+
+    fn slow(&self, pool: usize, policy: usize) -> Mean {
+        self.mean(pool, policy, |found| found.mbit[1])
+    }
+
+    fn held_kib(&self, pool: usize, policy: usize) -> Mean {
+        self.mean(pool, policy, |found| found.held_bytes / 1024.0)
+    }
+
+    /// What fast connections have more by priority. Each repeat has runs of all policies one after
+    /// another: what differs is between them.
+    fn gain(&self, pool: usize, other: usize) -> Mean {
+        let runs = self.0[pool][PRIORITY].iter().zip(&self.0[pool][other]);
+        Mean::of(runs.map(|(ours, other)| ours.mbit[0] - other.mbit[0]))
+    }
+}
+
+fn run_all(report: &mut Report, program: &Path) -> Result<Results, Failure> {
     let repeats = report.repeats(REPEATS);
     let mut found = vec![vec![Vec::new(); POLICIES.len()]; POOLS.len()];
     let mut record = fs::File::create(report.path("runs.csv"))?;
@@ -221,28 +253,29 @@ fn run_all(report: &mut Report, program: &Path) -> Result<Vec<Vec<Vec<Found>>>, 
             }
         }
     }
-    Ok(found)
+    Ok(Results(found))
 }
 
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let program = live::lightwait()?;
-    let found = run_all(report, &program)?;
-    let mean = |pool: usize, policy: usize, value: fn(&Found) -> f64| {
-        Mean::of(found[pool][policy].iter().map(value))
-    };
-    let fast = |pool, policy| mean(pool, policy, |found| found.mbit[0]);
-    let slow = |pool, policy| mean(pool, policy, |found| found.mbit[1]);
-    let held = |pool, policy| mean(pool, policy, |found| found.held_bytes / 1024.0);
+    let results = run_all(report, &program)?;
+    show(report, &results)?;
+    judge_fast(report, &results);
+    judge_others(report, &results);
+    Ok(())
+}
+
+fn show(report: &mut Report, results: &Results) -> Outcome {
     let mut table = Table::new(&["pool", "policy", "fast Mbit/s", "slow Mbit/s", "KiB held"]);
     for (number, pool) in POOLS.iter().enumerate() {
         for (policy, name) in POLICIES.iter().enumerate() {
             table.row(&[
                 &format!("{}, {}", pool.name, pool.size),
                 name,
-                &fast(number, policy),
-                &format!("{:.3}", slow(number, policy)),
-                &format!("{:.0}", held(number, policy)),
+                &results.fast(number, policy),
+                &format!("{:.3}", results.slow(number, policy)),
+                &format!("{:.0}", results.held_kib(number, policy)),
             ]);
         }
     }
@@ -250,57 +283,60 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let pools = POOLS.map(|pool| pool.size);
     let mut chart = Chart::of_categories("Goodput of the fast ones, by the pool", &pools, "Mbit/s");
     for (policy, name) in POLICIES.iter().enumerate() {
-        let points = (0..POOLS.len()).map(|pool| (pool as f64, fast(pool, policy).mean));
+        let points = (0..POOLS.len()).map(|pool| (pool as f64, results.fast(pool, policy).mean));
         chart.draw(name, Mark::Points, points.collect());
     }
-    report.picture("fast", &chart)?;
-    let all = || found.iter().flatten().flatten();
-    let failed: u64 = all().map(|found| found.failed).sum();
-    report.claim("no request fails", failed == 0, failed);
-    let unfinished: u64 = all().map(|found| found.unfinished).sum();
-    report.observe("none is left 5 s after the end", unfinished == 0, unfinished);
-    // Each repeat has runs of all policies one after another: what differs is between them.
-    let gain = |pool: usize, other: usize| {
-        let runs = found[pool][PRIORITY].iter().zip(&found[pool][other]);
-        Mean::of(runs.map(|(ours, other)| ours.mbit[0] - other.mbit[0]))
-    };
-    let by_shares = gain(TIGHT, NAIVE);
+    report.picture("fast", &chart)
+}
+
+/// What the policy makes of the fast connections' goodput.
+fn judge_fast(report: &mut Report, results: &Results) {
+    let by_shares = results.gain(TIGHT, NAIVE);
     report.claim(
         "in a tight pool fast connections have more by priority than by equal shares",
         by_shares.mean > by_shares.half,
-        format!("{by_shares} Mbit/s more than {}", fast(TIGHT, NAIVE)),
+        format!("{by_shares} Mbit/s more than {}", results.fast(TIGHT, NAIVE)),
     );
-    let by_turns = gain(TIGHT, ROUND_ROBIN);
+    let by_turns = results.gain(TIGHT, ROUND_ROBIN);
     report.observe(
         "… and than by round robin",
         by_turns.mean > by_turns.half,
-        format!("{by_turns} Mbit/s more than {}", fast(TIGHT, ROUND_ROBIN)),
+        format!("{by_turns} Mbit/s more than {}", results.fast(TIGHT, ROUND_ROBIN)),
     );
     // In the tiniest pool of Fig. 8 naive leads: what others take in turns is less than a buffer.
-    let in_tiny = gain(TINY, NAIVE);
+    let in_tiny = results.gain(TINY, NAIVE);
     report.observe(
         "in a tiny pool they have more, too (d-fig8: naive leads there)",
         in_tiny.mean > in_tiny.half,
-        format!("{in_tiny} Mbit/s more than {}", fast(TINY, NAIVE)),
+        format!("{in_tiny} Mbit/s more than {}", results.fast(TINY, NAIVE)),
     );
-    report.observe(
-        "in an ample pool naive holds more than priority (paper: 2 times)",
-        held(AMPLE, NAIVE).mean > 1.1 * held(AMPLE, PRIORITY).mean,
-        format!("{:.0} against {:.0} KiB", held(AMPLE, NAIVE), held(AMPLE, PRIORITY)),
-    );
-    let least =
-        (0..POLICIES.len()).map(|policy| slow(TIGHT, policy).mean).fold(f64::INFINITY, f64::min);
-    report.observe(
-        "slow connections keep nine tenths of their rate under every policy (paper: all of it)",
-        least > 0.9 * slow(AMPLE, NAIVE).mean,
-        format!("{least:.2} Mbit/s at the least, {:.2} in an ample pool", slow(AMPLE, NAIVE).mean),
-    );
-    let ample: Vec<f64> = (0..POLICIES.len()).map(|policy| fast(AMPLE, policy).mean).collect();
+    let ample: Vec<f64> = (0..POLICIES.len()).map(|p| results.fast(AMPLE, p).mean).collect();
     let most = ample.iter().copied().fold(0.0, f64::max);
     report.observe(
         "in an ample pool the policies differ by less than a tenth",
         ample.iter().all(|mbit| *mbit > 0.9 * most),
         format!("{ample:.2?} Mbit/s"),
     );
-    Ok(())
+}
+
+/// What it makes of the requests, the slow connections, and the memory.
+fn judge_others(report: &mut Report, results: &Results) {
+    let failed: u64 = results.all().map(|found| found.failed).sum();
+    report.claim("no request fails", failed == 0, failed);
+    let unfinished: u64 = results.all().map(|found| found.unfinished).sum();
+    report.observe("none is left 5 s after the end", unfinished == 0, unfinished);
+    let [by_naive, by_priority] = [NAIVE, PRIORITY].map(|policy| results.held_kib(AMPLE, policy));
+    report.observe(
+        "in an ample pool naive holds more than priority (paper: 2 times)",
+        by_naive.mean > 1.1 * by_priority.mean,
+        format!("{by_naive:.0} against {by_priority:.0} KiB"),
+    );
+    let slow = |policy| results.slow(TIGHT, policy).mean;
+    let least = (0..POLICIES.len()).map(slow).fold(f64::INFINITY, f64::min);
+    let most = results.slow(AMPLE, NAIVE);
+    report.observe(
+        "slow connections keep nine tenths of their rate under every policy (paper: all of it)",
+        least > 0.9 * most.mean,
+        format!("{least:.2} Mbit/s at the least, {most:.2} in an ample pool"),
+    );
 }

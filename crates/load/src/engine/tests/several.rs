@@ -12,7 +12,7 @@ fn tuples(count: u16) -> Tuples {
 }
 
 #[test]
-fn what_a_stall_leaves_is_served_by_the_connections_that_there_are() {
+fn what_a_stall_leaves_is_served_by_open_connections() {
     let server = Server { stall: Some([S * 2, S * 3]), ..Server::new() };
     let (outcome, server) = run_with(server, kept(), tuples(10), std::future::pending());
     let totals = &outcome.totals;
@@ -24,7 +24,7 @@ fn what_a_stall_leaves_is_served_by_the_connections_that_there_are() {
 }
 
 #[test]
-fn connections_that_carry_many_requests_serve_what_a_stall_leaves() {
+fn connections_of_many_requests_serve_what_a_stall_leaves() {
     let server = Server { stall: Some([S * 2, S * 3]), ..Server::new() };
     let many = Plan { requests_per_connection: NonZeroU32::new(100), ..kept() };
     let (outcome, server) = run_with(server, many, tuples(40), std::future::pending());
