@@ -68,6 +68,9 @@ pub struct Cable {
     trace: bool,
     watcher: Watcher,
     scratch: Vec<u8>,
+    /// The buffers of packets that have arrived. The next packet gets one, whatever its lane: a
+    /// stock for each of ten thousand lanes would lie in no cache.
+    spare: Vec<Packet>,
 }
 
 /// A link for each sending side.
@@ -132,6 +135,7 @@ impl Cable {
             trace: false,
             watcher: Watcher(Box::new(|_, _| {})),
             scratch: Vec::new(),
+            spare: Vec::new(),
         }));
         let capabilities = Capabilities::plain(Medium::Ethernet, mtu);
         let ports =
@@ -178,6 +182,7 @@ impl Cable {
             let lane = (self.choose.0)(&self.scratch);
             let link = &mut self.lanes[lane][side.index()].link;
             let before = link.in_flight();
+            self.spare.pop().into_iter().for_each(|packet| link.recycle(packet));
             link.push(now, &self.scratch);
             let is_lost = link.in_flight() == before;
             self.note_due(lane, side.index());
@@ -185,8 +190,8 @@ impl Cable {
         }
     }
 
-    /// The next frame that has arrived at this side, and its lane.
-    fn take(&mut self, now: Instant, side: Side) -> Option<(usize, Packet)> {
+    /// The next frame that has arrived at this side.
+    fn take(&mut self, now: Instant, side: Side) -> Option<Packet> {
         let from = side.other().index();
         let lane = self.due[from].first().filter(|(at, _)| *at <= now)?.1;
         let packet = self.lanes[lane][from].link.pop(now);
@@ -194,7 +199,7 @@ impl Cable {
         let packet = packet?;
         self.oracle.on_delivered(side, &packet);
         (self.watcher.0)(Passage { now, side, arrives: true, is_lost: false }, &packet);
-        Some((lane, packet))
+        Some(packet)
     }
 
     /// Updates the next arrival of a link, after a frame has entered or left it.
@@ -234,13 +239,10 @@ impl Device for Port {
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
         let next = || self.cable.borrow_mut().take(now, self.side);
-        let arrived: Vec<(usize, Packet)> = std::iter::from_fn(next).take(budget).collect();
-        in_bursts(arrived.iter().map(|(_, packet)| RxFrame::plain(packet)), &mut *sink);
+        let arrived: Vec<Packet> = std::iter::from_fn(next).take(budget).collect();
+        in_bursts(arrived.iter().map(|packet| RxFrame::plain(packet)), &mut *sink);
         let received = arrived.len();
-        let lanes = &mut self.cable.borrow_mut().lanes;
-        for (lane, packet) in arrived {
-            lanes[lane][self.side.other().index()].link.recycle(packet);
-        }
+        self.cable.borrow_mut().spare.extend(arrived);
         Ok(received)
     }
 

@@ -14,7 +14,7 @@
 
 mod half;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use lightwait_core::Instant;
@@ -29,7 +29,7 @@ use half::{Half, Sent};
 #[derive(Debug, Default)]
 pub struct Oracle {
     /// By the addresses at side A and at side B; each with a half for the segments of each side.
-    flows: BTreeMap<(SocketAddr, SocketAddr), [Half; 2]>,
+    flows: HashMap<(SocketAddr, SocketAddr), [Half; 2]>,
     broken: Option<String>,
     segments: u64,
 }
@@ -58,11 +58,6 @@ impl Oracle {
     /// Segments that were checked.
     pub fn segments(&self) -> u64 {
         self.segments
-    }
-
-    /// Connections that were seen, by the addresses of their ends.
-    pub fn flows(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> {
-        self.flows.keys().copied()
     }
 
     /// A frame leaves `side`.
