@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::statistics::Mean;
+
 const HEIGHT: f64 = 440.0;
 /// The area between the axes.
 const LEFT: f64 = 76.0;
@@ -11,6 +13,9 @@ const BOTTOM: f64 = 58.0;
 /// The left end of the legend's lines and names, right of the axes.
 const LEGEND: f64 = 14.0;
 const LEGEND_NAME: f64 = LEGEND + 26.0;
+/// The lines across the ends of an interval, and the colour of one on a bar.
+const INTERVAL_WIDTH: f64 = 6.0;
+const INTERVAL_ON_BAR: &str = "#000000";
 /// About the width of a character: the fonts are not read.
 const CHARACTER: f64 = 6.7;
 
@@ -43,7 +48,23 @@ pub(crate) enum Mark {
 struct Series {
     name: String,
     mark: Mark,
-    points: Vec<(f64, f64)>,
+    points: Vec<Point>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    x: f64,
+    y: f64,
+    /// The half of the interval around `y`, if it is known.
+    half: Option<f64>,
+}
+
+impl Point {
+    /// The ends of what is drawn.
+    fn ends(&self) -> [f64; 2] {
+        let half = self.half.unwrap_or(0.0);
+        [self.y - half, self.y + half]
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -89,25 +110,39 @@ impl Chart {
 
     /// Adds a series; points that the scale cannot show are left out.
     pub(crate) fn draw(&mut self, name: &str, mark: Mark, points: Vec<(f64, f64)>) {
-        let shown =
-            |scale, value: f64| value.is_finite() && (scale == Scale::Linear || value > 0.0);
-        let points: Vec<_> = points
-            .into_iter()
-            .filter(|(x, y)| shown(self.x.scale, *x) && shown(self.y.scale, *y))
-            .collect();
+        let points = points.into_iter().map(|(x, y)| Point { x, y, half: None });
+        self.add(name, mark, points);
+    }
+
+    /// Adds a series of means with their confidence intervals. An interval that reaches beyond what
+    /// the scale can show is left out, as is one that is not known.
+    pub(crate) fn draw_means(
+        &mut self,
+        name: &str,
+        mark: Mark,
+        means: impl Iterator<Item = (f64, Mean)>,
+    ) {
+        let scale = self.y.scale;
+        let half = |mean: Mean| {
+            Some(mean.half).filter(|half| half.is_finite() && shown(scale, mean.mean - half))
+        };
+        self.add(name, mark, means.map(|(x, mean)| Point { x, y: mean.mean, half: half(mean) }));
+    }
+
+    fn add(&mut self, name: &str, mark: Mark, points: impl Iterator<Item = Point>) {
+        let is_shown = |point: &Point| shown(self.x.scale, point.x) && shown(self.y.scale, point.y);
+        let points = points.filter(is_shown).collect();
         self.series.push(Series { name: name.to_owned(), mark, points });
     }
 
     /// The chart as SVG.
     pub(crate) fn svg(&self) -> String {
-        let values = |of: fn(&(f64, f64)) -> f64| {
-            self.series.iter().flat_map(move |series| series.points.iter().map(of))
-        };
-        let mut x = Range::new(self.x.scale, values(|point| point.0), LEFT, RIGHT);
+        let points = self.series.iter().flat_map(|series| &series.points);
+        let mut x = Range::new(self.x.scale, points.clone().map(|point| point.x), LEFT, RIGHT);
         if !self.x.categories.is_empty() {
             (x.low, x.high) = (-0.5, self.x.categories.len() as f64 - 0.5);
         }
-        let y = Range::new(self.y.scale, values(|point| point.1), HEIGHT - BOTTOM, TOP);
+        let y = Range::new(self.y.scale, points.flat_map(Point::ends), HEIGHT - BOTTOM, TOP);
         let width = self.width();
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {HEIGHT}\" \
@@ -164,7 +199,16 @@ impl Chart {
 
 impl Series {
     fn svg(&self, svg: &mut String, colour: &str, x: &Range, y: &Range) {
-        let places = self.points.iter().map(|(px, py)| (x.place(*px), y.place(*py)));
+        self.marks(svg, colour, x, y);
+        for point in self.points.iter().filter(|point| point.half.is_some()) {
+            // Bars have the series' colour.
+            let colour = if self.mark == Mark::Bars { INTERVAL_ON_BAR } else { colour };
+            interval(svg, colour, x.place(point.x), point.ends().map(|end| y.place(end)));
+        }
+    }
+
+    fn marks(&self, svg: &mut String, colour: &str, x: &Range, y: &Range) {
+        let places = self.points.iter().map(|point| (x.place(point.x), y.place(point.y)));
         if self.mark == Mark::Bars {
             for (centre, top) in places {
                 bar(svg, colour, (centre - 14.0, top), (28.0, y.place(0.0) - top));
@@ -202,6 +246,11 @@ impl Series {
         }
         text(svg, (x + LEGEND_NAME - LEGEND, y + 4.0), "start", &self.name);
     }
+}
+
+/// True if a scale can show a value.
+fn shown(scale: Scale, value: f64) -> bool {
+    value.is_finite() && (scale == Scale::Linear || value > 0.0)
 }
 
 /// The values of an axis, and their places in the chart.
@@ -264,6 +313,16 @@ fn line(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let _ = writeln!(svg, "<path d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\" stroke=\"#ddd\"/>");
 }
 
+/// A vertical line with a short one across either end.
+fn interval(svg: &mut String, colour: &str, x: f64, [from, to]: [f64; 2]) {
+    let left = x - INTERVAL_WIDTH / 2.0;
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{x:.1} {from:.1}V{to:.1}M{left:.1} {from:.1}h{INTERVAL_WIDTH}M{left:.1} \
+         {to:.1}h{INTERVAL_WIDTH}\" fill=\"none\" stroke=\"{colour}\"/>"
+    );
+}
+
 fn bar(svg: &mut String, colour: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
     let _ = writeln!(
         svg,
@@ -315,7 +374,8 @@ mod tests {
         chart.draw("s", Mark::Steps, vec![(0.0, 0.0), (1.0, 1.0), (2.0, f64::NAN), (3.0, 10.0)]);
         let svg = chart.svg();
         assert!(svg.contains("a &lt; b &amp; c"));
-        assert_eq!(chart.series[0].points, [(1.0, 1.0), (3.0, 10.0)]);
+        let points = chart.series[0].points.iter().map(|point| (point.x, point.y));
+        assert!(points.eq([(1.0, 1.0), (3.0, 10.0)]));
         assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
     }
 
@@ -342,6 +402,25 @@ mod tests {
         let bar = |height: &str| svg.contains(&format!("height=\"{height}\" fill=\"#0072b2\""));
         // Axes of height 338 end a twentieth above the highest value.
         assert!(bar("321.9") && bar("161.0"), "{svg}");
+    }
+
+    #[test]
+    fn a_mean_has_its_interval_and_the_axis_reaches_to_its_end() {
+        let svg = |mark, scale, half| {
+            let mut chart = Chart::new("t", "x", "y").scales(Scale::Linear, scale);
+            chart.draw_means("s", mark, [(0.0, Mean { mean: 10.0, half })].into_iter());
+            chart.svg()
+        };
+        // The axis of height 338 from 382 up to 44 ends a twentieth above 10 and 5.
+        let drawn = "V60.1M73.0 274.7h6M73.0 60.1h6\" fill=\"none\" stroke=\"#0072b2\"";
+        let lines = svg(Mark::Line, Scale::Linear, 5.0);
+        assert!(lines.contains(drawn), "{lines}");
+        assert!(svg(Mark::Bars, Scale::Linear, 5.0).contains(INTERVAL_ON_BAR));
+        assert!(svg(Mark::Line, Scale::Logarithmic, 5.0).contains("h6M"));
+        for (scale, half) in [(Scale::Linear, f64::NAN), (Scale::Logarithmic, 10.0)] {
+            let svg = svg(Mark::Line, scale, half);
+            assert!(!svg.contains("h6M") && !svg.contains("NaN"), "{svg}");
+        }
     }
 
     #[test]

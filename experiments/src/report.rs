@@ -101,7 +101,7 @@ impl Report {
 
     /// The number of runs to average over, of an experiment without seeds.
     pub(crate) fn repeats(&mut self, usual: u64) -> u64 {
-        let few = if self.work.quick { usual.div_ceil(10).max(4) } else { usual };
+        let few = if self.work.quick { usual.div_ceil(10).max(4).min(usual) } else { usual };
         let count = self.work.seeds.unwrap_or(few);
         if count != usual {
             self.known = Known::Nothing;
@@ -152,8 +152,8 @@ impl Report {
             table.row(&std::iter::once(at as &dyn Display).chain(means).collect::<Vec<_>>());
         }
         for (number, name) in names.iter().enumerate() {
-            let line = rows.iter().map(|(at, means)| (*at, means[number].mean));
-            chart.draw(name, Mark::Line, line.collect());
+            let line = rows.iter().map(|(at, means)| (*at, means[number]));
+            chart.draw_means(name, Mark::Line, line);
         }
         self.table(name, &table)?;
         self.picture(name, &chart)
