@@ -149,13 +149,16 @@ impl Server {
         self.process.0.id()
     }
 
+    /// The server's levels and counters now.
+    pub(crate) fn counts(&mut self) -> Result<Counts, Failure> {
+        self.process.signal(Signal::USR1)?;
+        Ok(Counts(self.event("counts")?))
+    }
+
     /// The number of things that the server holds of a limited kind, such as `time_wait` or
     /// `pages`.
     pub(crate) fn held(&mut self, level: &str) -> Result<u64, Failure> {
-        self.process.signal(Signal::USR1)?;
-        let counts = self.event("counts")?;
-        let held = counts["levels"][level]["held"].as_u64();
-        held.ok_or_else(|| format!("no level {level}").into())
+        self.counts()?.held(level)
     }
 
     /// Ends the server.
@@ -177,6 +180,23 @@ impl Server {
                 return Ok(event);
             }
         }
+    }
+}
+
+/// A server's levels and counters at one moment.
+pub(crate) struct Counts(Value);
+
+impl Counts {
+    /// The number of things of a limited kind.
+    pub(crate) fn held(&self, level: &str) -> Result<u64, Failure> {
+        let held = self.0["levels"][level]["held"].as_u64();
+        held.ok_or_else(|| format!("no level {level}").into())
+    }
+
+    /// Events since the server began.
+    pub(crate) fn counter(&self, name: &str) -> Result<u64, Failure> {
+        let count = self.0["counters"][name].as_u64();
+        count.ok_or_else(|| format!("no counter {name}").into())
     }
 }
 

@@ -39,8 +39,8 @@ struct Point {
     held: Mean,
     misses: Mean,
     reads: Mean,
-    /// Times that the blocked writer was woken because there was room.
-    told: Mean,
+    /// Times that the blocked writer was woken because there was room, by megabyte.
+    woken_per_mb: Mean,
 }
 
 /// The results by loss and rule.
@@ -79,12 +79,12 @@ fn point(loss_percent: f64, fixed: Option<u32>, seeds: u64) -> Result<Point, Fai
     });
     let one = |seed| -> Result<(Transfer, u64), Failure> {
         let found = transfers::run(&load, tcp.clone(), Limits::default(), seed)?;
-        Ok((*found.transfers.first().ok_or("no transfer")?, found.writers_told))
+        Ok((*found.transfers.first().ok_or("no transfer")?, found.writers_woken))
     };
     let all = (0..seeds).map(one).collect::<Result<Vec<_>, _>>()?;
     let mean = |of: fn(&Transfer) -> f64| Mean::of(all.iter().map(|(transfer, _)| of(transfer)));
     Ok(Point {
-        told: Mean::of(all.iter().map(|(_, told)| *told as f64)),
+        woken_per_mb: Mean::of(all.iter().map(|(_, woken)| *woken as f64 * 1e6 / BYTES as f64)),
         seconds: mean(|transfer| transfer.seconds),
         hiwat: mean(|transfer| transfer.mean_hiwat / SEGMENT as f64),
         held: mean(|transfer| transfer.mean_held / SEGMENT as f64),
@@ -173,7 +173,7 @@ pub(crate) fn misses(report: &mut Report) -> Outcome {
     let grid = grid(report)?;
     show(report, &grid, |point| point.misses, "buffer misses, mean")?;
     show(report, &grid, |point| point.reads, "reads, mean")?;
-    show(report, &grid, |point| point.told, "times the writer was told of room, mean")?;
+    show(report, &grid, |point| point.woken_per_mb, "wake-ups of the writer a MB, mean")?;
     let most = |rule: usize| grid.iter().map(|row| row[rule].misses.mean).fold(0.0, f64::max);
     report.claim(
         "hardly a miss with LOS: less than one in five transfers",

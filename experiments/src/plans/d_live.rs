@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::chart::{Chart, Mark};
-use crate::live::{self, Namespace, Process, Server};
+use crate::live::{self, Counts, Namespace, Process, Server};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use crate::statistics::Mean;
@@ -63,6 +63,9 @@ const REPEATS: u64 = 3;
 const CONNECTIONS: &str = "10";
 /// A segment holds 512 bytes, as much as a page: as in the paper.
 const MTU: &str = "564";
+/// The columns of `runs.csv`.
+const RECORDED: &str =
+    "pool,policy,fast Mbit/s,slow Mbit/s,KiB held,wake-ups a MB,failed,unfinished,s";
 const WARM_UP_S: u64 = 4;
 const MEASURED_S: u64 = 12;
 
@@ -90,6 +93,8 @@ struct Found {
     mbit: [f64; 2],
     /// Memory of the pool in use, mean over the run.
     held_bytes: f64,
+    /// Notices to blocked writers, for room and for pages, by megabyte of answers.
+    woken_per_mb: f64,
     /// Requests that failed, and those that were under way 5 s after the end.
     failed: u64,
     unfinished: u64,
@@ -177,13 +182,17 @@ fn run_once(report: &Report, program: &Path, pool: &Pool, policy: usize) -> Resu
     let mut loads = loads.into_iter().collect::<Result<Vec<_>, _>>()?;
     let begin = Instant::now();
     thread::sleep(Duration::from_secs(WARM_UP_S));
-    let mut held = Vec::new();
+    let (first, from) = (notices(&server.counts()?)?, Instant::now());
+    let (mut held, mut last) = (Vec::new(), (first, Duration::ZERO));
     while begin.elapsed().as_secs() < WARM_UP_S + MEASURED_S && loads[0].0.runs()? {
-        held.push(server.held("pages")? as f64 * PAGE_BYTES);
+        let counts = server.counts()?;
+        held.push(counts.held("pages")? as f64 * PAGE_BYTES);
+        last = (notices(&counts)?, from.elapsed());
         thread::sleep(Duration::from_millis(250));
     }
     let held_bytes = Mean::of(held).mean;
-    let mut found = Found { mbit: [0.0; 2], held_bytes, failed: 0, unfinished: 0 };
+    let mut found =
+        Found { mbit: [0.0; 2], held_bytes, woken_per_mb: 0.0, failed: 0, unfinished: 0 };
     for (kind, (load, output)) in loads.into_iter().enumerate() {
         load.end()?;
         let told: Value = serde_json::from_str(&fs::read_to_string(output)?)?;
@@ -192,9 +201,17 @@ fn run_once(report: &Report, program: &Path, pool: &Pool, policy: usize) -> Resu
         found.unfinished += unfinished;
         found.failed += told["requests_failed"].as_u64().ok_or("no failures")? - unfinished;
     }
+    let (count, time) = last;
+    let sent_mb = found.mbit.iter().sum::<f64>() / 8.0 * time.as_secs_f64();
+    found.woken_per_mb = (count - first) as f64 / sent_mb;
     // What its clients have left is nobody's: the server is not asked to finish it.
     drop(server);
     Ok(found)
+}
+
+/// Notices to blocked writers so far: that there is room, and that there are pages.
+fn notices(counts: &Counts) -> Result<u64, Failure> {
+    Ok(counts.counter("writers_woken")? + counts.counter("page_turns")?)
 }
 
 /// The results of all runs: by pool, policy and repeat.
@@ -234,17 +251,19 @@ fn run_all(report: &mut Report, program: &Path) -> Result<Results, Failure> {
     let repeats = report.repeats(REPEATS);
     let mut found = vec![vec![Vec::new(); POLICIES.len()]; POOLS.len()];
     let mut record = fs::File::create(report.path("runs.csv"))?;
-    writeln!(record, "pool,policy,fast Mbit/s,slow Mbit/s,KiB held,failed,unfinished,s")?;
+    writeln!(record, "{RECORDED}")?;
     // The policies take turns, since the machine's speed varies.
     for _ in 0..repeats {
         for (pool, of_pool) in POOLS.iter().zip(&mut found) {
             for (policy, of_policy) in of_pool.iter_mut().enumerate() {
                 let begin = Instant::now();
                 let one = run_once(report, program, pool, policy)?;
-                let Found { mbit: [fast, slow], held_bytes, failed, unfinished } = one;
+                let Found { mbit: [fast, slow], held_bytes, woken_per_mb, failed, unfinished } =
+                    one;
                 let (held, taken) = (held_bytes / 1024.0, begin.elapsed().as_secs());
                 let line = format!(
-                    "{},{},{fast:.2},{slow:.3},{held:.0},{failed},{unfinished},{taken}",
+                    "{},{},{fast:.2},{slow:.3},{held:.0},{woken_per_mb:.0},{failed},{unfinished},\
+                     {taken}",
                     pool.name, POLICIES[policy],
                 );
                 report.say(&line);
@@ -267,7 +286,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 }
 
 fn show(report: &mut Report, results: &Results) -> Outcome {
-    let mut table = Table::new(&["pool", "policy", "fast Mbit/s", "slow Mbit/s", "KiB held"]);
+    let mut table =
+        Table::new(&["pool", "policy", "fast Mbit/s", "slow Mbit/s", "KiB held", "wake-ups a MB"]);
     for (number, pool) in POOLS.iter().enumerate() {
         for (policy, name) in POLICIES.iter().enumerate() {
             table.row(&[
@@ -276,6 +296,7 @@ fn show(report: &mut Report, results: &Results) -> Outcome {
                 &results.fast(number, policy),
                 &format!("{:.3}", results.slow(number, policy)),
                 &format!("{:.0}", results.held_kib(number, policy)),
+                &format!("{:.0}", results.mean(number, policy, |found| found.woken_per_mb)),
             ]);
         }
     }
@@ -283,8 +304,8 @@ fn show(report: &mut Report, results: &Results) -> Outcome {
     let pools = POOLS.map(|pool| pool.size);
     let mut chart = Chart::of_categories("Goodput of the fast ones, by the pool", &pools, "Mbit/s");
     for (policy, name) in POLICIES.iter().enumerate() {
-        let points = (0..POOLS.len()).map(|pool| (pool as f64, results.fast(pool, policy).mean));
-        chart.draw(name, Mark::Points, points.collect());
+        let points = (0..POOLS.len()).map(|pool| (pool as f64, results.fast(pool, policy)));
+        chart.draw_means(name, Mark::Points, points);
     }
     report.picture("fast", &chart)
 }

@@ -84,7 +84,7 @@ pub(super) struct Found {
     /// Pages in use: the mean over the time in which every place was taken.
     pub(super) mean_pages: f64,
     /// Times that a blocked writer was woken for room.
-    pub(super) writers_told: u64,
+    pub(super) writers_woken: u64,
 }
 
 /// The state that the tasks of a world share.
@@ -133,7 +133,7 @@ pub(super) fn run(
     Ok(Found {
         transfers: shared.transfers.take(),
         mean_pages: sum as f64 / looks.max(1) as f64,
-        writers_told: world.host(Side::B, |host| host.counters().writers_woken),
+        writers_woken: world.host(Side::B, |host| host.counters().writers_woken),
     })
 }
 
