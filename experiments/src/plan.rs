@@ -305,6 +305,15 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::c_short_msl::run,
     },
     Plan {
+        id: "d-fig3",
+        title: "A buffer that follows the window, step by step",
+        source: "Cohen & Cohen 2002, Fig. 3 and §3.3",
+        cheap: true,
+        known: Known::Exactly,
+        seeds: SWEPT,
+        run: plans::d_fig3::short_reads,
+    },
+    Plan {
         id: "d-fig4",
         title: "Time of a transfer, by a buffer that follows the window and by fixed ones",
         source: "Cohen & Cohen 2002, Fig. 4 and §3.3",
@@ -330,6 +339,15 @@ pub(crate) const PLANS: &[Plan] = &[
         known: Known::Exactly,
         seeds: Seeds::From(0),
         run: plans::d_fig4::misses,
+    },
+    Plan {
+        id: "d-fig7",
+        title: "The same where a read takes two round trips, step by step",
+        source: "Cohen & Cohen 2002, Fig. 7 and §3.3",
+        cheap: true,
+        known: Known::Exactly,
+        seeds: SWEPT,
+        run: plans::d_fig3::long_reads,
     },
     Plan {
         id: "d-fig8",
