@@ -53,6 +53,15 @@ impl Mean {
         let t = T.get(values.len().saturating_sub(1)).copied().unwrap_or(1.96);
         Mean { mean, half: t * deviation / (values.len() as f64).sqrt() }
     }
+
+    /// The ends of the confidence interval. NaN for a single value: nothing is sure.
+    pub(crate) fn least(self) -> f64 {
+        self.mean - self.half
+    }
+
+    pub(crate) fn most(self) -> f64 {
+        self.mean + self.half
+    }
 }
 
 /// The mean of `values`, and their standard deviation.
@@ -87,6 +96,7 @@ mod tests {
     fn a_mean_tells_how_sure_it_is() {
         let few = Mean::of([1.0, 2.0, 3.0, 4.0]);
         assert_eq!(format!("{few:.1}"), "2.5±2.1");
+        assert_eq!(format!("{:.1} {:.1}", few.least(), few.most()), "0.4 4.6");
         let many = Mean::of((0..400).map(|number| f64::from(number % 2)));
         assert_eq!(format!("{many:.3}"), "0.500±0.049");
         assert!(Mean::of([1.0]).half.is_nan());

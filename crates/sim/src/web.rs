@@ -34,7 +34,12 @@ pub fn clock_of(at: Handle) -> Clock {
 
 /// A part of the memory of the host on that side, for the file service.
 pub fn memory(world: &World, side: Side) -> Memory {
-    Memory::new(Budget(world.handle(side).memory()))
+    memory_of(&world.handle(side))
+}
+
+/// A part of the memory of a shard outside a world.
+pub fn memory_of(at: &Handle) -> Memory {
+    Memory::new(Budget(at.memory()))
 }
 
 /// Serves each connection to `address` on that side in a task of its own.
@@ -50,16 +55,39 @@ pub fn serve(
     serve_on(&world.handle(side), address, server)
 }
 
+/// Serves like [`serve`], but does not tell the sockets how long reads take.
+///
+/// # Errors
+/// Those of [`TcpListener::bind_on`].
+pub fn serve_without_read_times(
+    world: &World,
+    side: Side,
+    address: SocketAddr,
+    server: &Rc<FileServer>,
+) -> io::Result<()> {
+    let transport = |control| Transport { control, tells_read_times: false };
+    serve_by(&world.handle(side), address, server, transport)
+}
+
 /// Serves each connection to `address` on a shard outside a world.
 ///
 /// # Errors
 /// Those of [`TcpListener::bind_on`].
 pub fn serve_on(shard: &Handle, address: SocketAddr, server: &Rc<FileServer>) -> io::Result<()> {
+    serve_by(shard, address, server, |control| Transport { control, tells_read_times: true })
+}
+
+fn serve_by(
+    shard: &Handle,
+    address: SocketAddr,
+    server: &Rc<FileServer>,
+    transport: impl Fn(Control) -> Transport + 'static,
+) -> io::Result<()> {
     let listener = TcpListener::bind_on(shard, address)?;
     let server = server.clone();
     shard.spawn_local(async move {
         while let Ok((stream, peer)) = listener.accept().await {
-            let transport = Transport(stream.control());
+            let transport = transport(stream.control());
             let Ok(admission) = server.admit(peer) else {
                 stream.abort();
                 continue;
@@ -76,47 +104,51 @@ pub fn serve_on(shard: &Handle, address: SocketAddr, server: &Rc<FileServer>) ->
 
 /// One of our sockets, for the server.
 #[derive(Clone)]
-struct Transport(Control);
+struct Transport {
+    control: Control,
+    tells_read_times: bool,
+}
 
 impl lightwait_http::Control for Transport {
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
-        self.0.poll_room(context)
+        self.control.poll_room(context)
     }
 
     fn read_size(&self) -> Option<usize> {
-        self.0.read_size()
+        self.control.read_size()
     }
 
     fn set_supply(&self, read_time: Duration, more: bool) {
-        self.0.set_supply(read_time, more);
+        let told = if self.tells_read_times { read_time } else { Duration::ZERO };
+        self.control.set_supply(told, more);
     }
 
     fn abort(&self) {
-        self.0.abort();
+        self.control.abort();
     }
 
     fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        self.control.is_closed()
     }
 
     fn wake_when_closed(&self, context: &Context<'_>) {
-        self.0.wake_when_closed(context);
+        self.control.wake_when_closed(context);
     }
 
     fn undelivered_bytes(&self) -> Option<usize> {
-        Some(self.0.unacknowledged_bytes())
+        Some(self.control.unacknowledged_bytes())
     }
 
     fn is_wanted_back(&self) -> bool {
-        self.0.is_wanted_back()
+        self.control.is_wanted_back()
     }
 
     fn take_back(&self, most: usize) -> usize {
-        self.0.take_back(most)
+        self.control.take_back(most)
     }
 
     fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
-        self.0.poll_taken(context, kept)
+        self.control.poll_taken(context, kept)
     }
 }
 
