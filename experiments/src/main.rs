@@ -57,7 +57,7 @@ struct Arguments {
     /// Average over a tenth of the seeds, and sweep fewer values
     #[arg(long)]
     quick: bool,
-    /// Run the operations of `b-fig3`, and let callgrind count this section
+    /// Run the operations of `b-fig3` or `d-cost`, and let callgrind count this section
     #[arg(long, hide = true)]
     section: Option<String>,
     /// Print the measurements of an experiment with real packets, from a network namespace
@@ -84,8 +84,7 @@ fn main() -> ExitCode {
     }
     if let Some(section) = &section {
         lightwait_bench::instructions::choose(section);
-        plans::b_fig3::sections();
-        return ExitCode::SUCCESS;
+        return run_section(&ids, section);
     }
     if live {
         return print_live(&ids);
@@ -121,6 +120,19 @@ fn main() -> ExitCode {
     }
     eprintln!("claims that do not hold, or results that differ: {}", failed.join(", "));
     ExitCode::FAILURE
+}
+
+/// Runs a section of an experiment, for callgrind.
+fn run_section(ids: &[String], section: &str) -> ExitCode {
+    if ids.iter().any(|id| id == "d-cost") {
+        if let Err(why) = plans::d_cost::sections(section) {
+            eprintln!("{section}: {why}");
+            return ExitCode::FAILURE;
+        }
+    } else {
+        plans::b_fig3::sections();
+    }
+    ExitCode::SUCCESS
 }
 
 /// Prints the measurements of an experiment with real packets, as JSON.

@@ -395,6 +395,15 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::d_tfact::run,
     },
     Plan {
+        id: "d-cost",
+        title: "What a byte of a file costs, by a buffer that follows the window and a fixed one",
+        source: "ours: what the scheme of Cohen & Cohen 2002 §3 costs",
+        cheap: false,
+        known: Known::Nothing,
+        seeds: SWEPT,
+        run: plans::d_cost::run,
+    },
+    Plan {
         id: "d-today",
         title: "Two thousand clients of today on one pool, by rules for buffers and pool",
         source: "ours, after Cohen & Cohen 2002 §3 and §4",

@@ -30,6 +30,7 @@ pub(crate) mod c_short_msl;
 pub(crate) mod c_table2;
 pub(crate) mod c_table3;
 pub(crate) mod c_table4;
+pub(crate) mod d_cost;
 pub(crate) mod d_fig3;
 pub(crate) mod d_fig4;
 pub(crate) mod d_fig8;

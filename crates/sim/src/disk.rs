@@ -24,6 +24,8 @@ pub struct Disk {
     bytes_per_second: u64,
     /// The time at which the arm is free; `None`: there is one for each operation.
     free: Option<Rc<Cell<Instant>>>,
+    /// Reads bring the files' content.
+    has_content: bool,
 }
 
 impl Disk {
@@ -38,7 +40,14 @@ impl Disk {
             seek,
             bytes_per_second: bytes_per_second.max(1),
             free: Some(Rc::new(Cell::new(Instant::ZERO))),
+            has_content: true,
         }
+    }
+
+    /// The same disk, whose reads leave the buffer as it is: to make the content takes more
+    /// instructions than to send it, which a measurement should not count.
+    pub fn without_content(self) -> Disk {
+        Disk { has_content: false, ..self }
     }
 
     /// The same disk with an arm for each operation: none waits for another.
@@ -105,10 +114,12 @@ impl FileSource for Disk {
         };
         let rest = length.saturating_sub(offset);
         buffer.truncate(usize::try_from(rest).unwrap_or(usize::MAX));
-        let operation = self.operation(buffer.len());
+        let (operation, has_content) = (self.operation(buffer.len()), self.has_content);
         Box::pin(async move {
             operation.await;
-            pattern.fill(offset, &mut buffer);
+            if has_content {
+                pattern.fill(offset, &mut buffer);
+            }
             Ok(buffer)
         })
     }
