@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn each_experiments_data_tells_machine_commit_compiler_and_seeds() {
+    fn each_datum_has_its_machine_commit_compiler_and_seeds() {
         let out = tempfile::tempdir().unwrap();
         for plan in PLANS {
             let work = Work { out: out.path().to_owned(), seeds: None, quick: true, bless: false };

@@ -419,7 +419,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_each_run_the_server_is_loaded_anew_and_its_lists_have_what_it_has() {
+    fn each_run_loads_the_server_anew_and_fills_its_lists() {
         for (system, most) in [(System::Unmodified, 102.0), (System::Swapped, 2.0)] {
             let mut bench = Bench::new(system, TimeWaitState::Full, 100);
             for _ in 0..2 {

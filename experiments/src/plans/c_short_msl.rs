@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_within_a_minute_on_the_same_port_is_refused_or_has_higher_numbers() {
+    fn reuse_within_a_minute_is_refused_or_has_higher_numbers() {
         let counts = World::new(FULL, LARGE, 1).run(100);
         assert!(counts.refused > 0 && counts.opened > counts.refused, "{counts:?}");
         assert_eq!((counts.corrupted, counts.most > BLOCKS as usize), (0, true), "{counts:?}");

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_is_one_where_all_are_equal_and_less_where_one_has_all() {
+    fn the_index_is_one_for_equal_shares_and_less_for_one_owner() {
         assert!((jain(&[3.0, 3.0, 3.0]) - 1.0).abs() < 1e-12);
         assert!((jain(&[9.0, 0.0, 0.0]) - 1.0 / 3.0).abs() < 1e-12);
     }

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_of_k_ticks_fires_at_the_kth_tick_and_a_fine_one_at_the_first_after_it_is_due() {
+    fn a_timer_of_k_ticks_fires_at_the_kth_and_a_fine_one_when_due() {
         let set_at = |before_ms: u64| Instant::from_millis(1_000 - before_ms);
         let ms = Duration::from_millis;
         assert_eq!(by_scan(set_at(375), ms(3 * SLOW_MS)), ms(1375));

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_again_while_the_acknowledgement_is_on_its_way_is_spurious() {
+    fn a_retransmission_while_its_ack_is_on_its_way_is_spurious() {
         let mut story = Story::new();
         story.data(1, GOES_IN);
         story.data(31, COMES_OUT);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_that_is_lost_as_late_as_it_could_still_be_on_its_way_is_lost() {
+    fn an_ack_lost_while_it_could_still_be_on_its_way_is_lost() {
         let mut story = Story::new();
         story.data(1, GOES_IN);
         story.data(31, COMES_OUT);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_again_while_the_acknowledgement_is_delayed_is_judged_by_what_becomes_of_it() {
+    fn a_resend_during_a_delayed_ack_is_judged_by_the_outcome() {
         for (how, kinds) in [(GOES_IN, [1, 0, 0, 0]), (LOST, [0, 1, 0, 0])] {
             let mut story = Story::new();
             story.data(1, GOES_IN);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_a_hole_is_held_and_nothing_can_acknowledge_it() {
+    fn text_behind_a_hole_is_held_and_nothing_acknowledges_it() {
         let mut story = Story::new();
         for (ms, how) in [(1, GOES_IN), (31, COMES_OUT), (300, GOES_IN)] {
             story.pass(ms, Side::B, how, Flags::ACK, 1001, 1000);

@@ -8,14 +8,6 @@ use crate::sources::{Source, is_test_path};
 const LINE_COLUMNS: usize = 100;
 /// Characters in a function's name, at most. The name of a test is a sentence.
 const NAME_CHARACTERS: usize = 60;
-/// Beginnings of paths whose functions have longer names still.
-const LONG_NAMES: [&str; 5] = [
-    "crates/core/src/host/shortage/",
-    "crates/core/src/tcp/send/room/",
-    "crates/http/src/again/",
-    "crates/http/src/body/",
-    "experiments/src/",
-];
 /// Beginnings of paths of pages with wider lines still.
 const WIDE_PAGES: [&str; 4] = [
     "bench/notes/loaded-servers.md",
@@ -44,10 +36,8 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
         let text = format!("{count} lines; a file is one idea, in at most {FILE_LINES}");
         findings.push(Finding::new(path, 0, text));
     }
-    let may_be_long = LONG_NAMES.iter().any(|beginning| path.starts_with(beginning));
     for (index, line) in source.text.split('\n').enumerate() {
-        let name = if may_be_long { None } else { check_name(line) };
-        let texts = check_line(line).into_iter().chain(name);
+        let texts = check_line(line).into_iter().chain(check_name(line));
         findings.extend(texts.map(|text| Finding::new(path, index + 1, text)));
     }
     findings

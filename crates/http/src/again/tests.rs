@@ -326,7 +326,7 @@ fn what_was_not_sent_is_taken_back_and_what_was_is_not() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_held_back_resets_the_connection() {
+fn a_file_that_changes_while_held_back_resets_the_connection() {
     let source = Changing::new();
     let has_changed = source.has_changed.clone();
     let steps = [Step::Turn(20), Step::WantBack(10_000), Step::Turn(20)];

@@ -116,7 +116,7 @@ async fn a_body_reads_what_its_connection_wants_once_there_is_room() {
 }
 
 #[tokio::test]
-async fn where_the_source_makes_it_wait_a_body_reads_while_it_hands_over_and_no_more_than_wanted() {
+async fn on_a_slow_source_a_body_reads_ahead_up_to_the_wanted() {
     let (mut body, reads) = wanted_body(2).await;
     let sink = Rc::new(Wanting::default());
     sink.wants.set(30_000);
@@ -147,7 +147,7 @@ async fn where_the_source_makes_it_wait_a_body_reads_while_it_hands_over_and_no_
 }
 
 #[tokio::test]
-async fn a_body_that_gives_memory_back_drops_all_that_it_has_read_ahead_and_reads_it_again() {
+async fn a_body_gives_back_its_read_ahead_and_reads_it_again() {
     let (mut body, reads) = wanted_body(2).await;
     let sink = Rc::new(Wanting::default());
     sink.wants.set(20_000);
@@ -219,7 +219,7 @@ fn held_kib(purse: &Purse) -> usize {
 }
 
 #[tokio::test]
-async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
+async fn where_memory_is_scarce_reads_are_smaller_and_never_ahead() {
     let file = vec![7; 256 << 10];
     // The first read, the size of a chunk, and how much is read ahead of it.
     for (is_scarce, first, chunk_kib, ahead_kib) in [(false, 128, 128, 128), (true, 0, 8, 0)] {
@@ -240,7 +240,7 @@ async fn where_memory_is_scarce_nothing_is_read_ahead_and_less_at_a_time() {
 }
 
 #[tokio::test]
-async fn where_no_memory_is_left_a_body_reads_its_first_chunk_and_waits() {
+async fn without_memory_a_body_reads_its_first_chunk_and_waits() {
     let purse = Purse::default();
     purse.is_scarce.set(true);
     purse.is_empty.set(true);

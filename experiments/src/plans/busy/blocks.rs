@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_connection_is_found_last_and_at_once_the_second_time() {
+    fn the_oldest_connection_is_found_last_and_then_at_once() {
         let mut blocks = of(Search::Linear, 100);
         assert_eq!([99, 0].map(|number| looked_at(&mut blocks, key(number))), [1, 100]);
         assert_eq!(looked_at(&mut blocks, key(0)), 0, "the one found last");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_share_the_connections_and_lists_keep_whole_as_they_leave() {
+    fn chains_share_the_connections_and_lists_stay_whole() {
         for search in [Search::Linear, Search::Terminated, Search::Hashed] {
             let mut blocks = of(search, 1000);
             assert!((0..1000).step_by(3).all(|number| blocks.wait(key(number))));

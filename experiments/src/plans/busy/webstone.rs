@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pool_has_a_block_for_each_in_time_wait_and_without_one_a_syn_is_lost() {
+    fn the_pool_has_a_block_for_each_time_wait_or_a_syn_is_lost() {
         // The listener has one more.
         let enough = twenty(System::Unmodified, Keeping::List(21)).see();
         assert_eq!((enough.refused, enough.refused_at, enough.connections), (0, None, 1.0));

@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_closes_first_holds_and_a_plain_exchange_has_six_packets() {
+    fn the_first_to_close_holds_and_an_exchange_has_six_packets() {
         let plain = see(Client::Plain, false).unwrap();
         assert!(plain.is_whole(), "{plain:?}");
         assert_eq!((plain.server, plain.client, plain.resets), (50, 0, 0));

@@ -121,7 +121,7 @@ mod tests {
     use std::vec;
 
     #[test]
-    fn the_level_gives_those_who_need_little_all_and_the_others_the_same() {
+    fn the_level_fills_small_needs_and_gives_others_the_same() {
         assert_eq!(fair_level(vec![], 10), None);
         assert_eq!(fair_level(vec![4, 6], 10), None);
         assert_eq!(fair_level(vec![4, 7], 10), Some(6));

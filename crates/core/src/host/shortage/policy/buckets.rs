@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_least_of_what_it_needs_is_next_and_who_has_nothing_before_all() {
+    fn the_least_supplied_is_next_and_the_empty_before_all() {
         let mut buckets = Buckets::new(4);
         let all = [(10, 10), (40, 10), (400, 10), (5, 0), (15, 10), (90, 20)];
         for (slot, (needs, holds)) in (0..).zip(all) {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_pages_back_or_needs_more_moves_up_and_others_do_not_wait_for_it() {
+    fn a_change_of_share_moves_one_up_and_keeps_no_other_waiting() {
         let mut buckets = Buckets::new(8);
         for slot in 0..3 {
             buckets.push(waiter(slot, slot.into()), standing(20, 10));

@@ -83,7 +83,7 @@ fn what_waits_to_be_sent_is_no_more_than_the_window_carries() {
 }
 
 #[test]
-fn as_much_may_be_written_as_there_is_room_for_however_that_is_found() {
+fn a_write_takes_exactly_the_room_however_it_is_found() {
     const SIZES: [u32; 8] = [0, 1, 499, 500, 501, QUEUED_MIN - 1, QUEUED_MIN, QUEUED_MIN + 1];
     for held in [0, 1, 500] {
         for limit in SIZES {
@@ -122,7 +122,7 @@ fn by_los_the_buffer_follows_the_window_up_and_down() {
 }
 
 #[test]
-fn by_los_a_slow_source_has_as_many_rounds_to_bring_more_as_it_takes() {
+fn by_los_a_slow_source_gets_the_rounds_it_takes_to_bring_more() {
     let mut case = Case::new(SendSize::Los).with_window(10);
     let read_time = |case: &mut Case, ms: u64| {
         let supply = Supply { read_time: Duration::from_millis(ms), more: true };
@@ -185,7 +185,7 @@ fn by_los_the_window_after_a_silence_is_the_initial_one() {
 }
 
 #[test]
-fn a_fixed_buffer_is_as_large_as_it_was_asked_for_within_the_limit() {
+fn a_fixed_buffer_has_the_size_asked_for_within_the_limit() {
     let mut case = Case::new(SendSize::Fixed(32_000)).with_window(100);
     assert_eq!((case.room(), case.read()), (32_000, 32_000));
     case.write(30_000);
@@ -222,7 +222,7 @@ fn by_linux_s_lowat_what_is_unsent_is_bounded() {
 }
 
 #[test]
-fn where_memory_is_scarce_no_rule_gives_more_than_two_of_the_peer_s_windows() {
+fn where_memory_is_scarce_a_rule_gives_at_most_two_peer_windows() {
     let mut case = Case::new(SendSize::Fixed(64_000)).with_window(100);
     assert!(case.cx.pool.charge(800, crate::buffer::Claim::More) && case.cx.pool.is_scarce());
     case.send.window = 10_000;
@@ -234,7 +234,7 @@ fn where_memory_is_scarce_no_rule_gives_more_than_two_of_the_peer_s_windows() {
 }
 
 #[test]
-fn a_source_lacks_once_the_windows_allow_a_segment_more_than_is_fresh() {
+fn a_source_lacks_once_the_windows_exceed_fresh_by_a_segment() {
     let mut case = Case::new(SendSize::Los).with_window(10);
     let now = Instant::from_millis(9);
     case.write(12 * MSS);
