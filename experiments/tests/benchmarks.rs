@@ -57,14 +57,14 @@ fn the_table_of_response_times_is_what_is_known() {
         ("fine, 500 ms ticks", "`fine`, ticks of 500 ms"),
         ("fine", "`fine`"),
         ("rfc6298", "`rfc6298` (default)"),
-        ("rfc6298, 1 ms clock", "`rfc6298`, clock of 1 ms"),
+        ("rfc6298, 1 ms clock", "`rfc6298`, 1 ms clock"),
     ];
     let lines = names.map(|(setting, name)| {
         let at = |loss: f64, column: &str| {
             &row(response, &[("estimator", setting.into()), ("loss %", loss.into())])[column]
         };
         format!(
-            "| {name} | {} ms | {} ms | {} | {} | {} | {} | {} | {} % | {} % |",
+            "| {name} | {} ms | {} | {} | {} | {} | {} | {} | {} % | {} % |",
             whole(at(1.0, "RTO ms")),
             tenth(at(1.0, "mean ms")),
             tenth(at(2.0, "mean ms")),
@@ -127,8 +127,8 @@ fn the_table_of_timeouts_is_what_is_known() {
             two.0, two.1
         ),
         format!(
-            "| 150 ms by the framework (`a-fig13`) | at most 500 ms (loose); by the bound 150 to \
-             651 | {} to {} ms |",
+            "| 150 ms by the framework (`a-fig13`) | at most 500 ms (loose); bound 150 to 651 | \
+             {} to {} ms |",
             framework.0, framework.1
         ),
         format!("| … by BSD's least, 2 ticks | over 500, to 1000 ms | {} to {} ms |", bsd.0, bsd.1),
@@ -146,9 +146,9 @@ fn the_table_of_small_files_is_what_is_known() {
         ("unmodified", "unmodified"),
         ("TCP (swap)", "swapped"),
         ("negotiated", "negotiated"),
-        ("HTTP (client closes)", "the client, which closes first (CLIENT_CLOSE)"),
+        ("HTTP (client closes)", "the client (CLIENT_CLOSE)"),
         ("unmodified, unbounded", "unmodified, with room for all"),
-        ("unmodified, our records", "unmodified, our records in the same memory"),
+        ("unmodified, our records", "unmodified, our records in its memory"),
     ];
     let lines = names.map(|(system, name)| {
         let row = row(found, &[("system", system.into())]);

@@ -8,13 +8,6 @@ use crate::sources::{Source, is_test_path};
 const LINE_COLUMNS: usize = 100;
 /// Characters in a function's name, at most. The name of a test is a sentence.
 const NAME_CHARACTERS: usize = 60;
-/// Beginnings of paths of pages with wider lines still.
-const WIDE_PAGES: [&str; 4] = [
-    "bench/notes/loaded-servers.md",
-    "bench/notes/send-buffers.md",
-    "bench/notes/timeouts.md",
-    "experiments/README.md",
-];
 /// Lines in a file, at most, including tests within it; files with only tests are exempt.
 const FILE_LINES: usize = 600;
 
@@ -71,9 +64,6 @@ fn check_line(line: &str) -> Option<String> {
 
 /// Checks the width of the lines of a page of Markdown, its tables and code included.
 pub(super) fn check_page(source: &Source) -> Vec<Finding> {
-    if WIDE_PAGES.iter().any(|beginning| source.path.starts_with(beginning)) {
-        return Vec::new();
-    }
     let lines = source.text.lines().enumerate();
     let wide = lines.filter_map(|(index, line)| {
         let columns = line.chars().count();
