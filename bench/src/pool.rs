@@ -11,7 +11,7 @@
 
 use std::net::SocketAddr;
 
-use lightwait_core::buffer::{Claim, PagePool, SEGMENT_BYTES};
+use lightwait_core::buffer::{PagePool, Purpose, SEGMENT_BYTES};
 use lightwait_core::config::{PageSize, PoolPolicy, SendRule};
 use lightwait_core::time::{Duration, Instant};
 use lightwait_core::{
@@ -67,7 +67,7 @@ fn alone() {
         let name = |name| if is_counted { name } else { "" };
         section(name("grant"), PAGES, || {
             for _ in 0..PAGES {
-                pages.extend(pool.take(Claim::More));
+                pages.extend(pool.take(Purpose::More));
             }
         });
         assert_eq!(pages.len(), PAGES);

@@ -10,9 +10,9 @@
 //! ```text
 //!   0                          3/4        7/8     15/16    limit
 //!   ├───────────────────────────┼──────────┼─────────┼────────┤
-//!   Claim::More ───────────────────────────▶ a sender that holds pages
-//!   Claim::First ────────────────────────────────────▶ a sender that holds none
-//!   Claim::Receive ───────────────────────────────────────────▶ text received
+//!   Purpose::More ─────────────────────────▶ a sender that holds pages
+//!   Purpose::First ──────────────────────────────────▶ a sender that holds none
+//!   Purpose::Receive ─────────────────────────────────────────▶ text received
 //!   what lasts as long as a connection ▶ and new connections beyond that are refused
 //!                               └ scarce: no text out of order is kept
 //! ```
@@ -21,7 +21,7 @@
 //! other out. A part of what senders may have is the holders' elsewhere, and is kept for them as
 //! long as they wait for it, even if senders wait in line. They may have half of it while no sender
 //! waits. What they hold is never refused, so it may exceed that for a moment: then a sender that
-//! holds no page may claim what is kept for received text. So what is on its way always moves.
+//! holds no page may take what is kept for received text. So what is on its way always moves.
 //!
 //! A short text, as most requests and answers are, goes into a page of a quarter of the size: each
 //! of a great many connections holds some. Much of a long text goes into a page of four times the
@@ -29,9 +29,9 @@
 //! As an alternative, all that is sent lies in pages of one segment of 512 bytes, as in Cohen &
 //! Cohen 2002 §4.
 
-mod claim;
 mod freed;
 mod page;
+mod purpose;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ use freed::Freed;
 
 pub use page::{CountedPage, LargePage, Page, SegmentPage, SharedPage, SmallPage};
 
-pub use claim::{Claim, ConnectionRoom, Level, Side};
+pub use purpose::{ConnectionRoom, Level, Purpose, Side};
 
 /// Bytes in a page.
 pub const PAGE_BYTES: usize = 4096;
@@ -85,14 +85,14 @@ pub struct PagePool {
     /// Memory that is out, in units.
     in_use: usize,
     limit: usize,
-    /// What may be in use once a page is given, by [`Claim`], if connections took nothing.
+    /// What may be in use once a page is given, by [`Purpose`], if connections took nothing.
     shares: [usize; 3],
-    /// What may be in use once a page is given, by [`Claim`], with what is set aside for
+    /// What may be in use once a page is given, by [`Purpose`], with what is set aside for
     /// connections.
     limits: [usize; 3],
     /// What senders that hold pages may have, with the part of it that holders elsewhere have.
     for_senders: usize,
-    /// The limit of [`Claim::More`] while no sender waits in line for pages: without what is kept
+    /// The limit of [`Purpose::More`] while no sender waits in line for pages: without what is kept
     /// for holders elsewhere.
     more: usize,
     /// Senders wait in line.
@@ -106,7 +106,7 @@ pub struct PagePool {
     set_aside: usize,
     /// From so many units in use on, pages are scarce: asked at each write.
     scarce_from: usize,
-    /// A claim was refused, and nothing done about it yet.
+    /// A page was refused, and nothing done about it yet.
     was_refused: bool,
     /// The host looks after it each turn, refusal or not.
     is_scanned: bool,
@@ -177,9 +177,9 @@ impl PagePool {
         }
     }
 
-    /// Charges `units` to the limit of `claim`. False, and nothing is charged, beyond it.
-    fn claim(&mut self, units: usize, claim: Claim) -> bool {
-        if self.in_use + units > self.limits[claim as usize] {
+    /// Charges `units` to the limit of `purpose`. False, and nothing is charged, beyond it.
+    fn charge_units(&mut self, units: usize, purpose: Purpose) -> bool {
+        if self.in_use + units > self.limits[purpose as usize] {
             self.was_refused = true;
             return false;
         }
@@ -188,8 +188,8 @@ impl PagePool {
     }
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
-    pub fn take(&mut self, claim: Claim) -> Option<Page> {
-        self.claim(PAGE, claim).then(|| match self.free.pop() {
+    pub fn take(&mut self, purpose: Purpose) -> Option<Page> {
+        self.charge_units(PAGE, purpose).then(|| match self.free.pop() {
             Some(page) => page,
             None => self.make(),
         })
@@ -197,14 +197,14 @@ impl PagePool {
 
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.
     #[inline(always)]
-    pub fn take_small(&mut self, claim: Claim) -> Option<SmallPage> {
-        if !self.claim(SMALL, claim) {
+    pub fn take_small(&mut self, purpose: Purpose) -> Option<SmallPage> {
+        if !self.charge_units(SMALL, purpose) {
             return None;
         }
         let [received, sent] = &mut self.free_small;
-        let (own, other) = match claim {
-            Claim::Receive => (received, sent),
-            Claim::First | Claim::More => (sent, received),
+        let (own, other) = match purpose {
+            Purpose::Receive => (received, sent),
+            Purpose::First | Purpose::More => (sent, received),
         };
         Some(match own.pop() {
             Some(page) => page,
@@ -216,16 +216,16 @@ impl PagePool {
     }
 
     /// A large page, or `None` when the limit is reached. Its content is arbitrary.
-    pub fn take_large(&mut self, claim: Claim) -> Option<LargePage> {
-        self.claim(LARGE, claim).then(|| match self.free_large.pop() {
+    pub fn take_large(&mut self, purpose: Purpose) -> Option<LargePage> {
+        self.charge_units(LARGE, purpose).then(|| match self.free_large.pop() {
             Some(page) => page,
             None => self.make(),
         })
     }
 
     /// A page of one segment, or `None` when the limit is reached. Its content is arbitrary.
-    pub fn take_segment(&mut self, claim: Claim) -> Option<SegmentPage> {
-        self.claim(1, claim).then(|| match self.free_segments.pop() {
+    pub fn take_segment(&mut self, purpose: Purpose) -> Option<SegmentPage> {
+        self.charge_units(1, purpose).then(|| match self.free_segments.pop() {
             Some(page) => page,
             None => self.make(),
         })
@@ -306,11 +306,11 @@ impl PagePool {
 
     /// Charges memory that is not the pool's own (an application's `Bytes`), in pages of 4 KiB.
     /// False if that would pass the limit; then nothing is charged.
-    pub fn charge(&mut self, pages: usize, claim: Claim) -> bool {
-        self.claim(pages.saturating_mul(PAGE), claim)
+    pub fn charge(&mut self, pages: usize, purpose: Purpose) -> bool {
+        self.charge_units(pages.saturating_mul(PAGE), purpose)
     }
 
-    /// Others hold so many bytes now that count here: no claim of theirs is refused, but what they
+    /// Others hold so many bytes now that count here: none of theirs is refused, but what they
     /// hold the connections cannot have.
     pub fn set_elsewhere(&mut self, bytes: usize) {
         let units = bytes.div_ceil(UNIT_BYTES);
@@ -353,7 +353,7 @@ impl PagePool {
     /// connection that is let in must find a first page.
     fn left_for_connections(&self) -> usize {
         let share = self.limit / 4 * 3;
-        let unused = self.shares[Claim::First as usize].saturating_sub(self.in_use);
+        let unused = self.shares[Purpose::First as usize].saturating_sub(self.in_use);
         share.min(unused).saturating_sub(self.by_connections)
     }
 
@@ -407,7 +407,7 @@ impl PagePool {
 
     /// True if there is little room for more connections, or for their first pages.
     pub fn is_short_for_newcomers(&self) -> bool {
-        let first = self.limits[Claim::First as usize].saturating_sub(self.in_use);
+        let first = self.limits[Purpose::First as usize].saturating_sub(self.in_use);
         self.by_connections > 0 && first.min(self.left_for_connections()) < self.limit / 32
     }
 
@@ -440,7 +440,7 @@ impl PagePool {
         }
     }
 
-    /// Finds what may be in use once a page is given, by claim.
+    /// Finds what may be in use once a page is given, by purpose.
     fn set_limits(&mut self) {
         let [more, first, received] = self.shares.map(|share| share.saturating_sub(self.set_aside));
         self.for_senders = more;
@@ -465,13 +465,13 @@ impl PagePool {
         self.for_senders / PART_ELSEWHERE
     }
 
-    /// Has `act` claim so many pages, at most, for a sender that has waited in line.
+    /// Has `act` take so many pages, at most, for a sender that has waited in line.
     pub fn in_turn<R>(&mut self, pages: usize, act: impl FnOnce(&mut PagePool) -> R) -> R {
         let turn = self.in_use.saturating_add(pages.saturating_mul(self.per_page));
         let limits = self.limits;
-        self.limits[Claim::More as usize] = self.more.min(turn);
+        self.limits[Purpose::More as usize] = self.more.min(turn);
         if self.has_one_line {
-            self.limits[Claim::First as usize] = self.more.min(turn);
+            self.limits[Purpose::First as usize] = self.more.min(turn);
         }
         let result = act(self);
         self.limits = limits;
@@ -539,7 +539,7 @@ impl PagePool {
         }
     }
 
-    /// True if a claim was refused since [`PagePool::forget_refusal`].
+    /// True if a page was refused since [`PagePool::forget_refusal`].
     pub fn was_refused(&self) -> bool {
         self.was_refused
     }
@@ -566,17 +566,17 @@ impl PagePool {
 
     /// Pages of 4 KiB that can still be taken.
     pub fn available(&self) -> usize {
-        self.available_pages(Claim::Receive)
+        self.available_pages(Purpose::Receive)
     }
 
     /// Pages of 4 KiB that can still be taken for that.
-    pub fn available_pages(&self, claim: Claim) -> usize {
-        self.limits[claim as usize].saturating_sub(self.in_use) / PAGE
+    pub fn available_pages(&self, purpose: Purpose) -> usize {
+        self.limits[purpose as usize].saturating_sub(self.in_use) / PAGE
     }
 
     /// Pages that can still be taken for that.
-    pub fn available_to(&self, claim: Claim) -> usize {
-        self.limits[claim as usize].saturating_sub(self.in_use) / self.per_page
+    pub fn available_to(&self, purpose: Purpose) -> usize {
+        self.limits[purpose as usize].saturating_sub(self.in_use) / self.per_page
     }
 }
 

@@ -3,12 +3,12 @@ use crate::buffer::*;
 #[test]
 fn the_pool_gives_its_limit_and_not_one_more() {
     let mut pool = PagePool::new(2);
-    let (a, _b) = (pool.take(Claim::Receive).unwrap(), pool.take(Claim::Receive).unwrap());
-    assert!(pool.take(Claim::Receive).is_none());
-    assert!(!pool.charge(1, Claim::More));
+    let (a, _b) = (pool.take(Purpose::Receive).unwrap(), pool.take(Purpose::Receive).unwrap());
+    assert!(pool.take(Purpose::Receive).is_none());
+    assert!(!pool.charge(1, Purpose::More));
     pool.put(a);
-    assert!(pool.charge(1, Claim::More));
-    assert!(pool.take(Claim::Receive).is_none());
+    assert!(pool.charge(1, Purpose::More));
+    assert!(pool.take(Purpose::Receive).is_none());
     pool.discharge(1);
     assert_eq!((pool.in_use(), pool.available()), (1, 1));
 }
@@ -16,33 +16,33 @@ fn the_pool_gives_its_limit_and_not_one_more() {
 #[test]
 fn a_sender_leaves_pages_to_others_and_all_to_receivers() {
     let mut pool = PagePool::new(RESERVED_FROM);
-    let mut all = |claim: Claim| -> Vec<usize> {
-        let pages: Vec<Page> = core::iter::from_fn(|| pool.take(claim)).collect();
+    let mut all = |purpose: Purpose| -> Vec<usize> {
+        let pages: Vec<Page> = core::iter::from_fn(|| pool.take(purpose)).collect();
         let counts = std::vec![pages.len(), pool.level() as usize];
         pages.into_iter().for_each(|page| pool.put(page));
         counts
     };
     let full = Level::Full as usize;
-    assert_eq!(all(Claim::More), [56, full]);
-    assert_eq!(all(Claim::First), [60, full]);
-    assert_eq!(all(Claim::Receive), [64, full]);
+    assert_eq!(all(Purpose::More), [56, full]);
+    assert_eq!(all(Purpose::First), [60, full]);
+    assert_eq!(all(Purpose::Receive), [64, full]);
     let mut small = PagePool::new(RESERVED_FROM - 1);
-    assert_eq!(core::iter::from_fn(|| small.take(Claim::More)).count(), RESERVED_FROM - 1);
+    assert_eq!(core::iter::from_fn(|| small.take(Purpose::More)).count(), RESERVED_FROM - 1);
 }
 
 #[test]
 fn while_some_wait_in_line_only_those_whose_turn_it_is_get_more() {
     let mut pool = PagePool::new(64);
     pool.keep_line(true);
-    assert!(!pool.was_refused() && pool.take(Claim::More).is_none() && pool.was_refused());
-    assert_eq!((pool.available_in_line(), pool.available_to(Claim::More)), (56, 0));
-    let first = pool.take(Claim::First);
-    assert!(first.is_some() && pool.in_turn(1, |pool| pool.take(Claim::More)).is_some());
-    let both = pool.in_turn(1, |pool| [(); 2].map(|()| pool.take(Claim::More).is_some()));
+    assert!(!pool.was_refused() && pool.take(Purpose::More).is_none() && pool.was_refused());
+    assert_eq!((pool.available_in_line(), pool.available_to(Purpose::More)), (56, 0));
+    let first = pool.take(Purpose::First);
+    assert!(first.is_some() && pool.in_turn(1, |pool| pool.take(Purpose::More)).is_some());
+    let both = pool.in_turn(1, |pool| [(); 2].map(|()| pool.take(Purpose::More).is_some()));
     assert_eq!(both, [true, false], "a turn of one page");
-    assert!(pool.take(Claim::More).is_none());
+    assert!(pool.take(Purpose::More).is_none());
     pool.keep_line(false);
-    assert!(pool.take(Claim::More).is_some());
+    assert!(pool.take(Purpose::More).is_some());
 }
 
 #[test]
@@ -51,10 +51,10 @@ fn what_others_hold_counts_and_refuses_them_nothing() {
     assert_eq!(pool.level(), Level::Plenty);
     pool.set_elsewhere(48 * PAGE_BYTES + 1);
     assert_eq!((pool.in_use(), pool.level()), (49, Level::Scarce));
-    assert_eq!(core::iter::from_fn(|| pool.take(Claim::More)).count(), 7);
+    assert_eq!(core::iter::from_fn(|| pool.take(Purpose::More)).count(), 7);
     pool.set_elsewhere(1000 * PAGE_BYTES);
     assert_eq!((pool.available(), pool.level()), (0, Level::Full));
-    assert!(pool.take(Claim::Receive).is_none());
+    assert!(pool.take(Purpose::Receive).is_none());
     pool.set_elsewhere(0);
     assert_eq!((pool.in_use(), pool.level()), (7, Level::Plenty));
 }
@@ -64,21 +64,21 @@ fn pages_that_are_kept_do_not_come_on_top_of_those_that_are_out() {
     let (limit, large) = (4096, 4096 / (LARGE_BYTES / PAGE_BYTES));
     let mut pool = PagePool::new(limit);
     let kept = |pool: &PagePool| pool.free_large.bytes() + pool.free.bytes();
-    let taken: Vec<LargePage> = core::iter::from_fn(|| pool.take_large(Claim::Receive)).collect();
+    let taken: Vec<LargePage> = core::iter::from_fn(|| pool.take_large(Purpose::Receive)).collect();
     assert_eq!(taken.len(), large);
     // Half come back and are kept; then pages of another size go out.
     for page in taken.into_iter().take(large / 2) {
         pool.put_shared(SharedPage::OwnLarge(page));
     }
     assert_eq!(kept(&pool), limit * PAGE_BYTES / 2);
-    let small: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
+    let small: Vec<Page> = core::iter::from_fn(|| pool.take(Purpose::Receive)).collect();
     assert_eq!((small.len(), kept(&pool)), (limit / 2, 0));
 }
 
 #[test]
 fn after_a_burst_no_more_is_kept_than_in_any_case() {
     let mut pool = PagePool::new(16 * KEPT_BYTES / PAGE_BYTES);
-    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
+    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Purpose::Receive)).collect();
     pages.into_iter().for_each(|page| pool.put(page));
     assert!(pool.free.bytes() <= KEPT_BYTES, "{}", pool.free.bytes());
 }
@@ -87,10 +87,11 @@ fn after_a_burst_no_more_is_kept_than_in_any_case() {
 fn small_pages_count_for_a_quarter() {
     let mut pool = PagePool::new(2);
     let small: Vec<SmallPage> =
-        (0..PAGE / SMALL + 1).map(|_| pool.take_small(Claim::First).unwrap()).collect();
+        (0..PAGE / SMALL + 1).map(|_| pool.take_small(Purpose::First).unwrap()).collect();
     assert_eq!((pool.in_use(), pool.available()), (2, 0));
-    assert!(pool.take(Claim::Receive).is_none() && !pool.charge(1, Claim::More));
-    let others: Vec<SmallPage> = core::iter::from_fn(|| pool.take_small(Claim::Receive)).collect();
+    assert!(pool.take(Purpose::Receive).is_none() && !pool.charge(1, Purpose::More));
+    let others: Vec<SmallPage> =
+        core::iter::from_fn(|| pool.take_small(Purpose::Receive)).collect();
     assert_eq!(others.len(), PAGE / SMALL - 1);
     small.into_iter().for_each(|page| pool.put_small(Side::Send, page));
     assert_eq!((pool.in_use(), pool.available()), (1, 1));
@@ -105,17 +106,17 @@ fn send_pages_follow_receive_pages_only_where_many_are_free() {
     for (received, is_shared) in [(kept - 1, false), (kept, true)] {
         let mut pool = PagePool::new(2 * kept);
         let pages: Vec<SmallPage> =
-            (0..received).map(|_| pool.take_small(Claim::Receive).unwrap()).collect();
+            (0..received).map(|_| pool.take_small(Purpose::Receive).unwrap()).collect();
         let places: Vec<usize> = pages.iter().map(place).collect();
-        let sent = pool.take_small(Claim::First).unwrap();
+        let sent = pool.take_small(Purpose::First).unwrap();
         pages.into_iter().for_each(|page| pool.put_small(Side::Receive, page));
-        let other = pool.take_small(Claim::First).unwrap();
+        let other = pool.take_small(Purpose::First).unwrap();
         assert_eq!(places.contains(&place(&other)), is_shared, "{received} are free");
         let sent_from = place(&sent);
         pool.put_small(Side::Send, sent);
-        let last = pool.take_small(Claim::Receive).unwrap();
+        let last = pool.take_small(Purpose::Receive).unwrap();
         assert_ne!(place(&last), sent_from, "though that was freed last");
-        assert_eq!(place(&pool.take_small(Claim::First).unwrap()), sent_from);
+        assert_eq!(place(&pool.take_small(Purpose::First).unwrap()), sent_from);
     }
 }
 
@@ -123,8 +124,8 @@ fn send_pages_follow_receive_pages_only_where_many_are_free() {
 fn large_pages_count_for_four() {
     let mut pool = PagePool::new(9);
     let [own, counted] =
-        [(); 2].map(|()| SharedPage::OwnLarge(pool.take_large(Claim::First).unwrap()));
-    assert!(pool.take_large(Claim::First).is_none());
+        [(); 2].map(|()| SharedPage::OwnLarge(pool.take_large(Purpose::First).unwrap()));
+    assert!(pool.take_large(Purpose::First).is_none());
     assert_eq!((pool.in_use(), pool.available()), (8, 1));
     pool.put_shared(own);
     let counted = counted.counted();
@@ -151,7 +152,7 @@ fn connections_have_three_quarters_and_leave_an_eighth_to_send() {
     assert_eq!(room_of(&mut pool, 189), ConnectionRoom::None);
     assert_eq!(pool.room_for_connection(3 * PAGE_BYTES), ConnectionRoom::Little);
     pool.set_by_connections(192 * PAGE_BYTES);
-    assert_eq!(core::iter::from_fn(|| pool.take(Claim::More)).count(), 256 / 8);
+    assert_eq!(core::iter::from_fn(|| pool.take(Purpose::More)).count(), 256 / 8);
     assert_eq!(pool.in_use(), 192 + 256 / 8);
 }
 
@@ -175,7 +176,7 @@ fn bytes_in_transit_and_pages_do_not_keep_each_other_out() {
     pool.set_elsewhere(112 * PAGE_BYTES);
     assert!(!pool.has_room_elsewhere(), "half of it is the most");
     pool.set_elsewhere(0);
-    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::More)).collect();
+    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Purpose::More)).collect();
     assert_eq!((pages.len(), pool.has_room_elsewhere()), (224, false));
     pool.keep_line(true);
     pool.want_elsewhere(true);
@@ -199,18 +200,18 @@ fn bytes_in_transit_and_pages_do_not_keep_each_other_out() {
 fn holders_beyond_their_half_leave_a_first_page() {
     let mut pool = PagePool::new(256);
     pool.set_elsewhere(112 * PAGE_BYTES);
-    assert_eq!(pool.available_to(Claim::First), 240 - 112);
+    assert_eq!(pool.available_to(Purpose::First), 240 - 112);
     pool.set_elsewhere(250 * PAGE_BYTES);
-    assert_eq!((pool.available_in_line(), pool.available_to(Claim::First)), (0, 6));
+    assert_eq!((pool.available_in_line(), pool.available_to(Purpose::First)), (0, 6));
     pool.set_elsewhere(100 * PAGE_BYTES);
-    assert_eq!(pool.available_to(Claim::First), 240 - 100);
+    assert_eq!(pool.available_to(Purpose::First), 240 - 100);
 }
 
 #[test]
 fn pages_leave_a_quarter_to_connections_once_there_are_some() {
     let mut pool = PagePool::new(256);
     pool.set_by_connections(1);
-    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::First)).collect();
+    let pages: Vec<Page> = core::iter::from_fn(|| pool.take(Purpose::First)).collect();
     assert_eq!(pages.len(), 256 / 16 * 11);
     // What is set aside is counted once it is taken.
     assert_eq!((pool.in_use(), pool.level()), (pages.len() + 1, Level::Full));
@@ -219,13 +220,13 @@ fn pages_leave_a_quarter_to_connections_once_there_are_some() {
     pages.into_iter().for_each(|page| pool.put(page));
     pool.set_by_connections(0);
     assert_eq!((pool.in_use(), pool.level()), (0, Level::Plenty));
-    assert_eq!(core::iter::from_fn(|| pool.take(Claim::First)).count(), 240);
+    assert_eq!(core::iter::from_fn(|| pool.take(Purpose::First)).count(), 240);
 }
 
 #[test]
 fn kept_pages_give_way_to_connections_and_to_other_holders() {
     let mut pool = PagePool::new(4096);
-    let mut pages: Vec<Page> = core::iter::from_fn(|| pool.take(Claim::Receive)).collect();
+    let mut pages: Vec<Page> = core::iter::from_fn(|| pool.take(Purpose::Receive)).collect();
     pages.drain(..2048).for_each(|page| pool.put(page));
     assert_eq!(pool.free.bytes(), 2048 * PAGE_BYTES);
     pool.set_by_connections(1024 * PAGE_BYTES);

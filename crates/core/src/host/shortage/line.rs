@@ -1,7 +1,7 @@
 //! The line for pages: the writers that wait in it, and the order in which they get pages.
 
 use super::policy::{Fifo, Line, Order, Standing, Waiter};
-use crate::buffer::{Claim, PagePool};
+use crate::buffer::{PagePool, Purpose};
 use crate::config::{PoolConfig, PoolPolicy};
 use crate::event::{ConnectionId, Readiness};
 use crate::host::Host;
@@ -79,7 +79,7 @@ impl Waiting {
     }
 
     fn can_serve_newcomer(&self, pool: &PagePool) -> bool {
-        self.newcomers.len() > 0 && pool.available_to(Claim::First) > self.promised
+        self.newcomers.len() > 0 && pool.available_to(Purpose::First) > self.promised
     }
 
     fn can_serve_line(&self, pool: &PagePool) -> bool {

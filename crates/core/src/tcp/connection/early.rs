@@ -71,7 +71,7 @@ impl Early {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Claim;
+    use crate::buffer::Purpose;
     use crate::tcp::connection::lone::Lone;
     use crate::tcp::{Seq, Tuple};
     use crate::time::Instant;
@@ -93,7 +93,7 @@ mod tests {
         };
         for (free, is_kept) in [(16, true), (15, false)] {
             let Lone { mut cx, .. } = Lone::new(Instant::ZERO, tuple, |_, _| {});
-            assert!(cx.pool.charge(64 - free, Claim::Receive));
+            assert!(cx.pool.charge(64 - free, Purpose::Receive));
             let mut early = Early::of(&syn, 1000, &mut cx);
             assert_eq!((early.is_empty(), early.owns_nothing()), (!is_kept, !is_kept));
             early.clear(&mut cx.pool);

@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::buffer::{Claim, PAGE_BYTES, Page, PagePool, SMALL_BYTES, Side, SmallPage};
+use crate::buffer::{PAGE_BYTES, Page, PagePool, Purpose, SMALL_BYTES, Side, SmallPage};
 use crate::tcp::queue::Queue;
 use crate::wire::checksum::{Sum, copy_and_sum};
 
@@ -46,7 +46,7 @@ impl Memory {
 
     /// A whole page in its stead, with what is in it; false if it cannot be had.
     fn widen(&mut self, pool: &mut PagePool) -> bool {
-        let Some(mut page) = pool.take(Claim::Receive) else { return false };
+        let Some(mut page) = pool.take(Purpose::Receive) else { return false };
         let narrow = self.bytes();
         page.bytes_mut()[..narrow.len()].copy_from_slice(narrow);
         core::mem::replace(self, Memory::Whole(page)).release(pool);
@@ -110,11 +110,11 @@ impl RecvBuffer {
     fn begin(&mut self, at: usize, data: &[u8], pool: &mut PagePool) -> bool {
         let (begin, end) = (at, at + data.len());
         let place = if end <= SMALL_BYTES {
-            let Some(mut page) = pool.take_small(Claim::Receive) else { return false };
+            let Some(mut page) = pool.take_small(Purpose::Receive) else { return false };
             page.bytes_mut()[begin..end].copy_from_slice(data);
             Memory::Small(page)
         } else {
-            let Some(mut page) = pool.take(Claim::Receive) else { return false };
+            let Some(mut page) = pool.take(Purpose::Receive) else { return false };
             page.bytes_mut()[begin..end].copy_from_slice(data);
             Memory::Whole(page)
         };
@@ -160,7 +160,7 @@ impl RecvBuffer {
         if behind.len() > PAGE_BYTES {
             return false;
         }
-        let Some(mut page) = pool.take(Claim::Receive) else { return false };
+        let Some(mut page) = pool.take(Purpose::Receive) else { return false };
         copy(free, here);
         copy(&mut page.bytes_mut()[..behind.len()], behind);
         self.pages.push_back(Memory::Whole(page));
@@ -217,7 +217,7 @@ impl RecvBuffer {
     /// had, or one before it is not there.
     fn page_mut(&mut self, index: usize, pool: &mut PagePool) -> Option<&mut Page> {
         if index == self.pages.len() {
-            let page = pool.take(Claim::Receive)?;
+            let page = pool.take(Purpose::Receive)?;
             self.pages.push_back(Memory::Whole(page));
         }
         let place = self.pages.get_mut(index)?;

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use core::{fmt, mem};
 
 use crate::buffer::{
-    Claim, LARGE_BYTES, PAGE_BYTES, Page, PagePool, SMALL_BYTES, SegmentPage, SharedPage, Side,
+    LARGE_BYTES, PAGE_BYTES, Page, PagePool, Purpose, SMALL_BYTES, SegmentPage, SharedPage, Side,
     SmallPage, UNIT_BYTES,
 };
 use crate::frame::Slice;
@@ -189,7 +189,7 @@ impl SendBuffer {
     /// Copies `data`, which a small page holds, into a new one.
     #[inline(always)]
     fn write_small(&mut self, data: &[u8], pool: &mut PagePool) -> usize {
-        let Some(mut page) = pool.take_small(Claim::First) else { return 0 };
+        let Some(mut page) = pool.take_small(Purpose::First) else { return 0 };
         page.bytes_mut()[..data.len()].copy_from_slice(data);
         // It is the first: nothing is held.
         let (len, memory) = (data.len() as u32, Memory::Small(page));
@@ -204,9 +204,9 @@ impl SendBuffer {
         while done < data.len() {
             let rest = &data[done..];
             let is_much = self.len().max(rest.len()) >= LARGE_BYTES;
-            let claim = self.claim();
+            let purpose = self.purpose();
             if pool.short_bytes == 0 {
-                let Some(page) = self.take_segment(claim, pool) else { break };
+                let Some(page) = self.take_segment(purpose, pool) else { break };
                 done += self.write_page(rest, page, SharedPage::OwnSegment);
                 continue;
             }
@@ -214,9 +214,9 @@ impl SendBuffer {
                 break;
             }
             let is_much = is_much && self.units() + LARGE_BYTES / UNIT_BYTES <= pool.share();
-            done += if let Some(page) = is_much.then(|| pool.take_large(claim)).flatten() {
+            done += if let Some(page) = is_much.then(|| pool.take_large(purpose)).flatten() {
                 self.write_page(rest, page, SharedPage::OwnLarge)
-            } else if let Some(page) = pool.take(claim) {
+            } else if let Some(page) = pool.take(purpose) {
                 self.write_page(rest, page, SharedPage::Own)
             } else {
                 break;
@@ -226,13 +226,13 @@ impl SendBuffer {
     }
 
     /// A page of one segment, unless all there are, or its share, are taken.
-    fn take_segment(&self, claim: Claim, pool: &mut PagePool) -> Option<SegmentPage> {
-        if self.units() < pool.share() { pool.take_segment(claim) } else { None }
+    fn take_segment(&self, purpose: Purpose, pool: &mut PagePool) -> Option<SegmentPage> {
+        if self.units() < pool.share() { pool.take_segment(purpose) } else { None }
     }
 
     /// What the next page is for.
-    fn claim(&self) -> Claim {
-        if self.chunks.is_empty() { Claim::First } else { Claim::More }
+    fn purpose(&self) -> Purpose {
+        if self.chunks.is_empty() { Purpose::First } else { Purpose::More }
     }
 
     /// Copies what it holds of `data` into `page`, which is new; how many bytes that were.
@@ -277,14 +277,14 @@ impl SendBuffer {
         if data.is_empty() {
             return 0;
         }
-        let claim = self.claim();
+        let purpose = self.purpose();
         let share = pool.share().saturating_sub(self.units()) / (PAGE_BYTES / UNIT_BYTES);
         let wanted = pages_of(data.len());
-        let taken = if wanted <= share && pool.charge(wanted, claim) {
+        let taken = if wanted <= share && pool.charge(wanted, purpose) {
             data
         } else {
-            let pages = pool.available_pages(claim).min(data.len() / PAGE_BYTES).min(share);
-            if pages == 0 || !pool.charge(pages, claim) {
+            let pages = pool.available_pages(purpose).min(data.len() / PAGE_BYTES).min(share);
+            if pages == 0 || !pool.charge(pages, purpose) {
                 return 0;
             }
             data.slice(..pages * PAGE_BYTES)

@@ -224,7 +224,7 @@ fn by_linux_s_lowat_what_is_unsent_is_bounded() {
 #[test]
 fn where_memory_is_scarce_a_rule_gives_at_most_two_peer_windows() {
     let mut case = Case::new(SendSize::Fixed(64_000)).with_window(100);
-    assert!(case.cx.pool.charge(800, crate::buffer::Claim::More) && case.cx.pool.is_scarce());
+    assert!(case.cx.pool.charge(800, crate::buffer::Purpose::More) && case.cx.pool.is_scarce());
     case.send.window = 10_000;
     assert_eq!(case.room(), 20_000);
     case.send.window = 0;

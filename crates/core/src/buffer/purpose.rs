@@ -1,8 +1,8 @@
-//! What pages are claimed for, and what answers a claim gets.
+//! What pages are for, and how much room is left for each purpose.
 
 /// What a page is for, and so how much of the limit may be used up by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum Purpose {
     /// Text to be sent, of a connection that holds pages for such already.
     More,
     /// Text to be sent, of a connection that holds none.
