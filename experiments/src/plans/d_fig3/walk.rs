@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_walk_begins_in_congestion_avoidance_at_two_segments_and_grows_by_one_a_window() {
+    fn a_walk_begins_at_two_segments_and_grows_by_one_a_window() {
         let mut walk = Walk::new(1).unwrap();
         assert_eq!((walk.cwnd(), walk.outstanding(), walk.fresh()), (2.0, 0, 0));
         walk.fill();
