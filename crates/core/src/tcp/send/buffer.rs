@@ -361,7 +361,7 @@ impl SendBuffer {
         if dropped > most || !self.can_shrink(keep) {
             return 0;
         }
-        let Some(mut page) = pool.take(Claim::First) else { return 0 };
+        let Some(mut page) = pool.take(Purpose::First) else { return 0 };
         let mut free = page.bytes_mut().as_mut_slice();
         self.visit(0, keep, |bytes| {
             let (filled, rest) = mem::take(&mut free).split_at_mut(bytes.len());
