@@ -177,3 +177,43 @@ fn the_table_of_the_bottleneck_is_what_is_known() {
     });
     assert_said(&lines.collect::<Vec<String>>());
 }
+
+#[test]
+fn the_table_of_rules_for_send_buffers_is_what_is_known() {
+    let found = &known("d-today")["today"];
+    let rules = found.as_array().unwrap().iter().filter(|row| row["pool KiB"] == 2.0);
+    let lines = rules.map(|tiny| {
+        let cells = [2.0, 8.0, 128.0].map(|pool| {
+            let row = row(found, &[("pool KiB", pool.into()), ("rules", tiny["rules"].clone())]);
+            let columns = ["goodput Mbit/s", "p99 ms", "held MiB"];
+            columns.map(|column| row[column].as_str().unwrap()).join("; ")
+        });
+        format!("| {} | {} |", tiny["rules"].as_str().unwrap(), cells.join(" | "))
+    });
+    assert_said(&lines.collect::<Vec<String>>());
+}
+
+#[test]
+fn the_table_of_slow_sources_is_what_is_known() {
+    let found = &known("d-tfact")["read_times"];
+    let lines = found.as_array().unwrap().iter().filter(|row| row["T_fact"] == "measured");
+    let lines = lines.map(|measured| {
+        let at = &measured["read time, RTT"];
+        let cells = ["measured", "preset to 2", "preset to 1, as PSC"].map(|way| {
+            let row = row(found, &[("read time, RTT", at.clone()), ("T_fact", way.into())]);
+            ["seconds", "misses"].map(|column| row[column].as_str().unwrap()).join("; ")
+        });
+        format!("| {} | {} |", number(at), cells.join(" | "))
+    });
+    assert_said(&lines.collect::<Vec<String>>());
+}
+
+#[test]
+fn the_table_of_wake_ups_is_what_is_known() {
+    let found = &known("d-fig6")["wake-ups_of_the_writer_a_MB"];
+    let lines = found.as_array().unwrap().iter().map(|row| {
+        let cells = ["8 KB", "16 KB", "32 KB", "LOS"].map(|rule| row[rule].as_str().unwrap());
+        format!("| {} % | {} |", number(&row["loss %"]), cells.join(" | "))
+    });
+    assert_said(&lines.collect::<Vec<String>>());
+}
