@@ -52,6 +52,7 @@ const POOLS: [Pool; 4] = [
 ];
 const TINY: usize = 0;
 const TIGHT: usize = 1;
+const MIDDLE: usize = 2;
 const AMPLE: usize = 3;
 const POLICIES: [&str; 4] = ["naive", "round-robin", "priority", "psc"];
 const NAIVE: usize = 0;
@@ -66,8 +67,19 @@ const MTU: &str = "564";
 /// The columns of `runs.csv`.
 const RECORDED: &str =
     "pool,policy,fast Mbit/s,slow Mbit/s,KiB held,wake-ups a MB,failed,unfinished,s";
-const WARM_UP_S: u64 = 4;
-const MEASURED_S: u64 = 12;
+/// The runs of an experiment, each of which lasts so long.
+struct Extent {
+    /// Numbers in [`POOLS`].
+    pools: &'static [usize],
+    repeats: u64,
+    warm_up_s: u64,
+    measured_s: u64,
+}
+
+const WHOLE: Extent =
+    Extent { pools: &[TINY, TIGHT, MIDDLE, AMPLE], repeats: REPEATS, warm_up_s: 4, measured_s: 12 };
+/// Too short to judge the policies by.
+const QUICK: Extent = Extent { pools: &[TIGHT, AMPLE], repeats: 1, warm_up_s: 2, measured_s: 4 };
 
 /// Clients of a kind.
 #[derive(Clone, Copy)]
@@ -139,12 +151,12 @@ impl Site {
         Ok(Site { servers, clients, _routers: routers })
     }
 
-    fn load(&self, program: &Path, kind: usize) -> Command {
+    fn load(&self, program: &Path, kind: usize, extent: &Extent) -> Command {
         let mut load = self.clients[kind].command(program);
         let url = format!("http://10.9.0.1/{}", KINDS[kind].name);
         load.args(["load", &url, "--json", "--keep-alive", "--connections", CONNECTIONS]);
-        load.args(["--warm-up", &format!("{WARM_UP_S}s"), "--timeout", "30s"]);
-        load.args(["--duration", &format!("{MEASURED_S}s")]);
+        load.args(["--warm-up", &format!("{}s", extent.warm_up_s), "--timeout", "30s"]);
+        load.args(["--duration", &format!("{}s", extent.measured_s)]);
         load
     }
 }
@@ -160,7 +172,12 @@ fn rule(pool: &Pool, policy: usize) -> String {
     if policy == NAIVE { format!("fixed:{}", pool.share_bytes) } else { "los".to_owned() }
 }
 
-fn run_once(report: &Report, program: &Path, pool: &Pool, policy: usize) -> Result<Found, Failure> {
+fn run_once(
+    report: &Report,
+    program: &Path,
+    extent: &Extent,
+    (pool, policy): (&Pool, usize),
+) -> Result<Found, Failure> {
     let directory = report.path("site");
     fs::create_dir_all(&directory)?;
     for Kind { name, file_bytes, .. } in KINDS {
@@ -175,16 +192,16 @@ fn run_once(report: &Report, program: &Path, pool: &Pool, policy: usize) -> Resu
     let mut server = Server::start(serve.args(["--file-delay", READ_TIME]).arg(&directory))?;
     let loads = [0, 1].map(|kind| -> Result<_, Failure> {
         let output = report.path(&format!("{}.json", KINDS[kind].name));
-        let mut load = site.load(program, kind);
+        let mut load = site.load(program, kind, extent);
         load.stdout(fs::File::create(&output)?).stderr(Stdio::null());
         Ok((Process::start(&mut load)?, output))
     });
     let mut loads = loads.into_iter().collect::<Result<Vec<_>, _>>()?;
     let begin = Instant::now();
-    thread::sleep(Duration::from_secs(WARM_UP_S));
+    thread::sleep(Duration::from_secs(extent.warm_up_s));
     let (first, from) = (notices(&server.counts()?)?, Instant::now());
     let (mut held, mut last) = (Vec::new(), (first, Duration::ZERO));
-    while begin.elapsed().as_secs() < WARM_UP_S + MEASURED_S && loads[0].0.runs()? {
+    while begin.elapsed().as_secs() < extent.warm_up_s + extent.measured_s && loads[0].0.runs()? {
         let counts = server.counts()?;
         held.push(counts.held("pages")? as f64 * PAGE_BYTES);
         last = (notices(&counts)?, from.elapsed());
@@ -248,16 +265,18 @@ impl Results {
 }
 
 fn run_all(report: &mut Report, program: &Path) -> Result<Results, Failure> {
-    let repeats = report.repeats(REPEATS);
+    let extent = if report.is_quick() { QUICK } else { WHOLE };
+    let repeats = report.repeats(extent.repeats);
     let mut found = vec![vec![Vec::new(); POLICIES.len()]; POOLS.len()];
     let mut record = fs::File::create(report.path("runs.csv"))?;
     writeln!(record, "{RECORDED}")?;
     // The policies take turns, since the machine's speed varies.
     for _ in 0..repeats {
-        for (pool, of_pool) in POOLS.iter().zip(&mut found) {
-            for (policy, of_policy) in of_pool.iter_mut().enumerate() {
+        for number in extent.pools {
+            let pool = &POOLS[*number];
+            for (policy, of_policy) in found[*number].iter_mut().enumerate() {
                 let begin = Instant::now();
-                let one = run_once(report, program, pool, policy)?;
+                let one = run_once(report, program, &extent, (pool, policy))?;
                 let Found { mbit: [fast, slow], held_bytes, woken_per_mb, failed, unfinished } =
                     one;
                 let (held, taken) = (held_bytes / 1024.0, begin.elapsed().as_secs());
@@ -279,6 +298,11 @@ fn run_all(report: &mut Report, program: &Path) -> Result<Results, Failure> {
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let program = live::lightwait()?;
     let results = run_all(report, &program)?;
+    judge_requests(report, &results);
+    if report.is_quick() {
+        report.say("The runs of the quick form are too short to judge the policies by.");
+        return Ok(());
+    }
     show(report, &results)?;
     judge_fast(report, &results);
     judge_others(report, &results);
@@ -340,12 +364,15 @@ fn judge_fast(report: &mut Report, results: &Results) {
     );
 }
 
-/// What it makes of the requests, the slow connections, and the memory.
-fn judge_others(report: &mut Report, results: &Results) {
+fn judge_requests(report: &mut Report, results: &Results) {
     let failed: u64 = results.all().map(|found| found.failed).sum();
     report.claim("no request fails", failed == 0, failed);
     let unfinished: u64 = results.all().map(|found| found.unfinished).sum();
     report.observe("none is left 5 s after the end", unfinished == 0, unfinished);
+}
+
+/// What it makes of the slow connections, and of the memory.
+fn judge_others(report: &mut Report, results: &Results) {
     let [by_naive, by_priority] = [NAIVE, PRIORITY].map(|policy| results.held_kib(AMPLE, policy));
     report.observe(
         "in an ample pool naive holds more than priority (paper: 2 times)",
