@@ -187,7 +187,7 @@ fn claims(report: &mut Report, all: &[(Kind, &str, bool, [Sample; 2])]) {
     };
     for (keeps, what) in [(false, "connections"), (true, "requests")] {
         let [load, wrk] = of(Kind::Nginx, "500B", keeps);
-        report.observe(
+        report.claim(
             &format!("nginx, 500 B: our generator makes 0.9 times wrk's {what}/s or more"),
             load.rate >= 0.9 * wrk.rate,
             format!("{:.2} times", load.rate / wrk.rate),
