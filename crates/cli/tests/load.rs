@@ -92,8 +92,8 @@ fn an_open_loop_keeps_its_rate_and_takes_the_addresses_for_it() {
     assert_eq!(report["requests_answered"], 200, "{report}");
     assert_eq!(report["requests_failed"], 0);
     assert_eq!(report["steady_state"], false);
-    // ceil(100/s · 65 s / 25 ports)
-    assert_eq!(report["sources"]["addresses"], 260);
+    // ceil(100/s · (65 s + 11 s) / 25 ports)
+    assert_eq!(report["sources"]["addresses"], 304);
     assert_eq!(report["closed_by_server"], 200);
     let peers = server.peers.lock().unwrap();
     // One more for the first look.
@@ -102,6 +102,17 @@ fn an_open_loop_keeps_its_rate_and_takes_the_addresses_for_it() {
     let addresses: HashSet<_> = peers.iter().map(SocketAddr::ip).collect();
     assert_eq!(addresses.len(), 201, "in round robin");
     assert!(peers.iter().all(|peer| (20_000..=20_024).contains(&peer.port())));
+}
+
+#[test]
+fn a_slow_server_is_not_charged_for_a_lack_of_4_tuples() {
+    let server = Server::start(OK, Duration::from_millis(300));
+    // Without their lifetime, 40 connections/s that rest for 6 s take all of 240 ports.
+    let flags = ["--rate", "40", "--time-wait", "1s", "-d", "3s", "--ports", "21000-21239"];
+    let room = report(&[&[&*server.url], &flags[..]].concat());
+    assert_eq!((&room["sources"]["addresses"], &room["tuple_waits"]), (&3.into(), &0.into()));
+    let p50 = room["latency_ns"]["total"]["p50"].as_u64().unwrap();
+    assert!((300_000_000..350_000_000).contains(&p50), "{room}");
 }
 
 #[test]
@@ -310,7 +321,7 @@ fn our_joined_stack_asks_from_the_kernels_sources_and_ports() {
         (&report["requests_answered"], &report["requests_failed"]),
         (&200.into(), &0.into())
     );
-    assert_eq!(report["sources"]["addresses"], 260);
+    assert_eq!(report["sources"]["addresses"], 304);
     let peers = server.peers.lock().unwrap();
     // One more for the first look.
     assert_eq!(peers.iter().collect::<HashSet<_>>().len(), 201, "each from an end of its own");

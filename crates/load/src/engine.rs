@@ -16,6 +16,7 @@ mod idle;
 mod worker;
 
 pub use idle::{IdleOutcome, IdlePlan};
+pub use worker::CLOSE_PATIENCE;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

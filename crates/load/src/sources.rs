@@ -2,8 +2,10 @@
 //!
 //! Between one of its addresses and one port of a server a client has P ports. Each connection
 //! keeps its port for T seconds of TIME-WAIT at either end. R connections a second need N ≥
-//! ceil(R·T/P) addresses (Aron and Druschel 1999, §2.1). Where connections come at random, more
-//! than R·T of them may end within T: four standard deviations are added.
+//! ceil(R·T/P) addresses (Aron and Druschel 1999, §2.1). The paper's connections are short. A port
+//! is also in use for its connection's lifetime, L at most, which makes it ceil(R·(T+L)/P). Where
+//! connections come at random, more than R·(T+L) of them may come within that time: four standard
+//! deviations are added.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -130,14 +132,16 @@ impl Sources {
     }
 }
 
-/// Standard deviations of the connections within T for which there are addresses.
+/// Standard deviations of the connections within T+L for which there are addresses.
 const DEVIATIONS: f64 = 4.0;
 
-/// The rule N ≥ ceil(R·T/P).
+/// The rule N ≥ ceil(R·(T+L)/P).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     /// T: the time that a tuple rests after its connection.
     pub rest: Duration,
+    /// L: the longest time that a connection lasts. With zero, the rule is the paper's.
+    pub life: Duration,
     /// P: ports of an address.
     pub ports: u32,
     /// Connections that come at a time, where such bursts come at random (a Poisson process).
@@ -145,42 +149,58 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The rule for the ports of that range.
+    /// The rule for the ports of that range, and connections that take no time.
     pub fn new(rest: Duration, ports: &RangeInclusive<u16>) -> Rule {
-        Rule { rest, ports: ports.len() as u32, random: None }
+        Rule { rest, life: Duration::ZERO, ports: ports.len() as u32, random: None }
+    }
+
+    /// The tuples that `rate` connections a second need.
+    pub fn tuples(&self, rate: f64) -> f64 {
+        let mean = rate * (self.rest + self.life).as_secs_f64();
+        // A Poisson process of bursts has the variance of its mean, times the burst.
+        let burst = f64::from(self.random.unwrap_or(0));
+        mean + DEVIATIONS * (mean * burst).sqrt()
     }
 
     /// The number of addresses that `rate` connections a second need; at least one.
     pub fn addresses(&self, rate: f64) -> u64 {
-        let mean = rate * self.rest.as_secs_f64();
-        // A Poisson process of bursts has the variance of its mean, times the burst.
-        let burst = f64::from(self.random.unwrap_or(0));
-        let most = mean + DEVIATIONS * (mean * burst).sqrt();
-        ((most / f64::from(self.ports)).ceil() as u64).max(1)
+        ((self.tuples(rate) / f64::from(self.ports)).ceil() as u64).max(1)
     }
 
-    /// The connections a second that `addresses` addresses allow.
-    pub fn rate(&self, addresses: u64) -> f64 {
-        addresses as f64 * f64::from(self.ports) / self.rest.as_secs_f64()
+    /// The connections a second that `addresses` addresses allow, beside `held` tuples that are in
+    /// use throughout.
+    pub fn rate(&self, addresses: u64, held: u64) -> f64 {
+        let free = (addresses * u64::from(self.ports)).saturating_sub(held);
+        free as f64 / self.rest.as_secs_f64()
     }
 
     /// The formula with its numbers filled in.
     pub fn formula(&self, rate: f64) -> impl fmt::Display {
-        let Rule { rest, ports, random } = *self;
+        let Rule { rest, life, ports, random } = *self;
         let (addresses, rate) = (self.addresses(rate), per_second(rate));
-        let product = format!("{rate}/s · {} s", rest.as_secs_f64());
+        let (time, spent) = if life.is_zero() {
+            ("T", format!("{} s", rest.as_secs_f64()))
+        } else {
+            ("(T+L)", format!("({} s + {} s)", rest.as_secs_f64(), rounded(life)))
+        };
+        let product = format!("{rate}/s · {spent}");
         match random {
-            None => format!("N = ceil(R·T/P) = ceil({product} / {ports} ports) = {addresses}"),
+            None => format!("N = ceil(R·{time}/P) = ceil({product} / {ports} ports) = {addresses}"),
             Some(burst) => {
                 let root =
                     if burst == 1 { product.clone() } else { format!("{product} · {burst}") };
                 format!(
-                    "N = ceil((R·T + 4·√(R·T))/P) = ceil(({product} + 4·√({root})) / {ports} \
-                     ports) = {addresses}",
+                    "N = ceil((R·{time} + 4·√(R·{time}))/P) = ceil(({product} + 4·√({root})) / \
+                     {ports} ports) = {addresses}",
                 )
             }
         }
     }
+}
+
+/// Seconds, to a hundredth: exact for times that people give.
+fn rounded(time: Duration) -> f64 {
+    (time.as_secs_f64() * 100.0).round() / 100.0
 }
 
 /// A rate for people: a whole number, except for small rates.
@@ -246,7 +266,7 @@ mod tests {
     #[test]
     fn the_paper_takes_five_addresses_for_300_connections_a_second() {
         // §2.1: 60 s of TIME-WAIT, 4000 ports, 300 connections a second.
-        let rule = Rule { rest: Duration::from_secs(60), ports: 4000, random: None };
+        let rule = Rule::new(Duration::from_secs(60), &(1..=4000));
         assert_eq!(rule.addresses(300.0), 5);
         assert_eq!(
             rule.formula(300.0).to_string(),
@@ -254,14 +274,27 @@ mod tests {
         );
         // One address with Linux's ports: the limit of other load generators.
         let rule = Rule::new(Duration::from_secs(60), &(32_768..=60_999));
-        assert_eq!(rule.rate(1).floor() as u64, 470);
+        assert_eq!(rule.rate(1, 0).floor() as u64, 470);
         assert_eq!((rule.addresses(470.5), rule.addresses(470.6)), (1, 2));
         assert_eq!(rule.addresses(0.0), 1);
     }
 
     #[test]
+    fn a_connection_takes_its_tuple_for_its_lifetime_too() {
+        let paper = Rule::new(Duration::from_secs(60), &(1..=4000));
+        let rule = Rule { life: Duration::from_secs(10), ..paper };
+        // 300 connections a second for 70 s: 21,000 of 4000 each.
+        assert_eq!(rule.addresses(300.0), 6);
+        assert_eq!(
+            rule.formula(300.0).to_string(),
+            "N = ceil(R·(T+L)/P) = ceil(300/s · (60 s + 10 s) / 4000 ports) = 6"
+        );
+        assert_eq!((paper.rate(1, 0), paper.rate(1, 1000)), (4000.0 / 60.0, 50.0));
+    }
+
+    #[test]
     fn connections_at_random_take_four_deviations_more() {
-        let rule = Rule { rest: Duration::from_secs(10), ports: 100, random: Some(1) };
+        let rule = Rule { random: Some(1), ..Rule::new(Duration::from_secs(10), &(1..=100)) };
         // 1000 within T, and 4·√1000 = 126.
         assert_eq!(rule.addresses(100.0), 12);
         assert_eq!(

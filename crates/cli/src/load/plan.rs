@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lightwait_http::client_close;
 use lightwait_load::arrivals::{Arrivals, Spacing, Stage};
-use lightwait_load::engine::{self, Close, IdlePlan, Mode};
+use lightwait_load::engine::{self, CLOSE_PATIENCE, Close, IdlePlan, Mode};
 use lightwait_load::network::{Tls, Trust};
 use lightwait_load::report::Setup;
 use lightwait_load::share::Share;
@@ -156,9 +156,12 @@ impl LoadPlan {
     }
 }
 
-/// The rule for the number of addresses.
+/// The rule for the number of addresses. A server that stalls may hold each connection up to the
+/// timeout, and then leave it to us to close. The first connection could not tell: it makes no
+/// request.
 fn rule(args: &LoadArgs, rest: Duration, ports: &RangeInclusive<u16>) -> Rule {
-    Rule { random: args.poisson.then_some(args.burst.get()), ..Rule::new(rest, ports) }
+    let random = args.poisson.then_some(args.burst.get());
+    Rule { random, life: args.timeout + CLOSE_PATIENCE, ..Rule::new(rest, ports) }
 }
 
 /// Where a load takes its addresses among those there are. If it can use all of them, without a
@@ -339,8 +342,9 @@ fn highest_rate(args: &LoadArgs) -> Option<f64> {
 }
 
 /// The rate that needs as many addresses as the log: the most requests within one time of rest, a
-/// second.
+/// second. Without a rest it is the highest rate.
 fn mean_rate(times: &Times, rest: Duration) -> f64 {
+    let rest = rest.max(SECOND);
     most_within(&times.starts, rest) as f64 / rest.as_secs_f64()
 }
 

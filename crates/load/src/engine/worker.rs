@@ -12,7 +12,7 @@ use crate::recorder::{Answered, Fault};
 use crate::tuples::Tuple;
 
 /// The time that the server has to close first, if it was asked to.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
+pub const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 /// The time that a worker of a closed loop waits after a connection that could not be opened.
 /// Without it the worker would only retry.
 const FAULT_PAUSE: Duration = Duration::from_millis(10);

@@ -136,7 +136,7 @@ impl Report {
             let allowed = setup.addresses as f64 * f64::from(setup.ports);
             warnings.push(format!(
                 "waits of connections for a 4-tuple that had rested: {}; the source addresses ({}) \
-                 allow {:.0} connections/s (--source)",
+                 allow {:.0} connections/s, if those take no time (--source)",
                 notes.tuple_waits,
                 setup.addresses,
                 allowed / setup.rest.as_secs_f64(),

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use lightwait_core::address::Cidr;
 use lightwait_load::sources::{Rule, Sources};
@@ -68,43 +69,54 @@ fn routed_source(to: SocketAddr) -> Result<IpAddr, Failure> {
 pub(super) struct Need {
     /// Requests a second at most; `None` if unknown.
     pub(super) rate: Option<f64>,
+    /// Connections at a time, beside the idle ones: all in a closed loop, the most in an open one.
     pub(super) connections: u64,
     /// Connections that are held beside the load.
     pub(super) idle: u64,
     pub(super) per_connection: Option<NonZeroU32>,
+    /// The rule; its L is the longest time of one request and its connection's end.
     pub(super) rule: Rule,
     /// Chooses a block of the addresses, so that a load seldom takes those of the load before it.
     pub(super) place: u64,
+}
+
+/// Connections of an open loop.
+#[derive(Clone, Copy)]
+struct Opened {
+    /// Connections a second.
+    rate: f64,
+    /// Connections at a time, at most.
+    at_a_time: f64,
+    /// The rule, with the longest time that they last.
+    rule: Rule,
 }
 
 impl Need {
     /// Chooses among the addresses, or fails with the number that is needed. Returns a line that
     /// gives the choice and its reason, too.
     pub(super) fn choose(&self, candidates: &Sources) -> Result<(Sources, String), Failure> {
-        let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
-        let rate = self.rate.map(|rate| rate / per_connection);
-        let at_a_time = self.idle + if rate.is_none() { self.connections } else { 0 };
+        let opened = self.opened();
+        let at_a_time = self.idle + if opened.is_none() { self.connections } else { 0 };
         let ports = u64::from(self.rule.ports);
         let least = (at_a_time + self.probe()).div_ceil(ports).max(1);
-        let wanted = match rate {
-            Some(rate) => (self.rule.addresses(rate) + self.idle.div_ceil(ports)).max(least),
+        let wanted = match opened {
+            Some(Opened { rate, at_a_time, .. }) if rate == 0.0 => {
+                (at_a_time as u64 + self.idle + self.probe()).div_ceil(ports)
+            }
+            Some(Opened { rate, rule, .. }) => rule.addresses(rate) + self.idle.div_ceil(ports),
             None if self.per_connection.is_none() => least,
-            None => self.rule.addresses(CLOSED_LOOP_RATE).max(least),
+            None => {
+                let paper = Rule { life: Duration::ZERO, ..self.rule };
+                let resting = paper.tuples(CLOSED_LOOP_RATE) as u64;
+                (resting + at_a_time + self.probe()).div_ceil(ports)
+            }
         };
-        let has = candidates.len();
-        if let Some(rate) = rate
+        let (wanted, has) = (wanted.max(least), candidates.len());
+        if let Some(opened) = opened
             && has < wanted
+            && self.room(opened, has) < 1.0
         {
-            return Err(usage(format!(
-                "{rate:.0} connections/s from {has} source address{}, which allow{} {:.0}/s: it \
-                 takes {}{}; give so many, such as --source {}",
-                if has == 1 { "" } else { "es" },
-                if has == 1 { "s" } else { "" },
-                self.rule.rate(has).floor(),
-                self.rule.formula(rate),
-                self.for_idle(),
-                example(candidates, wanted),
-            )));
+            return Err(self.too_few(opened, candidates, wanted));
         }
         if has < least {
             return Err(usage(format!(
@@ -117,8 +129,43 @@ impl Need {
         }
         let begin = self.place % (has.saturating_sub(wanted) + 1);
         let chosen = candidates.slice(begin, wanted);
-        let about = self.describe(rate, &chosen);
+        let about = self.describe(opened, &chosen, wanted);
         Ok((chosen, about))
+    }
+
+    /// The connections of an open loop; `None` in a closed one.
+    fn opened(&self) -> Option<Opened> {
+        let requests = self.rate?;
+        let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
+        let rate = requests / per_connection;
+        // Little's law: requests that are not done, each of which may have a connection.
+        let at_a_time = requests * self.rule.life.as_secs_f64();
+        let at_a_time = at_a_time.min(self.connections as f64);
+        let life = if rate > 0.0 { at_a_time / rate } else { 0.0 };
+        let life = Duration::from_secs_f64(life);
+        Some(Opened { rate, at_a_time, rule: Rule { life, ..self.rule } })
+    }
+
+    /// 4-tuples of `addresses` addresses for connections in progress: the others rest or are held.
+    fn room(&self, opened: Opened, addresses: u64) -> f64 {
+        let all = addresses * u64::from(self.rule.ports);
+        let paper = Rule { life: Duration::ZERO, ..opened.rule };
+        all as f64 - paper.tuples(opened.rate).floor() - (self.idle + self.probe()) as f64
+    }
+
+    fn too_few(&self, opened: Opened, candidates: &Sources, wanted: u64) -> Failure {
+        let Opened { rate, rule, .. } = opened;
+        let has = candidates.len();
+        usage(format!(
+            "{rate:.0} connections/s from {has} source address{}, which allow{} {:.0}/s at most: \
+             it takes {}{}; give so many, such as --source {}",
+            if has == 1 { "" } else { "es" },
+            if has == 1 { "s" } else { "" },
+            rule.rate(has, self.idle + self.probe() + 1).floor(),
+            rule.formula(rate),
+            self.for_idle(),
+            example(candidates, wanted),
+        ))
     }
 
     /// The 4-tuple of the connection that tries the server: it rests when the load begins.
@@ -134,18 +181,39 @@ impl Need {
         }
     }
 
-    fn describe(&self, rate: Option<f64>, chosen: &Sources) -> String {
+    fn describe(&self, opened: Option<Opened>, chosen: &Sources, wanted: u64) -> String {
         let (first, last) = (chosen.nth(0), chosen.nth(chosen.len() - 1));
         let range = if first == last { first.to_string() } else { format!("{first} to {last}") };
-        let why = match rate {
-            Some(rate) if rate > 0.0 => format!("{}{}", self.rule.formula(rate), self.for_idle()),
+        let why = match opened {
+            Some(opened) if opened.rate > 0.0 => {
+                let formula = opened.rule.formula(opened.rate);
+                format!("{formula}{}{}", self.for_idle(), self.shortage(opened, chosen, wanted))
+            }
             Some(_) => "connections are kept".to_owned(),
             None if self.per_connection.is_none() => "connections are kept".to_owned(),
             None if self.rule.rest.is_zero() => "4-tuples do not rest".to_owned(),
-            None => format!("enough for {:.0} connections/s", self.rule.rate(chosen.len()).floor()),
+            None => {
+                let held = self.idle + self.connections;
+                let rate = self.rule.rate(chosen.len(), held);
+                format!("enough for {:.0} connections/s", rate.floor())
+            }
         };
         let plural = if chosen.len() == 1 { "" } else { "es" };
         format!("{} source address{plural}, {range}: {why}", chosen.len())
+    }
+
+    /// The time that connections may last where there are fewer addresses than wanted, as text.
+    fn shortage(&self, opened: Opened, chosen: &Sources, wanted: u64) -> String {
+        let has = chosen.len();
+        if has >= wanted {
+            return String::new();
+        }
+        let most = self.room(opened, has) / opened.rate * 1e3;
+        format!(
+            ", and there {} {has}: from {most:.1} ms a connection on (mean), requests wait for \
+             4-tuples",
+            if has == 1 { "is" } else { "are" },
+        )
     }
 }
 

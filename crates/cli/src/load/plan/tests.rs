@@ -32,13 +32,14 @@ const P: &str = "--ports 32768-60999";
 
 #[test]
 fn a_rate_takes_loopback_addresses_by_the_rule() {
-    for (rate, addresses) in [("1", 1), ("434", 1), ("435", 2), ("10000", 24), ("100000", 231)] {
+    for (rate, addresses) in [("1", 1), ("371", 1), ("372", 2), ("10000", 24), ("100000", 231)] {
         let plan = plan(&format!("--rate {rate} {P}")).unwrap();
         assert_eq!(plan.sources.len(), addresses, "{rate}");
         assert!(plan.sources.nth(0).is_loopback());
     }
     let about = plan(&format!("--rate 10000 {P}")).unwrap().about_sources;
-    let formula = "ceil(10000/s · 65 s / 28232 ports) = 24";
+    // No more connections than descriptors: 20,000 at a time, of 2 s on average.
+    let formula = "N = ceil(R·(T+L)/P) = ceil(10000/s · (65 s + 2 s) / 28232 ports) = 24";
     assert!(about.contains(formula) && about.starts_with("24 source addresses, 127."), "{about}");
     // A second load does not take the addresses of the first: one chance in 2^24 here.
     let first = |line: &str| plan(line).unwrap().sources.nth(0);
@@ -50,9 +51,12 @@ fn a_rate_takes_loopback_addresses_by_the_rule() {
     assert_eq!(plan(&format!("--rate 434 --poisson {P}")).unwrap().sources.len(), 2);
     // Fewer connections need fewer addresses, and so does a shorter TIME-WAIT.
     let of = |line: &str| plan(&format!("{line} {P}")).unwrap().sources.len();
-    assert_eq!(of("--rate 10000 --requests-per-connection 10"), 3);
+    assert_eq!(of("--rate 10000 --requests-per-connection 10"), 4);
     assert_eq!(of("--rate 10000 --keep-alive"), 1);
-    assert_eq!(of("--rate 10000 --time-wait 30s"), 13);
+    assert_eq!(of("--rate 10000 --time-wait 30s"), 14);
+    // A server that stalls holds connections up to the timeout, as many as the load may have.
+    assert_eq!(of("--rate 300 --timeout 30s"), 2);
+    assert_eq!(of("--rate 300 --timeout 30s --connections 5000"), 1);
     assert_eq!(of("--stage 10s:500 --stage 10s:10000 --stage 10s:0 --warm-up 0"), 24);
 }
 
@@ -60,8 +64,8 @@ fn a_rate_takes_loopback_addresses_by_the_rule() {
 fn too_few_addresses_are_refused_with_the_formula_and_a_remedy() {
     let text = refusal(&format!("--rate 10000 --source 127.1.0.0/29 {P}"));
     for part in [
-        "10000 connections/s from 6 source addresses, which allow 2606/s",
-        "N = ceil(R·T/P) = ceil(10000/s · 65 s / 28232 ports) = 24",
+        "10000 connections/s from 6 source addresses, which allow 2606/s at most",
+        "N = ceil(R·(T+L)/P) = ceil(10000/s · (65 s + 2 s) / 28232 ports) = 24",
         "--source 10.1.0.0/27",
     ] {
         assert!(text.contains(part), "{text}");
@@ -73,6 +77,20 @@ fn too_few_addresses_are_refused_with_the_formula_and_a_remedy() {
     );
     assert!(plan(&format!("--rate 2606 --source 127.1.0.0/29 {P}")).is_ok());
     assert!(plan(&format!("--rate 2607 --source 127.1.0.0/29 {P}")).is_err());
+    // Between both numbers of the rule there is room for connections that are short enough.
+    let room = |line: &str| plan(&format!("{line} {P}")).unwrap().about_sources;
+    let text = room("--rate 434 --source 127.0.0.5");
+    assert!(
+        text.contains("(65 s + 11 s) / 28232 ports) = 2, and there is 1: from 48.4 ms"),
+        "{text}"
+    );
+    assert!(!room("--rate 371 --source 127.0.0.5").contains("there is"));
+    // Where R·T/P is whole, one address less has no port for a connection in progress.
+    let whole = "--rate 50 --time-wait 1s --ports 6000-6059 --source";
+    assert!(
+        refusal(&format!("{whole} 127.0.0.1,127.1.1.0/30,127.1.1.4/31")).contains("49/s at most")
+    );
+    assert!(plan(&format!("{whole} 127.1.1.0/29")).unwrap().sources.len() == 6);
     // The connection that tries the server takes a port as well, which then rests.
     let kept = "--connections 50 --keep-alive --source 127.0.0.1 --ports";
     let text = refusal(&format!("{kept} 2000-2049"));
@@ -193,9 +211,9 @@ fn without_a_device_we_take_the_kernels_sources_and_ports() {
     assert!(refusal(&format!("{one} {P}")).contains("= 2;"));
     // The client stack has 65,534 addresses for any part of the load.
     let of = |rate, part| format!("--rate {rate} --stack lightwait --ports 2000-2000{part}");
-    assert_eq!(plan(&of(1008, "")).unwrap().sources.len(), 65_520);
+    assert_eq!(plan(&of(1008, "")).unwrap().sources.len(), 65_534);
     assert!(refusal(&of(1009, "")).contains("from 65534 source addresses"));
-    assert_eq!(plan(&of(2016, " --part 2/2")).unwrap().sources.len(), 65_520);
+    assert_eq!(plan(&of(2016, " --part 2/2")).unwrap().sources.len(), 65_534);
 }
 
 #[test]
@@ -296,8 +314,8 @@ fn a_trace_has_its_own_times_and_addresses_for_its_busiest() {
     let flags = "--ports 2000-2099 --warm-up 10s --header user-agent:mine --body b";
     let of = |more: &str| plan(&format!("--trace {} {flags} {more}", log.path().display()));
     let plan = of("").unwrap();
-    // 65 s at 30 requests a second on 100 ports.
-    assert_eq!((plan.sources.len(), plan.setup.rate), (20, Some(30.0)));
+    // 65 s and 11 s at 30 requests a second on 100 ports.
+    assert_eq!((plan.sources.len(), plan.setup.rate), (23, Some(30.0)));
     assert_eq!(plan.engine.duration, Duration::from_secs(190));
     let all = texts(&plan);
     assert!(all[0].contains("Referer: http://r/\r\n") && all[0].contains("user-agent: mine"));
@@ -306,8 +324,9 @@ fn a_trace_has_its_own_times_and_addresses_for_its_busiest() {
     assert_eq!(arrivals.clone().count(), 3002);
     let fast = of("--trace-speed 4").unwrap();
     assert_eq!(fast.engine.duration, Duration::from_millis(40_000));
-    // All requests but the first two come within 65 s.
-    assert_eq!(fast.sources.len(), 31);
+    // All 3002 requests come within 65 s: 3002 · 76/65 on 100 ports.
+    assert_eq!(fast.sources.len(), 36);
+    assert_eq!(of("--time-wait 0").unwrap().sources.len(), 4);
 }
 
 #[test]
@@ -317,8 +336,8 @@ fn parts_of_a_load_have_all_of_it_together_and_no_tuple_twice() {
     for number in 1..=4 {
         let plan = part(number, "--rate 10000 --source 127.7.0.0/27").unwrap();
         assert_eq!(plan.setup.rate, Some(2500.0));
-        // ceil(2500/s · 65 s / 28232 ports)
-        assert_eq!(plan.sources.len(), 6);
+        // ceil(2500/s · (65 s + 8 s) / 28232 ports), with 20,000 descriptors
+        assert_eq!(plan.sources.len(), 7);
         assert!(plan.sources.iter().all(|address| seen.insert(address)), "{number}");
         let Mode::Open { arrivals, .. } = plan.engine.mode else { panic!("an open loop") };
         let first: Vec<Duration> = arrivals.take(2).collect();
