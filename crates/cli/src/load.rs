@@ -61,7 +61,7 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
         eprintln!("lightwait: stopped before the load began: there is no report");
         return Ok(ExitCode::from(STATUS_INTERRUPTED));
     };
-    let cpu_share = watcher.share(outcome.warm_up);
+    let cpu_share = watcher.share();
     let started_at = Some(watcher.started_at());
     let report = Report { setup: plan.setup, outcome, cpu_share, started_at, together: None };
     let status = outputs.write(&report)?;

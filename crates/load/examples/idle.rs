@@ -130,6 +130,7 @@ fn hold(count: usize) -> io::Result<()> {
                     let now = memory("VmRSS:").unwrap_or(0);
                     seen.set(now.max(seen.get()));
                 }
+                Progress::Recording(_) | Progress::Recorded(_) => {}
             };
             let load = engine::run(
                 OurStack::current(),

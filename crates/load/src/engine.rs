@@ -130,6 +130,10 @@ pub enum Progress {
     },
     /// A second of the load is over.
     Second(Live),
+    /// The recorded part begins, so long after the load began.
+    Recording(Duration),
+    /// The recorded part is over, so long after the load began. Pending requests get their grace.
+    Recorded(Duration),
 }
 
 /// The state of a load at the end of a second.
@@ -216,7 +220,7 @@ impl Notes {
 
 /// Runs a load on a network, and returns its result. It ends early when `stop` is ready; pending
 /// requests then get the plan's grace, or less if `cut` is ready. It calls `on_progress` each
-/// second. Call it only once on a network.
+/// second, and where the recorded part begins and ends. Call it only once on a network.
 pub async fn run<N: Network>(
     network: N,
     plan: Plan,
@@ -254,12 +258,20 @@ pub async fn run<N: Network>(
         plan,
     });
     if goes_on {
-        engine.network.spawn(engine.clone().tick(on_progress));
+        let on_progress = Rc::new(RefCell::new(on_progress));
+        let tell = move |progress: &Progress| on_progress.borrow_mut()(progress);
+        engine.network.spawn(engine.clone().tick(tell.clone()));
         match &engine.plan.mode {
             Mode::Closed { connections } => (0..*connections).for_each(|_| engine.spawn_worker()),
             Mode::Open { .. } => engine.network.spawn(engine.clone().arrive()),
         }
-        either(engine.network.sleep_until(begin + warm_up + duration), stop).await;
+        let until = |time| engine.network.sleep_until(begin + time);
+        let is_stopped = either(until(warm_up), stop.as_mut()).await;
+        tell(&Progress::Recording(engine.now()));
+        if !is_stopped {
+            either(until(warm_up + duration), stop).await;
+        }
+        tell(&Progress::Recorded(engine.now()));
     } else {
         engine.is_stopping.set(true);
     }
@@ -288,16 +300,16 @@ pub async fn probe<N: Network>(network: &N, plan: &Plan, tuples: &mut Tuples) ->
     result
 }
 
-/// Waits for the first of two futures.
-async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+/// Waits for the first of two futures. Returns true if that is the second one.
+async fn either(one: impl Future, other: impl Future) -> bool {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| {
         if one.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
+            return Poll::Ready(false);
         }
-        other.as_mut().poll(context)
+        other.as_mut().poll(context).map(|_| true)
     })
-    .await;
+    .await
 }
 
 /// A request to be made.

@@ -1,6 +1,6 @@
 //! Watches a load: a bar on the terminal, and the processor time of the load itself.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// The bar, and the text beside it.
 const TEMPLATE: &str = "{bar:10} {msg}";
 
-/// The processor time of a load, second by second, and its bar. Clones share one watcher.
+/// The processor time of a load's recorded part, and its bar. Clones share one watcher.
 #[derive(Clone, Debug)]
 pub(super) struct Watcher {
     shared: Rc<Shared>,
@@ -25,8 +25,24 @@ struct Shared {
     all: Duration,
     /// The beginning of the load, when idle connections are open.
     began: Cell<Instant>,
-    /// Time since the load began, and the process's processor time at that time.
-    samples: RefCell<Vec<(Duration, Duration)>>,
+    /// The beginning and the end of the recorded part.
+    recorded: Cell<[Sample; 2]>,
+}
+
+/// A time since the load began, and the process's processor time at that time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sample {
+    elapsed: Duration,
+    taken: Duration,
+}
+
+impl Sample {
+    fn now(elapsed: Duration) -> Sample {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        let (seconds, nanos) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
+        let taken = Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0));
+        Sample { elapsed, taken }
+    }
 }
 
 impl Watcher {
@@ -40,14 +56,12 @@ impl Watcher {
             warm_up: plan.warm_up,
             all,
             began: Cell::new(Instant::now()),
-            samples: RefCell::default(),
+            recorded: Cell::default(),
         };
-        let watcher = Watcher { shared: Rc::new(shared) };
-        watcher.sample(Duration::ZERO);
-        watcher
+        Watcher { shared: Rc::new(shared) }
     }
 
-    /// A second is over.
+    /// Takes note of a load's progress.
     pub(super) fn on_progress(&self, progress: &Progress) {
         let bar = &self.shared.bar;
         match progress {
@@ -55,13 +69,16 @@ impl Watcher {
                 bar.set_length(*of as u64);
                 bar.set_position(*open as u64);
                 bar.set_message(format!("{open} of {of} idle connections are open"));
-                // Processor time counts from the beginning of the load.
                 self.shared.began.set(Instant::now());
-                self.shared.samples.borrow_mut().clear();
-                self.sample(Duration::ZERO);
+            }
+            Progress::Recording(elapsed) => {
+                self.shared.recorded.set([Sample::now(*elapsed); 2]);
+            }
+            Progress::Recorded(elapsed) => {
+                let [begin, _] = self.shared.recorded.get();
+                self.shared.recorded.set([begin, Sample::now(*elapsed)]);
             }
             Progress::Second(live) => {
-                self.sample(live.elapsed);
                 bar.set_length(self.shared.all.as_secs());
                 bar.set_position(live.elapsed.as_secs());
                 bar.set_message(self.line(live));
@@ -76,7 +93,6 @@ impl Watcher {
 
     /// The load is over.
     pub(super) fn end(&self) {
-        self.sample(self.shared.began.get().elapsed());
         self.shared.bar.finish_and_clear();
     }
 
@@ -86,13 +102,10 @@ impl Watcher {
         now.saturating_sub(self.shared.began.get().elapsed())
     }
 
-    /// The part of a processor that the load used from `warm_up` on.
-    pub(super) fn share(&self, warm_up: Duration) -> f64 {
-        share(&self.shared.samples.borrow(), warm_up)
-    }
-
-    fn sample(&self, elapsed: Duration) {
-        self.shared.samples.borrow_mut().push((elapsed, processor_time()));
+    /// The part of a processor that the load used in its recorded part: without the warm-up
+    /// before and the grace behind it.
+    pub(super) fn share(&self) -> f64 {
+        share(self.shared.recorded.get())
     }
 
     fn line(&self, live: &Live) -> String {
@@ -110,39 +123,49 @@ impl Watcher {
     }
 }
 
-/// Processor time of this process so far.
-fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
-}
-
-/// Processor time per time, from the last sample at or before `from` to the last one.
-fn share(samples: &[(Duration, Duration)], from: Duration) -> f64 {
-    let first = samples.iter().rev().find(|(elapsed, _)| *elapsed <= from + SLACK);
-    let (Some(first), Some(last)) = (first.or(samples.first()), samples.last()) else {
-        return 0.0;
-    };
-    let time = last.0.saturating_sub(first.0).as_secs_f64();
-    let taken = last.1.saturating_sub(first.1).as_secs_f64();
+/// Processor time per time, between two samples.
+fn share([begin, end]: [Sample; 2]) -> f64 {
+    let time = end.elapsed.saturating_sub(begin.elapsed).as_secs_f64();
+    let taken = end.taken.saturating_sub(begin.taken).as_secs_f64();
     if time > 0.0 { taken / time } else { 0.0 }
 }
 
-/// The most that a second may end late.
-const SLACK: Duration = Duration::from_millis(100);
-
 #[cfg(test)]
 mod tests {
+    use lightwait_load::recorder::Second;
+
     use super::*;
 
     #[test]
-    fn the_share_is_of_the_time_behind_the_warm_up() {
+    fn the_share_is_of_the_recorded_part_alone() {
+        let sample = |elapsed: f64, taken: f64| Sample {
+            elapsed: Duration::from_secs_f64(elapsed),
+            taken: Duration::from_secs_f64(taken),
+        };
+        assert_eq!(share([sample(1.5, 1.0), sample(3.5, 2.5)]), 0.75);
+        assert_eq!(share([sample(1.5, 1.0); 2]), 0.0);
+    }
+
+    #[test]
+    fn what_is_done_in_the_warm_up_and_the_grace_is_left_out() {
+        let bar = ProgressBar::hidden();
+        let (recorded, began) = (Cell::default(), Cell::new(Instant::now()));
+        let (warm_up, all) = (Duration::from_secs(1), Duration::from_secs(2));
+        let watcher = Watcher { shared: Rc::new(Shared { bar, warm_up, all, began, recorded }) };
         let ms = Duration::from_millis;
-        let samples = [(0, 0), (1010, 900), (2005, 1000), (4000, 1500)];
-        let samples = samples.map(|(elapsed, taken)| (ms(elapsed), ms(taken)));
-        let near = |one: f64, other: f64| (one - other).abs() < 0.001;
-        assert!(near(share(&samples, ms(0)), 0.375));
-        assert!(near(share(&samples, ms(1000)), 600.0 / 2990.0));
-        assert!(near(share(&samples, ms(2000)), 500.0 / 1995.0));
-        assert!(near(share(&samples[..1], ms(0)), 0.0) && near(share(&[], ms(0)), 0.0));
+        let second = |elapsed| {
+            let second = Second::default();
+            watcher.on_progress(&Progress::Second(Live { elapsed, second, failed: 0 }));
+        };
+        second(ms(1000));
+        watcher.on_progress(&Progress::Recording(ms(1500)));
+        second(ms(2000));
+        watcher.on_progress(&Progress::Recorded(ms(2500)));
+        let recorded = watcher.shared.recorded.get();
+        second(ms(3000));
+        watcher.end();
+        assert_eq!(watcher.shared.recorded.get(), recorded);
+        assert_eq!(recorded.map(|sample| sample.elapsed), [ms(1500), ms(2500)]);
+        assert!(recorded[0].taken <= recorded[1].taken && recorded[1].taken > Duration::ZERO);
     }
 }

@@ -1,6 +1,7 @@
 //! Whole loads in virtual time, on our own stack: two shards joined by a wire in memory.
 
 mod idle;
+mod progress;
 mod several;
 
 use std::collections::HashMap;
@@ -214,7 +215,7 @@ fn run_with(
     tuples: Tuples,
     stop: impl Future<Output = ()> + 'static,
 ) -> (Outcome, Rc<Server>) {
-    run_late(server, plan, tuples, stop, [Instant::ZERO; 2])
+    run_late(server, plan, tuples, stop, [Instant::ZERO; 2], |_| ())
 }
 
 /// The same on a machine that is busy from the one to the other.
@@ -224,6 +225,7 @@ fn run_late(
     tuples: Tuples,
     stop: impl Future<Output = ()> + 'static,
     busy: [Instant; 2],
+    on_progress: impl FnMut(&Progress) + 'static,
 ) -> (Outcome, Rc<Server>) {
     let (server_end, client_end) = bridge::wire();
     let mut shards = [
@@ -238,7 +240,7 @@ fn run_late(
     let result = outcome.clone();
     from.spawn_local(async move {
         let network = OurStack::current();
-        let run = run(network, plan, tuples, stop, std::future::pending, |_| ());
+        let run = run(network, plan, tuples, stop, std::future::pending, on_progress);
         *result.borrow_mut() = Some(run.await);
     });
     let mut now = Instant::ZERO;
@@ -562,7 +564,7 @@ fn what_was_to_start_in_a_turn_that_is_late_for_the_end_is_done() {
     let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
     let busy = [9700, 10_005].map(Instant::from_millis);
     let plan = plan(open(2000.0, 10));
-    let (outcome, _) = run_late(Server::new(), plan, tuples, std::future::pending(), busy);
+    let (outcome, _) = run_late(Server::new(), plan, tuples, std::future::pending(), busy, |_| ());
     assert_eq!((outcome.totals.answered, outcome.totals.failed()), (20_000, 0));
 }
 
