@@ -150,13 +150,20 @@ fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
         status = ExitCode::FAILURE;
     }
     if let Some(most) = args.max_p99 {
-        let p99 = totals.total.percentile(99.0);
-        if totals.total.is_empty() {
-            eprintln!("lightwait: there is no 99th percentile: no request was answered");
-            status = ExitCode::FAILURE;
-        } else if p99 > most {
-            eprintln!("lightwait: the 99th percentile is {p99:?}: more than {most:?}");
-            status = ExitCode::FAILURE;
+        match totals.p99_of_all() {
+            Some(p99) if p99 <= most => {}
+            Some(p99) => {
+                eprintln!("lightwait: the 99th percentile is {p99:?}: more than {most:?}");
+                status = ExitCode::FAILURE;
+            }
+            None => {
+                let (missing, all) = (totals.faults.sum(), totals.answered + totals.failed());
+                eprintln!(
+                    "lightwait: the 99th percentile is more than {most:?}: of {all} requests \
+                     {missing} got no answer"
+                );
+                status = ExitCode::FAILURE;
+            }
         }
     }
     status

@@ -160,6 +160,19 @@ fn a_slow_server_shows_in_the_latencies_and_the_thresholds() {
 }
 
 #[test]
+fn missing_answers_are_longer_than_any_threshold() {
+    let begin = Instant::now();
+    let server = Server::of(move |stream| {
+        if begin.elapsed() < Duration::from_millis(700) {
+            serve(stream, OK, Duration::ZERO);
+        }
+    });
+    let flags = ["--rate", "50", "--warm-up", "0", "-d", "2s", "--max-p99", "10s"];
+    let (status, text) = failure(&[&[&*server.url], &flags[..]].concat());
+    assert!(status == 1 && text.contains("is more than 10s: of 100 requests"), "{text}");
+}
+
+#[test]
 fn a_log_is_replayed_at_its_times_and_bad_lines_are_reported() {
     let server = Server::start(OK, Duration::ZERO);
     let line = |second, request: &str| {

@@ -216,7 +216,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "PART", value_parser = parse_part, help_heading = "Report")]
     pub(crate) max_error_rate: Option<f64>,
 
-    /// Exit with status 1 if the 99th percentile of the total latency is longer
+    /// Exit with status 1 if the 99th percentile of the total latency is longer. Here a missing
+    /// answer is longer than any other
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Report")]
     pub(crate) max_p99: Option<Duration>,
 }
