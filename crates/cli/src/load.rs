@@ -133,6 +133,10 @@ impl Outputs<'_> {
 fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
     let totals = &report.outcome.totals;
     let mut status = ExitCode::SUCCESS;
+    if is_unanswered(report) {
+        eprintln!("lightwait: no request was answered");
+        status = ExitCode::FAILURE;
+    }
     if let Some(most) = args.max_error_rate
         && totals.failure_rate() > most
     {
@@ -167,6 +171,15 @@ fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
         }
     }
     status
+}
+
+/// True if there were requests, and not even an error as the answer to one. A closed loop always
+/// has requests, if only ones that wait for a 4-tuple.
+fn is_unanswered(report: &Report) -> bool {
+    let Report { setup, outcome, .. } = report;
+    let is_closed = setup.rate.is_none() && setup.connections > 0 && !outcome.recorded.is_zero();
+    let has_asked = outcome.totals.failed() > 0 || is_closed;
+    has_asked && outcome.totals.statuses.is_empty()
 }
 
 /// The error of the first connection, for users.

@@ -173,6 +173,20 @@ fn missing_answers_are_longer_than_any_threshold() {
 }
 
 #[test]
+fn a_load_without_any_answer_has_failed() {
+    let nothing = Server::of(drop);
+    for load in [["--rate", "20"], ["-c", "2"]] {
+        let flags = ["--warm-up", "0", "-d", "1s"];
+        let (status, text) = failure(&[&[&*nothing.url], &load[..], &flags].concat());
+        assert!(status == 1 && text.contains("no request was answered"), "{text}");
+    }
+    // An error is an answer, and an idle connection makes no request here.
+    let failing = Server::start(UNAVAILABLE, Duration::ZERO);
+    assert_eq!(report(&[&failing.url, "-c", "1", "--warm-up", "0", "-d", "1s"])["mode"], "closed");
+    report(&[&failing.url, "--idle", "1", "--idle-silent", "-d", "1s"]);
+}
+
+#[test]
 fn a_log_is_replayed_at_its_times_and_bad_lines_are_reported() {
     let server = Server::start(OK, Duration::ZERO);
     let line = |second, request: &str| {
@@ -363,7 +377,8 @@ fn our_stack_without_a_device_hears_kernel_fins_and_resets() {
     let resets = Server::of(|stream| {
         let _ = stream.peek(&mut [0; 1]);
     });
-    let all = report(&[&[&*resets.url], &flags[..]].concat());
+    let output = load(&[&[&*resets.url], &flags[..], &["--json"]].concat());
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (&all["requests_answered"], &all["errors"]["reset"]),
         (&0.into(), &50.into()),
