@@ -100,14 +100,16 @@ struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// Makes the files before the load, so that one that cannot be written fails early.
+    /// Opens the files before the load, so that one that cannot be written fails early. What is in
+    /// them stays until there is a report.
     fn new(args: &ReportArgs) -> Result<Outputs<'_>, Failure> {
         if args.csv.is_some() && args.csv == args.html {
             return Err(Failure::Usage("--csv and --html name one file".to_owned()));
         }
         let create = |path: &Option<PathBuf>| -> Result<_, Failure> {
             let Some(path) = path else { return Ok(None) };
-            let file = File::create(path).map_err(|error| Failure::Output(path.clone(), error))?;
+            let file = File::options().write(true).create(true).truncate(false).open(path);
+            let file = file.map_err(|error| Failure::Output(path.clone(), error))?;
             Ok(Some((path.clone(), file)))
         };
         Ok(Outputs { args, csv: create(&args.csv)?, html: create(&args.html)? })
@@ -118,7 +120,7 @@ impl Outputs<'_> {
         let files = [(self.csv, Report::csv as fn(&Report) -> String), (self.html, Report::html)];
         for (file, text) in files {
             if let Some((path, mut file)) = file {
-                let written = file.write_all(text(report).as_bytes());
+                let written = empty(&file).and_then(|()| file.write_all(text(report).as_bytes()));
                 written.map_err(|error| Failure::Output(path, error))?;
             }
         }
@@ -127,6 +129,11 @@ impl Outputs<'_> {
         print(&text)?;
         Ok(judge(self.args, report))
     }
+}
+
+/// Empties a file. A pipe or a device has no length.
+fn empty(file: &File) -> io::Result<()> {
+    if file.metadata()?.is_file() { file.set_len(0) } else { Ok(()) }
 }
 
 /// Compares a report with the thresholds.

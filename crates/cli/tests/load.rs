@@ -311,6 +311,22 @@ fn the_csv_has_a_line_a_second_and_the_table_is_for_people() {
 }
 
 #[test]
+fn a_load_that_does_not_begin_leaves_earlier_reports_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["a.csv", "a.html"].map(|name| directory.path().join(name));
+    let earlier = "x".repeat(100_000);
+    paths.iter().for_each(|path| std::fs::write(path, &earlier).unwrap());
+    let [csv, html] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let flags = ["--rate", "5", "--warm-up", "0", "-d", "1s", "--csv", csv, "--html", html];
+    failure(&[&[&*format!("http://{nobody}/")], &flags[..]].concat());
+    assert!(paths.iter().all(|path| std::fs::read_to_string(path).unwrap() == earlier));
+    let server = Server::start(OK, Duration::ZERO);
+    report(&[&[&*server.url], &flags[..]].concat());
+    assert!(paths.iter().all(|path| !std::fs::read_to_string(path).unwrap().contains("xxx")));
+}
+
+#[test]
 fn who_cannot_be_asked_is_named_and_nothing_is_put_on_him() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{nobody}/");
