@@ -292,6 +292,26 @@ fn a_report_of_another_load_is_named_when_reports_are_merged() {
 }
 
 #[test]
+fn the_rates_of_merged_reports_are_over_what_the_help_says() {
+    let server = Server::start(OK, Duration::ZERO);
+    let help = String::from_utf8(load(&["merge", "--help"]).stdout).unwrap();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("from the first part's beginning to the last one's end"), "{help}");
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["1/2", "2/2"].map(|part| {
+        // Each in its turn: together they take twice as long.
+        let flags = ["--rate", "40", "-d", "1s", "--warm-up", "0", "--part", part];
+        let path = directory.path().join(&part[..1]);
+        let one = report(&[&[&*server.url], &flags[..]].concat());
+        std::fs::write(&path, one.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    });
+    let both = report(&["merge", &paths[0], &paths[1]]);
+    let recorded = both["recorded_s"].as_f64().unwrap();
+    assert!(recorded >= 2.0 && both["requests_per_second"].as_f64() <= Some(20.0), "{both}");
+}
+
+#[test]
 fn the_csv_has_a_line_a_second_and_the_table_is_for_people() {
     let server = Server::start(OK, Duration::ZERO);
     let directory = tempfile::tempdir().unwrap();

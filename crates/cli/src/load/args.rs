@@ -227,8 +227,8 @@ pub(crate) struct ReportArgs {
 pub(crate) enum LoadAction {
     /// Merge the JSON reports of the parts of one load (--part) into one report.
     ///
-    /// Counts and histograms are added up, so that nothing is lost. Rates refer to the longest
-    /// part.
+    /// Counts and histograms are added up, so that nothing is lost. Rates are over the time from
+    /// the first part's beginning to the last one's end.
     Merge(MergeArgs),
 }
 
