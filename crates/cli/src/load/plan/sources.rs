@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use lightwait_core::address::Cidr;
-use lightwait_load::sources::{Rule, Sources};
+use lightwait_load::sources::{Rule, Sources, per_second};
 
 use super::usage;
 use crate::failure::Failure;
@@ -100,7 +100,7 @@ impl Need {
         let ports = u64::from(self.rule.ports);
         let least = (at_a_time + self.probe()).div_ceil(ports).max(1);
         let wanted = match opened {
-            Some(Opened { rate, at_a_time, .. }) if rate == 0.0 => {
+            Some(Opened { rate: 0.0, at_a_time, .. }) => {
                 (at_a_time as u64 + self.idle + self.probe()).div_ceil(ports)
             }
             Some(Opened { rate, rule, .. }) => rule.addresses(rate) + self.idle.div_ceil(ports),
@@ -192,14 +192,22 @@ impl Need {
             Some(_) => "connections are kept".to_owned(),
             None if self.per_connection.is_none() => "connections are kept".to_owned(),
             None if self.rule.rest.is_zero() => "4-tuples do not rest".to_owned(),
-            None => {
-                let held = self.idle + self.connections;
-                let rate = self.rule.rate(chosen.len(), held);
-                format!("enough for {:.0} connections/s", rate.floor())
-            }
+            None => self.closed(chosen),
         };
         let plural = if chosen.len() == 1 { "" } else { "es" };
         format!("{} source address{plural}, {range}: {why}", chosen.len())
+    }
+
+    /// The rate that the addresses of a closed loop allow, as text.
+    fn closed(&self, chosen: &Sources) -> String {
+        let rate = self.rule.rate(chosen.len(), self.idle + self.connections);
+        let told = per_second(if rate < 10.0 { rate } else { rate.floor() });
+        let few = if rate < self.connections as f64 {
+            ", fewer than one a second for each: they mostly wait for 4-tuples (--source)"
+        } else {
+            ""
+        };
+        format!("enough for {told} connections/s{few}")
     }
 
     /// The time that connections may last where there are fewer addresses than wanted, as text.
@@ -210,8 +218,8 @@ impl Need {
         }
         let most = self.room(opened, has) / opened.rate * 1e3;
         format!(
-            ", and there {} {has}: from {most:.1} ms a connection on (mean), requests wait for \
-             4-tuples",
+            ", and there {} {has}: requests wait for 4-tuples if connections last {most:.0} ms or \
+             more on average",
             if has == 1 { "is" } else { "are" },
         )
     }

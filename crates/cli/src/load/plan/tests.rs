@@ -81,9 +81,10 @@ fn too_few_addresses_are_refused_with_the_formula_and_a_remedy() {
     let room = |line: &str| plan(&format!("{line} {P}")).unwrap().about_sources;
     let text = room("--rate 434 --source 127.0.0.5");
     assert!(
-        text.contains("(65 s + 11 s) / 28232 ports) = 2, and there is 1: from 48.4 ms"),
+        text.contains("(65 s + 11 s) / 28232 ports) = 2, and there is 1: requests wait"),
         "{text}"
     );
+    assert!(text.contains("if connections last 48 ms or more on average"), "{text}");
     assert!(!room("--rate 371 --source 127.0.0.5").contains("there is"));
     // Where R·T/P is whole, one address less has no port for a connection in progress.
     let whole = "--rate 50 --time-wait 1s --ports 6000-6059 --source";
@@ -116,6 +117,15 @@ fn a_closed_loop_takes_addresses_for_any_rate_and_one_if_kept() {
     assert_eq!(addresses("--connections 50 --source 127.9.0.0/28"), 14);
     assert_eq!(addresses("--connections 50 --source 127.9.0.0/16"), 2303);
     assert_eq!(addresses("--connections 50 --keep-alive"), 1);
+    // 8 ports beside the two connections, each once in 65 s.
+    let about = |line: &str| plan(line).unwrap().about_sources;
+    let few = about("--connections 2 --ports 5000-5009 --source 127.0.0.9");
+    assert!(
+        few.contains("enough for 0.12 connections/s, fewer than one a second for each"),
+        "{few}"
+    );
+    let one = about(&format!("--connections 50 --source 127.0.0.9 {P}"));
+    assert!(one.ends_with("enough for 433 connections/s"), "{one}");
     let conventional = plan(&format!("--connections 50 --time-wait 0 {P}")).unwrap();
     assert_eq!((conventional.rest, conventional.sources.len()), (Duration::ZERO, 1));
     assert!(conventional.about_sources.contains("do not rest"), "{}", conventional.about_sources);
