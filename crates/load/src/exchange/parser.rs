@@ -126,10 +126,12 @@ impl Parser {
             && let Some(end) = head_end(bytes, 0)
         {
             self.check_size(end)?;
+            check_version(bytes)?;
             return Ok((end, self.on_head(&bytes[..end])?));
         }
         self.check_size(bytes.len().min(MOST_HEAD_BYTES + 1))?;
         self.head.extend_from_slice(bytes);
+        check_version(&self.head)?;
         let Some(end) = head_end(&self.head, held.saturating_sub(2)) else {
             return Ok((bytes.len(), false));
         };
@@ -185,6 +187,20 @@ impl Parser {
             }
         };
         Ok(false)
+    }
+}
+
+/// Fails if a head, or its beginning, has a first line of another protocol: that may be all that
+/// comes. Empty lines may come before it.
+fn check_version(head: &[u8]) -> Result<(), Malformed> {
+    const BEGIN: &[u8] = b"HTTP/1.";
+    let blank = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let line = &head[blank..];
+    let len = line.len().min(BEGIN.len());
+    if line[..len] == BEGIN[..len] {
+        Ok(())
+    } else {
+        Err(Malformed("its first line is not HTTP/1"))
     }
 }
 

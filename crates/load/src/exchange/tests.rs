@@ -115,8 +115,13 @@ fn an_answer_cut_short_is_none() {
 #[test]
 fn what_is_no_answer_is_refused_with_the_reason() {
     for (text, why) in [
-        ("HTTP/2 200 OK\r\n\r\n", "head cannot be read"),
-        ("GET / HTTP/1.1\r\n\r\n", "head cannot be read"),
+        ("HTTP/2 200 OK\r\n\r\n", "first line is not HTTP/1"),
+        ("GET / HTTP/1.1\r\n\r\n", "first line is not HTTP/1"),
+        ("HTTP/1.x 200 OK\r\n\r\n", "head cannot be read"),
+        // Nothing may follow the first line of another protocol.
+        ("SSH-2.0-foo\r\n", "first line is not HTTP/1"),
+        ("HTTP/1.1 100 Continue\r\n\r\nSSH", "first line is not HTTP/1"),
+        ("\r\n\0", "first line is not HTTP/1"),
         ("\r\n\r\n\r\n", "no head"),
         ("HTTP/1.1 101 Switching\r\n\r\n", "another protocol"),
         ("HTTP/1.1 099 x\r\n\r\n", "below 100"),
@@ -147,7 +152,7 @@ fn a_head_may_have_64_kib_and_128_fields_and_no_more() {
     };
     let pieces = |text: &str| parse(text.as_bytes(), std::iter::repeat_n(1000, 100), false);
     assert!(one(&head(64 << 10)).unwrap().0.is_some());
-    for text in [head((64 << 10) + 1), "x".repeat(1 << 20)] {
+    for text in [head((64 << 10) + 1), format!("HTTP/1.1 {}", "x".repeat(1 << 20))] {
         assert!(parse(text.as_bytes(), [], false).is_err());
         assert!(pieces(&text).unwrap_err().0.contains("64 KiB"));
     }
