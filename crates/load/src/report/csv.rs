@@ -41,3 +41,18 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::HEADER;
+
+    #[test]
+    fn every_column_is_documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/load-report.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, columns) = text.split_once("`--csv` writes").unwrap();
+        for column in HEADER.trim_end().split(',') {
+            assert!(columns.contains(&format!("`{column}`")), "{column}");
+        }
+    }
+}
