@@ -27,3 +27,14 @@ fn the_recorded_part_is_told_without_the_grace_behind_it() {
     assert_eq!(told(async { rt::sleep(MS * 3310).await }), (both(MS * 1500, MS * 3310), MS * 1810));
     assert_eq!(told(async { rt::sleep(S).await }), (both(S, S), Duration::ZERO));
 }
+
+#[test]
+fn the_part_of_a_second_at_the_end_is_in_the_counters_alone() {
+    let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
+    let stop = async { rt::sleep(MS * 3310).await };
+    let (outcome, _) = run_with(Server::new(), plan(open(100.0, 10)), tuples, stop);
+    assert_eq!((outcome.seconds.len(), outcome.recorded), (3, MS * 3310));
+    let answered: u64 = outcome.seconds.iter().map(|second| second.answered).sum();
+    let all = outcome.totals.ended.answered;
+    assert!((299..=301).contains(&answered) && (329..=332).contains(&all), "{answered}, {all}");
+}
