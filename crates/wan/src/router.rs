@@ -171,9 +171,9 @@ impl Router {
         let [a, b] = &mut self.devices;
         let [there, back] = &mut self.ways;
         let (release, began) = (self.release, self.began);
-        let mut moved = there.take_in(&mut **a, now())?;
+        let mut moved = there.take_in(&mut **a, &now)?;
         moved |= there.release(&mut **b, release, began, &now)?;
-        moved |= back.take_in(&mut **b, now())?;
+        moved |= back.take_in(&mut **b, &now)?;
         moved |= back.release(&mut **a, release, began, &now)?;
         Ok(moved)
     }
@@ -226,14 +226,18 @@ impl OneWay {
         self.link.reconfigure(self.entered, config);
     }
 
-    /// Receives frames, each with its time of arrival if the device knows that. The time is bounded
-    /// by the last turn that found the device empty, since the device may use another clock.
-    fn take_in(&mut self, from: &mut dyn Device, now: Instant) -> io::Result<bool> {
+    /// Receives frames, each with its time of arrival if the device knows that, else with the time
+    /// at which it was found. The device may use another clock: a frame came since the last turn
+    /// that found the device empty, and before it is handed over. The clock is read again then,
+    /// since something else may have had the processor after the first reading.
+    fn take_in(&mut self, from: &mut dyn Device, clock: &impl Fn() -> Instant) -> io::Result<bool> {
+        let now = clock();
         let (link, entered) = (&mut self.link, &mut self.entered);
         let earliest = self.emptied.min(now);
         let received = from.receive(now, BURST, &mut |frames| {
+            let found = clock();
             for frame in frames {
-                *entered = (*entered).max(frame.arrived.clamp(earliest, now));
+                *entered = (*entered).max(frame.arrived.clamp(earliest, found));
                 link.push(*entered, frame.bytes);
             }
         })?;

@@ -22,7 +22,7 @@ use std::os::fd::BorrowedFd;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 
 use super::netlink::Netlink;
-use super::packet_fd::{self, PacketFd};
+use super::packet_fd::PacketFd;
 use super::presence::Presence;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 
@@ -61,17 +61,17 @@ impl AfPacket {
             })?;
         }
         let virtio_header = offload && socket::use_virtio_header(&socket).is_ok();
-        // Without receive times only packet pair's estimate suffers.
         let is_stamped = socket::stamp_frames(&socket).is_ok();
-        let read = if is_stamped { socket::read_stamped } else { packet_fd::read };
         socket::ignore_outgoing(&socket)?;
         socket::enlarge_receive_buffer(&socket)?;
         socket::hear_every_address(&socket, link.index)?;
         // Bound last: the socket receives from here on, with every option in force.
         socket::bind(&socket, link.index)?;
         let header_len = if virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
+        let frames = PacketFd::new(socket, header_len)?;
         Ok(AfPacket {
-            frames: PacketFd::new(socket, header_len, read)?,
+            // Without receive times a frame comes when a turn finds it.
+            frames: if is_stamped { frames.stamped(socket::read_stamped) } else { frames },
             presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
             hardware: link.hardware,
             missed: 0,

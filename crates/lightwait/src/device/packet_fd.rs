@@ -29,10 +29,7 @@ const MAX_SLICES: usize = 1024;
 pub(super) type Read = fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<(usize, Option<u64>)>;
 
 /// Reads with read(2), which returns no receive time.
-pub(super) fn read(
-    fd: BorrowedFd<'_>,
-    buffer: &mut [u8],
-) -> rustix::io::Result<(usize, Option<u64>)> {
+fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<(usize, Option<u64>)> {
     rustix::io::read(fd, buffer).map(|len| (len, None))
 }
 
@@ -41,7 +38,8 @@ pub(super) fn read(
 pub(super) struct PacketFd {
     fd: OwnedFd,
     read: Read,
-    stamps: Stamps,
+    /// Both clocks, if `read` returns receive times.
+    stamps: Option<Stamps>,
     /// Bytes of virtio header before each frame: 12, 10, or 0.
     header_len: usize,
     buffer: Box<[u8]>,
@@ -62,12 +60,18 @@ enum Sent {
 }
 
 impl PacketFd {
-    pub(super) fn new(fd: OwnedFd, header_len: usize, read: Read) -> io::Result<PacketFd> {
+    /// Frames without receive times.
+    pub(super) fn new(fd: OwnedFd, header_len: usize) -> io::Result<PacketFd> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
         let (arrived, counters) = (Vec::with_capacity(BURST), Counters::default());
-        let (stamps, full, trouble) = (Stamps::default(), false, false);
+        let (stamps, full, trouble) = (None, false, false);
         Ok(PacketFd { fd, read, stamps, header_len, buffer, arrived, full, trouble, counters })
+    }
+
+    /// Frames whose receive times `read` returns.
+    pub(super) fn stamped(self, read: Read) -> PacketFd {
+        PacketFd { read, stamps: Some(Stamps::default()), ..self }
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -93,6 +97,9 @@ impl PacketFd {
         budget: usize,
         sink: &mut Sink<'_>,
     ) -> io::Result<usize> {
+        if let Some(stamps) = &mut self.stamps {
+            stamps.look(now);
+        }
         let mut received = 0;
         while received < budget {
             let result = self.read_burst(now, budget - received);
@@ -112,7 +119,8 @@ impl PacketFd {
         while self.arrived.len() < most.min(BURST) && at + LARGEST_LEN <= BUFFER_LEN {
             match (self.read)(self.fd.as_fd(), &mut self.buffer[at..]) {
                 Ok((len, wall_ns)) => {
-                    let arrived = wall_ns.map(|ns| self.stamps.arrived(now, ns));
+                    let arrived = self.stamps.as_ref().zip(wall_ns);
+                    let arrived = arrived.and_then(|(stamps, ns)| stamps.arrived(now, ns));
                     self.arrived.push((at..at + len, arrived.unwrap_or(Instant::FAR_FUTURE)));
                     at = (at + len).next_multiple_of(ALIGNMENT);
                 }

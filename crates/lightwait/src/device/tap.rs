@@ -23,7 +23,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
 use super::netlink::Netlink;
-use super::packet_fd::{self, PacketFd};
+use super::packet_fd::PacketFd;
 use super::presence::Presence;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 
@@ -117,7 +117,7 @@ impl Tap {
         let index = netlink.interface(&attached.name)?.index;
         Ok(Tap {
             dropped_before: netlink.dropped(index)?,
-            frames: PacketFd::new(fd, header_len, packet_fd::read)?,
+            frames: PacketFd::new(fd, header_len)?,
             presence: Presence::new(netlink, index, format!("the TAP `{}`", attached.name)),
             name: attached.name,
             capabilities: Capabilities {

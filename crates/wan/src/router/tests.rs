@@ -6,6 +6,7 @@ use lightwait::device::memory::Wire;
 use lightwait_core::{Capabilities, Medium, RxFrame};
 use proptest::prelude::*;
 use std::cell::Cell;
+use std::rc::Rc;
 
 const START: Instant = Instant::from_millis(1000);
 
@@ -233,6 +234,55 @@ fn a_devices_time_of_arrival_counts_if_it_is_possible() {
         assert!(wire.inject(RxFrame::plain(&[0; 20])));
         router.turn(|| us_after(50)).unwrap();
         assert_eq!(router.deadline(), Some(us_after(1050 - counted_us)), "{waited_us}");
+    }
+}
+
+/// A device whose receive loses the processor for a time before it reads.
+struct Stalling {
+    device: MemoryDevice,
+    now: Rc<Cell<Instant>>,
+    stall: Duration,
+    /// The frame came then, of which the device tells if that is not [`Instant::FAR_FUTURE`].
+    arrived: Instant,
+}
+
+impl Device for Stalling {
+    fn capabilities(&self) -> Capabilities {
+        self.device.capabilities()
+    }
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut lightwait::device::Sink<'_>,
+    ) -> io::Result<usize> {
+        self.now.set(self.now.get() + self.stall);
+        let arrived = self.arrived;
+        self.device.receive(now, budget, &mut |frames| {
+            frames.iter().for_each(|frame| sink(&[RxFrame { arrived, ..*frame }]));
+        })
+    }
+    fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        self.device.transmit(now, outbox)
+    }
+}
+
+#[test]
+fn a_frame_found_after_a_lost_processor_does_not_leave_early() {
+    // The router reads its clock, and comes back to the device 8 ms later.
+    let (told, found) = (us_after(5000), us_after(8000));
+    for (arrived, counted) in [(told, told), (Instant::FAR_FUTURE, found)] {
+        let plain = Capabilities::plain(Medium::Ethernet, 1500);
+        let (device, mut wire) = MemoryDevice::with_wire(plain, 8);
+        let (b, _) = MemoryDevice::with_wire(plain, 8);
+        let now = Rc::new(Cell::new(START));
+        let a = Stalling { device, now: now.clone(), stall: found.since(START), arrived };
+        let links = ["delay=20ms", ""].map(|link| link.parse().unwrap());
+        let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
+        let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+        assert!(wire.inject(RxFrame::plain(&[0; 20])));
+        router.turn(|| now.get()).unwrap();
+        assert_eq!(router.deadline(), Some(counted + Duration::from_millis(20)));
     }
 }
 
