@@ -134,8 +134,7 @@ fn run(
     let ended = router.run(&clock, is_over, None, Duration::from_secs(1), |_| ());
     let processor = processor_time() - before;
     ended.map_err(|error| text(&error))?;
-    let snapshot = router.snapshot(clock.now()).map_err(|error| text(&error))?;
-    Ok((snapshot, processor))
+    Ok((router.snapshot(clock.now()), processor))
 }
 
 fn open(kind: Kind) -> io::Result<[Box<dyn Device>; 2]> {

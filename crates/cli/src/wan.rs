@@ -48,7 +48,7 @@ pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
         devices: names,
         release: plan.release,
         ways: plan.texts.each_ref().map(|text| WayReport { link: text.to_string() }),
-        snapshot: router.snapshot(clock.now()).map_err(Failure::Router)?,
+        snapshot: router.snapshot(clock.now()),
     };
     let text = if plan.json { format!("{:#}\n", report.json()) } else { report.text() };
     print(&text)?;

@@ -46,15 +46,18 @@ impl Report {
                     shown(p99)
                 ));
             }
-            if way.missed > 0 {
-                let missed = way.missed;
-                warnings.push(format!(
+            match way.missed {
+                None => warnings.push(format!(
+                    "{from}: the kernel does not tell what it dropped there: the interface is \
+                     gone, or in another network namespace"
+                )),
+                Some(0) => {}
+                Some(missed) => warnings.push(format!(
                     "{from}: the kernel dropped {missed} frames before they could be taken in: \
                      this machine cannot keep up"
-                ));
+                )),
             }
-            if way.refused > 0 {
-                let refused = way.refused;
+            if let Some(refused) = way.refused.filter(|refused| *refused > 0) {
                 warnings.push(format!(
                     "{to}: the kernel refused {refused} frames: larger than its MTU, its queue \
                      full, or the interface down"
@@ -139,10 +142,11 @@ fn counted(counters: &Counters) -> [(&'static str, u64); 11] {
     ]
 }
 
-/// All numbers of a direction.
-fn numbers(way: &WaySnapshot) -> impl Iterator<Item = (&'static str, u64)> {
-    counted(&way.counters).into_iter().chain([
-        ("in_flight", way.in_flight as u64),
+/// All numbers of a direction, as far as they are known.
+fn numbers(way: &WaySnapshot) -> impl Iterator<Item = (&'static str, Option<u64>)> {
+    let counted = counted(&way.counters).into_iter().map(|(name, number)| (name, Some(number)));
+    counted.chain([
+        ("in_flight", Some(way.in_flight as u64)),
         ("missed_by_device", way.missed),
         ("refused_by_device", way.refused),
     ])
@@ -172,8 +176,12 @@ fn phases<'a>(way: &'a WaySnapshot, first: &'a str) -> Vec<Phase<'a>> {
 }
 
 fn way_text(way: &WaySnapshot, first: &str, text: &mut String) {
-    for (name, number) in numbers(way).filter(|(_, number)| *number > 0) {
-        let _ = writeln!(text, "  {name:<20} {number}");
+    for (name, number) in numbers(way) {
+        let _ = match number {
+            Some(0) => Ok(()),
+            Some(number) => writeln!(text, "  {name:<20} {number}"),
+            None => writeln!(text, "  {name:<20} not known"),
+        };
     }
     let most = way.counters.most_queued_bytes;
     if most > 0 {
@@ -256,8 +264,8 @@ mod tests {
             in_flight: 0,
             lateness: Lateness::new(),
             changes: Vec::new(),
-            missed: 0,
-            refused: 0,
+            missed: Some(0),
+            refused: Some(0),
         };
         let mut ways = [way.clone(), way];
         change(&mut ways[0]);
@@ -300,10 +308,15 @@ mod tests {
 
     #[test]
     fn what_the_devices_lost_is_told_with_their_names() {
-        let missed = report(|way| way.missed = 5).warnings();
+        let missed = report(|way| way.missed = Some(5)).warnings();
         assert!(missed[0].starts_with("tap:lw0: the kernel dropped 5 frames"), "{missed:?}");
-        let refused = report(|way| way.refused = 6).warnings();
+        let refused = report(|way| way.refused = Some(6)).warnings();
         assert!(refused[0].starts_with("eth1: the kernel refused 6 frames"), "{refused:?}");
+        let unknown = report(|way| way.missed = None);
+        assert!(unknown.warnings()[0].starts_with("tap:lw0: the kernel does not tell"));
+        assert!(unknown.text().contains("\n  missed_by_device     not known\n"));
+        let way = &unknown.json()["a_to_b"];
+        assert_eq!((&way["missed_by_device"], &way["lost"]), (&Value::Null, &json!(10)));
     }
 
     #[test]

@@ -88,10 +88,11 @@ pub struct WaySnapshot {
     pub lateness: Lateness,
     /// The changes of the link so far, in order.
     pub changes: Vec<Change>,
-    /// Frames that the kernel dropped before the router received them.
-    pub missed: u64,
-    /// Frames that the kernel refused to send.
-    pub refused: u64,
+    /// Frames that the kernel dropped before the router received them; `None` if the source device
+    /// does not know.
+    pub missed: Option<u64>,
+    /// Frames that the kernel refused to send; `None` if the destination device does not know.
+    pub refused: Option<u64>,
 }
 
 /// The state of one direction: figures that are available at any time without a delay.
@@ -188,16 +189,16 @@ impl Router {
         self.ways.each_mut().map(|way| way.live(now))
     }
 
-    /// The counters by `now`.
-    pub fn snapshot(&mut self, now: Instant) -> io::Result<Snapshot> {
-        let [a, b] = &mut self.devices;
-        let [of_a, of_b] = [a.losses()?, b.losses()?];
+    /// The counters by `now`. The kernel may not know the losses of a device: its interface is
+    /// gone, or in another network namespace. Everything else is known.
+    pub fn snapshot(&mut self, now: Instant) -> Snapshot {
+        let [of_a, of_b] = self.devices.each_mut().map(|device| device.losses().ok());
         let [there, back] = &self.ways;
-        Ok(Snapshot {
+        Snapshot {
             elapsed: now.since(self.began),
             ways: [there.snapshot(of_a, of_b), back.snapshot(of_b, of_a)],
             longest_turn: self.longest_turn,
-        })
+        }
     }
 }
 
@@ -293,15 +294,15 @@ impl OneWay {
         }
     }
 
-    /// `from` and `to` are the losses of the two devices.
-    fn snapshot(&self, from: Losses, to: Losses) -> WaySnapshot {
+    /// `from` and `to` are the losses of the two devices, as far as they are known.
+    fn snapshot(&self, from: Option<Losses>, to: Option<Losses>) -> WaySnapshot {
         WaySnapshot {
             counters: self.link.counters(),
             in_flight: self.link.in_flight(),
             lateness: self.lateness.clone(),
             changes: self.changes.clone(),
-            missed: from.missed,
-            refused: to.refused,
+            missed: from.map(|losses| losses.missed),
+            refused: to.map(|losses| losses.refused),
         }
     }
 }

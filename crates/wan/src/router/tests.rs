@@ -65,7 +65,7 @@ impl World {
     }
 
     fn lateness(&mut self) -> Lateness {
-        self.router.snapshot(self.now.get()).unwrap().ways[0].lateness.clone()
+        self.router.snapshot(self.now.get()).ways[0].lateness.clone()
     }
 }
 
@@ -102,7 +102,7 @@ fn a_rate_spaces_packets_and_a_queue_bounds_them() {
     world.look_until(10_000, 10);
     let expected: Vec<_> = (0..5).map(|n| (us_after(1000 + n * 1000), n as u32)).collect();
     assert_eq!(world.out[1], expected);
-    let snapshot = world.router.snapshot(world.now.get()).unwrap();
+    let snapshot = world.router.snapshot(world.now.get());
     assert_eq!(snapshot.ways[0].counters.overflowed, 3);
 }
 
@@ -147,7 +147,7 @@ fn a_look_that_comes_late_is_told() {
     world.look(us_after(1700));
     let max = world.lateness().max().as_micros();
     assert!((699..=701).contains(&max), "{max}");
-    let snapshot = world.router.snapshot(world.now.get()).unwrap();
+    let snapshot = world.router.snapshot(world.now.get());
     assert_eq!(snapshot.longest_turn, Duration::from_micros(1700));
     let latest = |world: &mut World| world.router.live(us_after(1700))[0].latest.as_micros();
     assert_eq!((latest(&mut world), latest(&mut world)), (700, 0), "since it was asked for");
@@ -171,7 +171,7 @@ fn steps_change_the_links_at_their_times() {
     let at = |us, number| (us_after(us), number);
     assert_eq!(world.out[1], [at(1_000, 1), at(10_990, 2), at(15_000, 3)]);
     assert_eq!(world.out[0], [at(2_000, 1), at(11_990, 2), at(12_000, 3)]);
-    let [there, back] = world.router.snapshot(world.now.get()).unwrap().ways;
+    let [there, back] = world.router.snapshot(world.now.get()).ways;
     assert!(back.changes.is_empty(), "{:?}", back.changes);
     let [change] = &there.changes[..] else { panic!("{:?}", there.changes) };
     assert_eq!((change.at, &*change.link), (Duration::from_millis(10), "delay=5ms"));
@@ -193,7 +193,7 @@ fn what_a_device_cannot_take_waits_and_keeps_its_place() {
         out.extend(std::iter::from_fn(|| wire_b.drain()).map(|frame| frame.bytes[0]));
     }
     assert_eq!(out, [0, 1, 2, 3, 4]);
-    assert_eq!(router.snapshot(START).unwrap().ways[0].lateness.packets(), 5);
+    assert_eq!(router.snapshot(START).ways[0].lateness.packets(), 5);
 }
 
 /// A device that reports arrival times.
@@ -235,6 +235,43 @@ fn a_devices_time_of_arrival_counts_if_it_is_possible() {
         router.turn(|| us_after(50)).unwrap();
         assert_eq!(router.deadline(), Some(us_after(1050 - counted_us)), "{waited_us}");
     }
+}
+
+/// A device whose interface has gone to another network namespace.
+struct Elsewhere(MemoryDevice);
+
+impl Device for Elsewhere {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut lightwait::device::Sink<'_>,
+    ) -> io::Result<usize> {
+        self.0.receive(now, budget, sink)
+    }
+    fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        self.0.transmit(now, outbox)
+    }
+    fn losses(&mut self) -> io::Result<Losses> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+#[test]
+fn losses_that_are_not_known_leave_the_other_numbers() {
+    let plain = Capabilities::plain(Medium::Ethernet, 1500);
+    let [(a, mut wire), (b, _)] = [(); 2].map(|()| MemoryDevice::with_wire(plain, 8));
+    let devices: [Box<dyn Device>; 2] = [Box::new(Elsewhere(a)), Box::new(b)];
+    let links = ["", ""].map(|link| link.parse().unwrap());
+    let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+    assert!(wire.inject(RxFrame::plain(&[0; 20])));
+    router.turn(|| START).unwrap();
+    let [there, back] = router.snapshot(START).ways;
+    assert_eq!((there.counters.delivered, there.missed, there.refused), (1, None, Some(0)));
+    assert_eq!((back.missed, back.refused), (Some(0), None));
 }
 
 /// A device whose receive loses the processor for a time before it reads.
