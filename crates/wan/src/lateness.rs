@@ -33,6 +33,12 @@ impl Lateness {
         self.histogram.len()
     }
 
+    /// The number of packets that have left later than `time`.
+    pub fn later_than(&self, time: Duration) -> u64 {
+        let time_ns = time.as_nanos().min(MOST.as_nanos()) as u64;
+        self.packets() - self.histogram.count_between(0, time_ns)
+    }
+
     /// The lateness that `percent` of the packets do not exceed; zero without packets.
     pub fn percentile(&self, percent: f64) -> Duration {
         Duration::from_nanos(self.histogram.value_at_percentile(percent))
@@ -57,6 +63,7 @@ mod tests {
             let found = lateness.percentile(percent).as_secs_f64() * 1e6;
             assert!((found / us - 1.0).abs() < 0.002, "{found}");
         }
+        assert_eq!(lateness.later_than(Duration::from_micros(900)), 100);
         lateness.record(u64::MAX);
         assert!(lateness.max() >= MOST, "beyond the bounds, and still counted");
         assert_eq!(lateness.packets(), 1001);
