@@ -52,6 +52,15 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
 }
 
 #[test]
+fn a_capture_that_cannot_be_written_is_named_once() {
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--pcap", "/no/such/file"];
+    let (status, text) = refusal(&arguments);
+    let expected = "lightwait: /no/such/file: cannot be written: No such file or directory";
+    assert!(status == 1 && text.starts_with(expected), "{status}: {text}");
+    assert_eq!(text.matches("/no/such/file").count(), 1, "{text}");
+}
+
+#[test]
 fn help_that_nobody_reads_is_no_failure() {
     for arguments in [&["--help"][..], &["serve", "--help"], &["--version"]] {
         let (reader, writer) = std::io::pipe().unwrap();

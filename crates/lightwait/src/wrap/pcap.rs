@@ -97,7 +97,7 @@ impl<D: Device> Pcap<D> {
             let path = path.to_owned();
             Background::start(move || File::create(path))?
         } else {
-            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+            let file = File::create(path)?;
             Background::start(move || Ok(file))?
         };
         Ok(Pcap::with(device, Output::Thread(background), name, Epoch::Wall))
@@ -111,8 +111,7 @@ impl<D: Device> Pcap<D> {
     pub fn create_within(device: D, path: &Path, name: &str, limit: u64) -> io::Result<Pcap<D>> {
         assert!(limit >= LEAST_LIMIT, "{limit} bytes do not hold the largest frame twice");
         let header = header(device.capabilities().medium, name);
-        let files =
-            Rotating::create(path, header, limit).map_err(|error| cannot_write(path, &error))?;
+        let files = Rotating::create(path, header, limit)?;
         let background = Background::start(move || Ok(files))?;
         let mut pcap = Pcap::with(device, Output::Thread(background), name, Epoch::Wall);
         let most = usize::try_from(limit / 4).unwrap_or(usize::MAX);
@@ -176,11 +175,6 @@ impl<D: Device> Pcap<D> {
         self.capture.losses.tell = Box::new(tell);
         self
     }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> io::Error {
-    let text = format!("cannot write a capture to {} ({error})", path.display());
-    io::Error::new(error.kind(), text)
 }
 
 /// The first blocks of a capture.
