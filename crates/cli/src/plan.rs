@@ -21,7 +21,7 @@ use std::time::Duration;
 use lightwait_core::address::Cidr;
 use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
-use lightwait_netem::LinkConfig;
+use lightwait_netem::{LinkConfig, Rate};
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
@@ -152,7 +152,7 @@ impl Plan {
             return Err(usage(format!("--index {:?}: give a file's name, no path", args.index)));
         }
         let capture = Capture::new(args)?;
-        let watch = Watch { capture, trace: args.trace, fault: args.fault.clone() };
+        let watch = Watch { capture, trace: args.trace, fault: fault(args)? };
         let log = LogPlan {
             json: args.json,
             file: args.log.clone(),
@@ -184,6 +184,18 @@ impl Plan {
             return Err(usage(format!("--file-delay: {FILE_DELAY_MOST:?} at most")));
         }
         Ok(Plan { directory, files, disk, file_delay, server, ask_at, stack, knobs, watch, log })
+    }
+}
+
+/// The link of `--fault`. Refuses a queue without a rate: nothing waits in it.
+fn fault(args: &ServeArgs) -> Result<Option<LinkConfig>, Failure> {
+    let link = args.fault.clone();
+    let unlimited = link.iter().find(|link| link.rate == Rate::Unlimited);
+    match unlimited.and_then(LinkConfig::bound_on_waiting) {
+        Some(idle) => Err(usage(format!(
+            "--fault: {idle} does nothing without a rate, since no packet waits: add rate=…"
+        ))),
+        None => Ok(link),
     }
 }
 

@@ -42,6 +42,18 @@ pub struct LinkConfig {
     pub seed: u64,
 }
 
+impl LinkConfig {
+    /// The key that bounds waiting packets, if there is one, by its name in a link's text. It does
+    /// nothing while the rate is infinite, since no packet waits.
+    pub fn bound_on_waiting(&self) -> Option<&'static str> {
+        match (self.queue, self.codel) {
+            (QueueLimit::Unlimited, None) => None,
+            (QueueLimit::Unlimited, Some(_)) => Some("codel"),
+            _ => Some("queue"),
+        }
+    }
+}
+
 impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {

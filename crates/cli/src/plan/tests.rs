@@ -50,6 +50,17 @@ fn with_nothing_said_the_bridge_serves_this_directory() {
 }
 
 #[test]
+fn a_queue_of_faults_needs_a_rate() {
+    for idle in ["queue=64KiB", "queue=9packets,loss=1%", "codel=5ms:100ms"] {
+        let key = &idle[..5];
+        let text = refusal(&format!("--fault {idle}"));
+        assert!(text.starts_with(&format!("--fault: {key} does nothing without a rate")), "{text}");
+        assert!(plan(&format!("--fault {idle},rate=1Mbit")).is_ok());
+    }
+    assert!(plan("--fault loss=1%").is_ok());
+}
+
+#[test]
 fn the_bridge_listens_where_it_is_told() {
     let at = |text: &str| Stack::Bridge { listen: text.parse().unwrap() };
     assert_eq!(stack_of("--listen [::1]:0"), at("[::1]:0"));

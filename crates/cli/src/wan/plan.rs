@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lightwait_netem::{LinkConfig, QueueLimit, Rate};
+use lightwait_netem::{LinkConfig, Rate};
 use lightwait_wan::{DescriptionError, LinkText, Profile, Release, Steps, Way};
 
 use super::args::{DeviceName, WanArgs};
@@ -71,13 +71,7 @@ fn refuse_idle_queues(first: &[LinkConfig; 2], steps: &Steps) -> Result<(), Fail
         let phases = || {
             [first].into_iter().chain(steps.iter().map(|step| &step.links)).map(|all| &all[number])
         };
-        let idle = if phases().any(|link| link.queue != QueueLimit::Unlimited) {
-            "queue"
-        } else if phases().any(|link| link.codel.is_some()) {
-            "codel"
-        } else {
-            continue;
-        };
+        let Some(idle) = phases().find_map(LinkConfig::bound_on_waiting) else { continue };
         if phases().all(|link| link.rate == Rate::Unlimited) {
             return Err(Failure::Usage(format!(
                 "{way}: {idle} does nothing without a rate, since no packet waits: give --rate, \
