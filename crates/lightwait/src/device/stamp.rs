@@ -99,8 +99,10 @@ mod tests {
     fn a_processor_lost_between_the_clocks_makes_no_frame_early() {
         let mut stamps = Stamps::default();
         stamps.note(at(0), WALL + 8 * MS);
-        note(&mut stamps, 8 * MS, 9 * MS, 0);
-        assert_eq!(arrived(&stamps, 9 * MS, 9 * MS), Some(at(9 * MS)), "lost at first");
+        note(&mut stamps, 8 * MS, 8 * MS + 3000, 0);
+        stamps.note(at(8 * MS + 3000), WALL + 12 * MS);
+        assert_eq!(arrived(&stamps, 9 * MS, 9 * MS), Some(at(9 * MS)), "lost in one window");
+        note(&mut stamps, 12 * MS, 13 * MS, 0);
         stamps.note(at(40 * MS), WALL + 48 * MS);
         assert_eq!(arrived(&stamps, 40 * MS, 48 * MS), Some(at(48 * MS)), "lost later");
         for turn in 0..i64::from(READINGS) - 1 {
