@@ -1,7 +1,7 @@
 //! The map of dependencies between crates. No arrow points right.
 //!
 //! ```text
-//! sum ← core ← netem ← lightwait ← http ← load ← cli
+//! processor ← core ← netem ← lightwait ← http ← load ← cli
 //! {core, netem, lightwait} ← wan ← cli, experiments
 //! {core, netem, lightwait, http, load} ← sim ← bench ← experiments
 //! heap ← bench, experiments

@@ -507,6 +507,7 @@ fn run(
         };
         model.check(&fixture, touched, now)?;
         fixture.turn();
+        fixture.check_queues();
         if fixture.table.len() <= FEW {
             let (used, needed) = fixture.handles();
             prop_assert_eq!(used, needed);
