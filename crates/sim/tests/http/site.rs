@@ -91,15 +91,20 @@ pub(crate) async fn connect() -> TcpStream {
     try_connect().await.unwrap()
 }
 
-/// Requests a file on a kept connection. Returns the head and the body.
-pub(crate) async fn try_get(stream: &mut TcpStream, target: &str) -> io::Result<(String, Vec<u8>)> {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
+/// Reads the head of an answer.
+pub(crate) async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
     }
-    let head = String::from_utf8(head).unwrap();
+    Ok(String::from_utf8(head).unwrap())
+}
+
+/// Requests a file on a kept connection. Returns the head and the body.
+pub(crate) async fn try_get(stream: &mut TcpStream, target: &str) -> io::Result<(String, Vec<u8>)> {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let head = read_head(stream).await?;
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
     stream.read_exact(&mut body).await?;

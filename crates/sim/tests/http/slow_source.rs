@@ -15,7 +15,7 @@ use lightwait_sim::disk::Disk;
 use lightwait_sim::pattern::Pattern;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::site::{self, Site, connect, get, run, site_of};
+use crate::site::{self, Site, connect, get, read_head, run, site_of};
 
 const MS: Duration = Duration::from_millis(1);
 const RTT: Duration = Duration::from_millis(20);
@@ -97,10 +97,7 @@ fn held_for_a_stalled_reader(read_time: Duration, taken: usize) -> usize {
         sleep(MS * 3000).await;
         let mut stream = connect().await;
         stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await.unwrap());
-        }
+        read_head(&mut stream).await.unwrap();
         let mut body = vec![0; BYTES as usize];
         let (first, rest) = body.split_at_mut(taken);
         stream.read_exact(first).await.unwrap();

@@ -106,6 +106,14 @@ impl Downloads {
         }
     }
 
+    /// The clients of the first `count` read, one in each of so many steps.
+    fn read_in_turns(&mut self, count: usize, steps: usize) {
+        for step in 0..steps {
+            self.run(1, usize::MAX);
+            self.read(step % count, 9000);
+        }
+    }
+
     /// The server's application says that each has a source.
     fn name_sources(&mut self) {
         let supply = Supply { read_time: Duration::ZERO, more: true };
@@ -154,10 +162,7 @@ fn what_was_never_sent_is_taken_back_before_anybody_is_reset() {
     assert_eq!(downloads.all[10].read, 120_000, "one that reads is served");
     // They read on, and have all of it.
     downloads.pair.server.set_memory_elsewhere(0);
-    for step in 0..2000 {
-        downloads.run(1, usize::MAX);
-        downloads.read(step % 10, 9000);
-    }
+    downloads.read_in_turns(10, 2000);
     assert!(downloads.all.iter().all(|one| one.read == 120_000), "all of it is read");
     assert_eq!(downloads.resets(), 0);
 }
@@ -204,10 +209,7 @@ fn before_a_closed_window_two_segments_wait_by_los() {
     // They are asked once for each time that their windows close.
     downloads.run(20 * FIRST_PROBE, usize::MAX);
     assert_eq!(downloads.pair.server.counters().asked_back_for_stall, 4);
-    for step in 0..1000 {
-        downloads.run(1, usize::MAX);
-        downloads.read(step % 4, 9000);
-    }
+    downloads.read_in_turns(4, 1000);
     assert!(downloads.all.iter().all(|one| one.read == 400_000), "all of it is read");
     assert_eq!(downloads.resets(), 0);
 }
@@ -256,10 +258,7 @@ proptest! {
             }
         }
         downloads.pair.server.set_memory_elsewhere(0);
-        for step in 0..1200 {
-            downloads.run(1, usize::MAX);
-            downloads.read(step % 4, 9000);
-        }
+        downloads.read_in_turns(4, 1200);
         for one in &downloads.all {
             let is_over = downloads.pair.server.state(one.server) == State::Closed;
             prop_assert!(one.read == 150_000 || is_over, "{} of 150,000", one.read);
