@@ -67,7 +67,7 @@ const MTU: &str = "564";
 /// The columns of `runs.csv`.
 const RECORDED: &str =
     "pool,policy,fast Mbit/s,slow Mbit/s,KiB held,wake-ups a MB,failed,unfinished,s";
-/// The runs of an experiment, each of which lasts so long.
+/// How many runs an experiment makes, and how long each lasts.
 struct Extent {
     /// Numbers in [`POOLS`].
     pools: &'static [usize],

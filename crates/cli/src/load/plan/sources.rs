@@ -138,7 +138,7 @@ impl Need {
         let requests = self.rate?;
         let per_connection = self.per_connection.map_or(f64::INFINITY, |n| f64::from(n.get()));
         let rate = requests / per_connection;
-        // Little's law: requests that are not done, each of which may have a connection.
+        // Little's law gives the requests that are not done. Each may have a connection.
         let at_a_time = requests * self.rule.life.as_secs_f64();
         let at_a_time = at_a_time.min(self.connections as f64);
         let life = if rate > 0.0 { at_a_time / rate } else { 0.0 };
