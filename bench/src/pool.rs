@@ -31,7 +31,8 @@ pub const OPERATIONS: [(&str, &str); 4] = [
 /// Pages taken and given back alone.
 const PAGES: usize = 1000;
 /// Pages that come back at a time while others wait, and how often: what the host does once in a
-/// turn where memory is short (it looks at 256 slots for connections that stall) is shared by them.
+/// turn where memory is short is shared by them. Its look for connections that stall, each half a
+/// millisecond, is not among it.
 const BACK: usize = 64;
 const TURNS: usize = 8;
 /// Pages of 512 bytes that each connection holds before it has to wait: with one more its list of

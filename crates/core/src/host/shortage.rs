@@ -56,12 +56,16 @@ const CROWDED_PATIENCE: u32 = 16;
 /// Stalled connections that are judged in one turn, at most.
 const JUDGED_A_TURN: usize = 256;
 
-/// Slots that are looked at in one turn for connections that hold text and are in no list.
-const PATROLLED_A_TURN: u32 = 256;
+/// The time between two looks for connections that hold text and are in no list. A look may miss
+/// the processor's caches at every slot, and a busy host has tens of thousands of turns a second.
+const PATROL_EVERY: Duration = Duration::from_micros(500);
 
-/// Slots that are looked at in this way where memory is scarce and not yet short: the connections
-/// that stall must be known before it is short.
-const PATROLLED_AHEAD: u32 = 8;
+/// Slots in one look: half a million a second.
+const PATROLLED: u32 = 256;
+
+/// Slots in one look where memory is scarce and not yet short: the connections that stall must be
+/// known before it is short.
+const PATROLLED_AHEAD: u32 = 64;
 
 /// The line for pages, and the connections that hold pages and stall.
 #[derive(Debug)]
@@ -75,8 +79,10 @@ pub(super) struct Shortage {
     asked_bytes: usize,
     /// Since when no connection was reset, because some may still answer.
     holds_off_since: Option<Instant>,
-    /// The next slot to look at for connections that stall and that no timer tells of.
+    /// The next slot to look at for connections that stall and that no timer tells of, and the time
+    /// of the next look.
     patrol: u32,
+    patrol_at: Instant,
     round: Round,
 }
 
@@ -137,6 +143,7 @@ impl Shortage {
             asked_bytes: 0,
             holds_off_since: None,
             patrol: 0,
+            patrol_at: Instant::ZERO,
             round: Round { at: None, not_before: Instant::ZERO },
         }
     }
@@ -281,7 +288,7 @@ impl Host {
                 Verdict::Stalled(cause) => self.ask_back(index, mark, cause),
             }
         }
-        self.patrol(now, PATROLLED_A_TURN, |s| !s.send.buffer.is_empty());
+        self.patrol(now, PATROLLED, |s| !s.send.buffer.is_empty());
         self.reclaim_closed(now);
         self.reset_last(now);
         // The connections whose answer is awaited are looked at again.
@@ -366,6 +373,10 @@ impl Host {
     /// Looks at so many slots, and adds those to the list that may stall, though no timer of theirs
     /// has fired: a peer that acknowledges a byte now and then keeps every timer from firing.
     fn patrol(&mut self, now: Instant, slots: u32, may_stall: fn(&Synchronized) -> bool) {
+        if now < self.shortage.patrol_at {
+            return;
+        }
+        self.shortage.patrol_at = now + PATROL_EVERY;
         let end = self.slots.end();
         for _ in 0..slots.min(end) {
             let index = self.shortage.patrol % end;
