@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::Instant;
@@ -18,7 +18,7 @@ use lightwait_core::config::{Limits, TcpConfig};
 use lightwait_core::rng::Rng;
 use lightwait_core::time::Duration;
 use lightwait_sim::Side;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::plan::Failure;
 use crate::plans::paths::{self, Way, client, server};
@@ -219,22 +219,49 @@ async fn accept(listener: TcpListener) {
     }
 }
 
-/// Serves like a file server: reads a block, writes it, reads the next.
+/// Serves like our file server: reads a block, writes it, reads the next. Data that memory is short
+/// for is taken back, and read again once the peer has taken some of the rest.
 async fn send(mut stream: TcpStream) -> io::Result<()> {
     let control = stream.control();
-    let mut left = if stream.read_u8().await? == b'L' { LARGE_BYTES } else { SMALL_BYTES };
-    while left > 0 {
-        let size = control
-            .read_size()
-            .map_or(BLOCK, |bytes| bytes as u64)
-            .clamp(SEGMENT, left.max(SEGMENT));
-        let size = size.min(left);
+    let whole = if stream.read_u8().await? == b'L' { LARGE_BYTES } else { SMALL_BYTES };
+    let mut written = 0;
+    while written < whole {
+        let left = whole - written;
+        let size = control.read_size().map_or(BLOCK, |bytes| bytes as u64).max(SEGMENT).min(left);
         rt::sleep(READ_TIME).await;
-        left -= size;
-        control.set_supply(READ_TIME, left > 0);
-        stream.write_all(&CONTENT[..size as usize]).await?;
+        control.set_supply(READ_TIME, size < left);
+        let end = written + size;
+        while written < end {
+            match write(&mut stream, &control, (end - written) as usize).await? {
+                Progress::Written(bytes) => written += bytes as u64,
+                Progress::TakenBack(bytes) => {
+                    written -= bytes as u64;
+                    let kept = control.unacknowledged_bytes();
+                    poll_fn(|context| control.poll_taken(context, kept)).await;
+                    break;
+                }
+            }
+        }
     }
     stream.shutdown().await
+}
+
+/// What became of a write.
+enum Progress {
+    Written(usize),
+    TakenBack(usize),
+}
+
+/// Writes some of so many bytes, or takes back what was never sent where the stack asks for that.
+async fn write(stream: &mut TcpStream, control: &Control, most: usize) -> io::Result<Progress> {
+    poll_fn(|context| {
+        if control.is_wanted_back() {
+            return Poll::Ready(Ok(Progress::TakenBack(control.take_back(usize::MAX))));
+        }
+        let written = ready!(Pin::new(&mut *stream).poll_write(context, &CONTENT[..most]))?;
+        Poll::Ready(Ok(Progress::Written(written)))
+    })
+    .await
 }
 
 /// Samples the memory in use.
