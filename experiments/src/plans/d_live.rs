@@ -383,7 +383,7 @@ fn judge_others(report: &mut Report, results: &Results) {
     let least = (0..POLICIES.len()).map(slow).fold(f64::INFINITY, f64::min);
     let most = results.slow(AMPLE, NAIVE);
     report.observe(
-        "slow connections keep nine tenths of their rate under every policy (paper: all of it)",
+        "in a tight pool slow ones keep nine tenths of their rate by every policy (paper: all)",
         least > 0.9 * most.mean,
         format!("{least:.2} Mbit/s at the least, {most:.2} in an ample pool"),
     );
