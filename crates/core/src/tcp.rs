@@ -16,7 +16,6 @@ pub mod listen;
 pub mod port;
 pub mod queue;
 pub mod recv;
-pub(crate) mod route_cache;
 pub mod send;
 pub mod settings;
 pub(crate) mod slab;
@@ -36,6 +35,7 @@ pub use state::State;
 pub use crate::flow::{Seq, Tuple};
 
 use crate::config::{SendSize, TcpConfig, Wish};
+use crate::ip::path::IpFields;
 use crate::time::Duration;
 use send::recovery::Mode;
 use time_wait::negotiate::Holder;
@@ -111,18 +111,9 @@ impl SocketOptions {
     }
 }
 
-/// What a socket asks of its IP headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct IpFields {
-    /// DSCP and ECN bits.
-    pub traffic_class: u8,
-    /// TTL or hop limit; `None`: the host's.
-    pub hop_limit: Option<u8>,
-}
-
 impl SocketOptions {
     /// What it asks of its IP headers.
-    pub fn ip_fields(&self) -> IpFields {
+    pub(crate) fn ip_fields(&self) -> IpFields {
         IpFields { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
     }
 

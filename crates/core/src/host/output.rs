@@ -10,11 +10,11 @@ use super::parts::{Ip, Out};
 use super::reply::{Body, Reply, owe, write_reply};
 use crate::counters::Counters;
 use crate::frame::{Outbox, RxChecksum, RxFrame};
-use crate::tcp::IpFields;
+use crate::ip::path::IpFields;
+use crate::ip::route_cache::{CachedRoute, RouteIndex};
 use crate::tcp::connection::Context;
 use crate::tcp::egress::Egress;
 use crate::tcp::emit::Flushed;
-use crate::tcp::route_cache::{CachedRoute, RouteIndex};
 use crate::tcp::slot::Slot;
 use crate::time::Instant;
 

@@ -10,7 +10,7 @@ use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
-use crate::tcp::IpFields;
+use crate::ip::path::IpFields;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{OurSyn, SynReceived};
 use crate::tcp::isn::Beginning;

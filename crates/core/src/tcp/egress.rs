@@ -5,16 +5,15 @@
 //! send buffer's own pages.
 
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use crate::flow::Seq;
-use crate::frame::{Capabilities, Frame, Outbox, Segmentation, TxChecksum};
-use crate::tcp::IpFields;
+use crate::frame::{Frame, Outbox, Segmentation, TxChecksum};
+use crate::ip::path::{PacketPath, Path, UsualPath};
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::wire::checksum::{Sum, append_and_sum, pseudo_header, sum};
+use crate::wire::ip;
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
-use crate::wire::usual::{self, Envelope, Stamped, Syn, Template, Text};
-use crate::wire::{ethernet, ip};
+use crate::wire::usual::{self, Stamped, Syn, Text};
 
 /// Payload up to here, a segment of Ethernet's at most, is copied even when the device does the
 /// checksum. Counting the frames that share a page takes atomic operations, which pay only for what
@@ -24,106 +23,6 @@ const COPY_BYTES: usize = 1500;
 /// Text from here on is summed while it is copied. For less text two short passes cost no more, and
 /// the headers are made before there is a place for them.
 const SUM_WHILE_COPIED: usize = 256;
-
-/// The largest IP packet there is, and so the largest we hand to a device to cut.
-const PACKET_BYTES_MAX: usize = 65_535;
-
-/// How a packet gets to the other end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Path {
-    /// Our address.
-    pub source: IpAddr,
-    /// The other end's.
-    pub destination: IpAddr,
-    /// The link header, on a medium that has one.
-    pub link: Option<ethernet::Header>,
-    /// The largest IP packet on the path.
-    pub mtu: u16,
-    /// IPv4's DF: off only on a path narrower than we care to go.
-    pub dont_fragment: bool,
-    /// TTL or hop limit, where a packet has none of its own.
-    pub hop_limit: u8,
-    /// What the device can do.
-    pub device: Capabilities,
-}
-
-impl Path {
-    /// The largest TCP payload and options together in one packet.
-    pub(crate) fn mss(&self) -> u16 {
-        let headers = ip::header_len(self.source) + 20;
-        self.mtu.saturating_sub(headers as u16)
-    }
-
-    /// Our address, or the other end's.
-    pub(crate) fn address(&self, ours: bool) -> IpAddr {
-        if ours { self.source } else { self.destination }
-    }
-
-    /// This path for packets with `marks`.
-    #[must_use]
-    pub(crate) fn marked(&self, marks: IpFields) -> PacketPath<'_> {
-        PacketPath {
-            base: self,
-            dont_fragment: self.dont_fragment,
-            hop_limit: marks.hop_limit.unwrap_or(self.hop_limit),
-            traffic_class: marks.traffic_class,
-        }
-    }
-
-    /// Payload bytes that may be handed at once to a device that completes checksums, in segments
-    /// of `segment` bytes, under a TCP header of `header` bytes: a multiple of `segment`.
-    pub(crate) fn large_payload(&self, header: usize, segment: usize) -> usize {
-        let packet = PACKET_BYTES_MAX.min(self.device.segmentation as usize);
-        let payload = packet.saturating_sub(ip::header_len(self.source) + header);
-        (payload / segment.max(1)).max(1) * segment
-    }
-}
-
-/// The path of a packet: with what its IP header says besides the addresses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PacketPath<'a> {
-    /// What packets on it have in common.
-    pub base: &'a Path,
-    /// IPv4's DF.
-    pub dont_fragment: bool,
-    /// TTL or hop limit.
-    pub hop_limit: u8,
-    /// DSCP and ECN.
-    pub traffic_class: u8,
-}
-
-impl PacketPath<'_> {
-    /// This path in its usual form, if all its packets are of the usual kind and alike: IPv4 that
-    /// no router cuts, with checksums of our own.
-    pub(crate) fn usual(&self) -> Option<UsualPath> {
-        let &PacketPath { base, dont_fragment, hop_limit, traffic_class } = self;
-        let (IpAddr::V4(source), IpAddr::V4(destination)) = (base.source, base.destination) else {
-            return None;
-        };
-        if !dont_fragment || base.device.checksum {
-            return None;
-        }
-        let template = Envelope { source, destination, traffic_class, hop_limit }.template();
-        Some(UsualPath { link: base.link, template, mss: base.mss() })
-    }
-
-    /// The identification number that tells fragments of a segment that begins at `seq`, from
-    /// `port`, from others': 0 if there are none.
-    fn identification(&self, seq: Seq, port: u16) -> u16 {
-        if self.dont_fragment { 0 } else { identification(seq, port) }
-    }
-}
-
-/// A path whose packets are of the usual kind, and what they have in common.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UsualPath {
-    /// The link header, on a medium that has one.
-    link: Option<ethernet::Header>,
-    /// The IP header.
-    template: Template,
-    /// The largest TCP payload and options together in one packet.
-    pub mss: u16,
-}
 
 impl UsualPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
@@ -396,7 +295,9 @@ fn write_headers(
     ip.traffic_class = path.traffic_class;
     ip.hop_limit = path.hop_limit;
     ip.dont_fragment = path.dont_fragment;
-    ip.identification = path.identification(header.seq, header.source_port);
+    if !path.dont_fragment {
+        ip.identification = identification(header.seq, header.source_port);
+    }
     if let Some(link) = &path.base.link {
         link.emit(&mut frame.head);
     }
@@ -433,10 +334,11 @@ fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
 mod tests {
     use super::*;
     use crate::buffer::PagePool;
-    use crate::frame::Medium;
+    use crate::frame::{Capabilities, Medium};
+    use crate::ip::path::IpFields;
     use crate::wire::options::Options;
     use crate::wire::tcp::Flags;
-    use core::net::Ipv4Addr;
+    use core::net::{IpAddr, Ipv4Addr};
 
     const PATH: Path = Path {
         source: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),

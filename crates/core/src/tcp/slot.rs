@@ -25,10 +25,10 @@ use lightwait_processor::prefetch_first;
 
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
+use crate::ip::route_cache::RouteIndex;
 use crate::tcp::block_pool::BlockPool;
 use crate::tcp::connection::{Compact, Identity};
 use crate::tcp::fifo::Fifo;
-use crate::tcp::route_cache::RouteIndex;
 use crate::tcp::slab::{Key, Slab};
 use crate::tcp::time_wait::negotiate::Holding;
 use crate::tcp::timers::bsd::Tick;

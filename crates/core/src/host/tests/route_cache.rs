@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::host::output::Route;
 use crate::ip::neighbour::Advertisement;
 use crate::ip::route::Standing;
-use crate::tcp::route_cache::{ROUTES, RouteCache, RouteIndex};
+use crate::ip::route_cache::{ROUTES, RouteCache, RouteIndex};
 use crate::time::{Duration, Instant};
 use crate::wire::ndp::{Prefix, RouterAdvertisement};
 use core::net::{IpAddr, Ipv6Addr};

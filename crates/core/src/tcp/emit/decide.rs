@@ -4,9 +4,9 @@
 use super::{Emission, Run, Why};
 use crate::config::WindowProbe;
 use crate::flow::Seq;
+use crate::ip::path::Path;
 use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Step, Synchronized};
-use crate::tcp::egress::Path;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::recovery::Mode;
 

@@ -5,8 +5,8 @@
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
 use crate::frame::Outbox;
+use crate::ip::path::UsualPath;
 use crate::tcp::connection::{Connection, Shape, Stamps, SynSent, Synchronized, stamp_at};
-use crate::tcp::egress::UsualPath;
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;

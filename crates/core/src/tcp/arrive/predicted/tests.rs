@@ -4,10 +4,11 @@
 use super::*;
 use crate::flow::Tuple;
 use crate::frame::{Capabilities, Medium, Outbox};
-use crate::tcp::IpFields;
+use crate::ip::path::IpFields;
+use crate::ip::path::Path;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::lone::Lone;
-use crate::tcp::egress::{Egress, Path};
+use crate::tcp::egress::Egress;
 use crate::time::Instant;
 use crate::wire::options::{Options, SackBlock, Timestamps};
 use crate::wire::tcp::Segment;

@@ -4,10 +4,11 @@
 use super::*;
 use crate::flow::{Seq, Tuple};
 use crate::frame::{Capabilities, Medium, Outbox};
-use crate::tcp::IpFields;
+use crate::ip::path::IpFields;
+use crate::ip::path::Path;
 use crate::tcp::connection::lone::Lone;
 use crate::tcp::connection::{Identity, Reset, SynSent};
-use crate::tcp::egress::{Egress, Path};
+use crate::tcp::egress::Egress;
 use crate::tcp::emit::Flushed;
 use crate::time::Instant;
 use crate::wire::ethernet;

@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use crate::flow::Tuple;
 use crate::frame::{Capabilities, Medium};
-use crate::tcp::egress::{Path, UsualPath};
+use crate::ip::path::{Path, UsualPath};
 use crate::time::Instant;
 
 /// Routes kept. Two that share a place push each other out, which costs a search each time.
