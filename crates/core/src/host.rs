@@ -44,6 +44,8 @@ pub use shortage::PoolInfo;
 pub use sockets::any_local;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -54,6 +56,7 @@ use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::Tuple;
 use crate::flow::keyed::KeyedHash;
+use crate::ip::Ip;
 use crate::ip::route::Standing;
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
@@ -64,13 +67,14 @@ use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::Malformed;
-use parts::{Closed, Ip, Live, Opening, Out};
+use parts::{Closed, Live, Opening};
+use reply::Reply;
 use shortage::Shortage;
 
 /// A whole host.
 #[derive(Debug)]
 pub struct Host {
-    config: Config,
+    config: Arc<Config>,
     /// What connections share; apart from the slots, so that both can be borrowed at once.
     shared: Context,
     slots: Slots,
@@ -80,7 +84,8 @@ pub struct Host {
     /// The connections that wait for pages, and those that hold some and stall.
     shortage: Shortage,
     ip: Ip,
-    out: Out,
+    /// What is to be sent and belongs to no connection, in its order.
+    replies: VecDeque<Reply>,
     events: Fifo<Event>,
 }
 
@@ -88,6 +93,7 @@ impl Host {
     /// A host as configured, or why the configuration makes none.
     pub fn new(config: Config) -> Result<Host, Error> {
         config.check()?;
+        let config = Arc::new(config);
         let limits = &config.limits;
         let mut tcp = config.tcp.clone();
         if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
@@ -112,8 +118,8 @@ impl Host {
             opening: Opening::new(&config, shortage::options(&config.tcp, &shared.pool)),
             closed: Closed::new(&config),
             shortage: Shortage::new(&config.tcp.pool),
-            ip: Ip::new(&config),
-            out: Out::new(&config),
+            ip: Ip::new(Arc::clone(&config)),
+            replies: VecDeque::new(),
             events: Fifo::default(),
             shared,
             config,
@@ -225,8 +231,8 @@ impl Host {
     /// input has come since.
     pub fn wants_emit(&self) -> bool {
         !self.live.ready.is_empty()
-            || !self.out.replies.is_empty()
-            || !self.out.loopback.is_empty()
+            || !self.replies.is_empty()
+            || !self.ip.loopback.is_empty()
             || self.ip.neighbours.has_output()
             || self.shortage.can_serve(&self.shared.pool)
     }

@@ -1,11 +1,165 @@
-//! The Internet layer: addresses and how they are had, routes, neighbours, path MTUs, reassembly.
+//! The Internet layer: our addresses and how they are had, routes, neighbours, path MTUs,
+//! reassembly, and what we send to ourselves.
 
 pub(crate) mod autoconfigure;
 pub mod conflict;
 pub(crate) mod limiter;
 pub(crate) mod neighbour;
+pub(crate) mod outgoing;
 pub(crate) mod path;
 pub(crate) mod pmtu;
 pub(crate) mod reassembly;
 pub(crate) mod route;
 pub(crate) mod route_cache;
+
+use alloc::sync::Arc;
+use core::net::IpAddr;
+
+use crate::config::Config;
+use crate::flow::Tuple;
+use crate::frame::{Medium, Outbox};
+use crate::rng::Rng;
+use crate::time::Instant;
+use crate::wire::Malformed;
+use autoconfigure::Autoconfigure;
+use conflict::Claims;
+use limiter::TokenBucket;
+use neighbour::Neighbours;
+use pmtu::PathMtus;
+use reassembly::Reassembly;
+use route::{Class, Routes};
+use route_cache::{CachedRoute, RouteCache, RouteIndex};
+
+/// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
+const LOOPBACK_FRAMES: usize = 1024;
+
+/// Bytes of fragments that wait for the rest of their packets, all together.
+const REASSEMBLY_BYTES: usize = 256 << 10;
+
+/// IP and the link of one host.
+#[derive(Debug)]
+pub(crate) struct Ip {
+    config: Arc<Config>,
+    pub(crate) routes: Routes,
+    /// IPv6 addresses in the making; from the first call that tells the time.
+    pub(crate) autoconfigure: Option<Autoconfigure>,
+    /// The configured addresses, and how far each is ours.
+    pub(crate) claims: Claims,
+    /// Addresses are claimed and configured since the first call that tells the time.
+    pub(crate) link_begun: bool,
+    pub(crate) path_mtus: PathMtus,
+    pub(crate) reassembly: Reassembly,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) route_cache: RouteCache,
+    /// Answers to strangers.
+    strangers: TokenBucket,
+    /// What we have sent to ourselves.
+    pub(crate) loopback: Outbox,
+    /// Frames dropped because they made no sense.
+    pub(crate) malformed: [u64; Malformed::COUNT],
+}
+
+impl Ip {
+    pub(crate) fn new(config: Arc<Config>) -> Ip {
+        let (limits, secret) = (&config.limits, &config.secret);
+        let Config { addresses, ranges, gateways, device, .. } = &*config;
+        let mut routes = Routes::new(addresses, ranges, gateways, device.mtu);
+        if is_probing(&config) {
+            addresses.iter().for_each(|cidr| routes.remove_address(cidr.address()));
+        }
+        Ip {
+            routes,
+            autoconfigure: None,
+            claims: Claims::new(config.address_probe, config.address_announce, secret),
+            link_begun: false,
+            path_mtus: PathMtus::new(device.mtu, limits.path_mtus, secret),
+            reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
+            neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, secret),
+            route_cache: RouteCache::default(),
+            strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
+            loopback: Outbox::new(LOOPBACK_FRAMES),
+            malformed: [0; Malformed::COUNT],
+            config,
+        }
+    }
+
+    pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
+        self.routes.is_local(address)
+    }
+
+    /// True if the peer's address is ours as well.
+    pub(crate) fn is_to_ourselves(&self, tuple: &Tuple) -> bool {
+        self.is_ours(tuple.remote_ip())
+    }
+
+    /// True if the address is ours, or is configured and still to be proved.
+    pub(crate) fn is_or_will_be_ours(&self, address: IpAddr) -> bool {
+        let mut configured = self.config.addresses.iter();
+        self.is_ours(address) || configured.any(|cidr| cidr.address() == address)
+    }
+
+    /// True if the address is that of a single host: ours or another.
+    pub(crate) fn is_host(&self, address: IpAddr) -> bool {
+        matches!(self.routes.class(address), Class::Ours | Class::Other)
+    }
+
+    /// An address of ours to reach `remote` from: of the range, if there is one, a random one.
+    pub(crate) fn source_for(&self, remote: IpAddr, random: &mut Rng) -> Option<IpAddr> {
+        let Some(range) = self.routes.range_for(remote) else {
+            return self.routes.source_for(remote);
+        };
+        // The first and last of an IPv4 range may be taken for broadcasts.
+        let size = range.size();
+        let inner = if size > 2 { size - 2 } else { size };
+        let offset = u128::from(random.next_u64()) % inner;
+        Some(range.nth(offset + u128::from(size > 2)))
+    }
+
+    /// True if the limit on answers to strangers allows one now.
+    pub(crate) fn may_answer_stranger(&mut self, now: Instant) -> bool {
+        self.strangers.take(now)
+    }
+
+    // ---- routes that are kept
+
+    /// The place of the route between `ends`, if one is kept and good.
+    pub(crate) fn kept_route(&self, now: Instant, ends: &Tuple) -> Option<RouteIndex> {
+        self.route_cache.find(ends, self.route_changes(), now)
+    }
+
+    /// The route between `ends`, if it is kept at `place` and good.
+    pub(crate) fn good_route(
+        &self,
+        now: Instant,
+        place: RouteIndex,
+        ends: &Tuple,
+    ) -> Option<&CachedRoute> {
+        self.route_cache.good(place, ends, self.route_changes(), now)
+    }
+
+    /// True if the addresses of `ends` are known for one of ours and that of a single other host:
+    /// something has lately gone there. If not they may be all the same.
+    pub(crate) fn is_plain_route(&self, now: Instant, ends: &Tuple) -> bool {
+        self.kept_route(now, ends).is_some_and(|place| self.route_cache.at(place).plain)
+    }
+
+    /// The route kept at `place`, and where its frames go: out, or back to ourselves.
+    pub(crate) fn along<'a>(
+        &'a mut self,
+        place: RouteIndex,
+        outbox: &'a mut Outbox,
+    ) -> (&'a CachedRoute, &'a mut Outbox) {
+        let route = self.route_cache.at(place);
+        (route, if route.local { &mut self.loopback } else { outbox })
+    }
+
+    /// How often what decides on routes has changed.
+    pub(crate) fn route_changes(&self) -> u64 {
+        self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
+    }
+}
+
+/// True if the configured addresses are not ours before they were probed.
+pub(crate) fn is_probing(config: &Config) -> bool {
+    config.device.medium == Medium::Ethernet && !config.address_probe.is_zero()
+}

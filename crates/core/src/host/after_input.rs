@@ -70,7 +70,7 @@ impl Host {
         let Host { slots, live: Live { timers, demux, block_pool, orphans, ready, .. }, .. } = self;
         let fin_wait_2 = &mut self.closed.fin_wait_2;
         let (shared, routes, isns) = (&mut self.shared, &self.ip.routes, &self.opening.isns);
-        let (records, replies) = (&mut self.closed.time_wait, &mut self.out.replies);
+        let (records, replies) = (&mut self.closed.time_wait, &mut self.replies);
         let mut whole = None;
         let goes = |slot: &mut Slot| {
             if core::mem::take(&mut slot.listed) {

@@ -5,30 +5,14 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
-use super::reply::Reply;
-use crate::config::Config;
 use crate::event::Event;
-use crate::frame::Medium;
 use crate::ip::conflict::{Claimed, Conflict, Output};
-use crate::ip::route::{Routes, Standing};
+use crate::ip::is_probing;
+use crate::ip::outgoing::Outgoing;
+use crate::ip::route::Standing;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, BROADCAST, Mac};
 use crate::wire::{arp, icmpv6, ndp};
-
-/// True if the configured addresses are not ours before they were probed.
-fn is_probing(config: &Config) -> bool {
-    config.device.medium == Medium::Ethernet && !config.address_probe.is_zero()
-}
-
-/// The routes of a host that begins. Addresses that are to be probed are not ours before.
-pub(super) fn routes(config: &Config) -> Routes {
-    let Config { addresses, ranges, gateways, device, .. } = config;
-    let mut routes = Routes::new(addresses, ranges, gateways, device.mtu);
-    if is_probing(config) {
-        addresses.iter().for_each(|cidr| routes.remove_address(cidr.address()));
-    }
-    routes
-}
 
 impl Host {
     /// How it stands with the configured addresses. [`Event::Addresses`] tells that it has changed.
@@ -43,12 +27,6 @@ impl Host {
     pub fn on_link_up(&mut self, now: Instant) {
         self.ip.claims.on_link_up(now);
         self.take_claimed();
-    }
-
-    /// True if the address is ours, or is configured and still to be proved.
-    pub(super) fn is_or_will_be_ours(&self, address: IpAddr) -> bool {
-        let mut configured = self.config.addresses.iter();
-        self.ip.is_ours(address) || configured.any(|cidr| cidr.address() == address)
     }
 
     /// A conflict over an address of ours that was found, the oldest first: each address that was
@@ -124,7 +102,7 @@ impl Host {
     fn ask_all(&mut self, sender: Ipv4Addr, target: Ipv4Addr) {
         let mut frame = Vec::new();
         self.arp_request(sender, target, BROADCAST, &mut frame);
-        self.reply(Reply::frame(frame));
+        self.reply(Outgoing::frame(frame).into());
     }
 
     /// An unsolicited neighbour advertisement (RFC 4861 §7.2.6).
@@ -139,6 +117,6 @@ impl Host {
         let mut frame = Vec::new();
         self.link_header(ethernet::ipv6_group(ndp::ALL_NODES), false).emit(&mut frame);
         icmpv6::Message::Ndp(message).emit_packet(address, ndp::ALL_NODES, &mut frame);
-        self.reply(Reply::frame(frame));
+        self.reply(Outgoing::frame(frame).into());
     }
 }

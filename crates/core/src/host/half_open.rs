@@ -172,7 +172,7 @@ impl Host {
         if let Some(entry) = entry {
             self.drop_half_open(entry);
         }
-        if self.may_answer_stranger(now) {
+        if self.ip.may_answer_stranger(now) {
             let (tuple, ack) = (incoming.tuple, incoming.head.ack);
             self.reply(Reply::segment(tuple, Header::new(tuple.ports(), ack, Seq(0), Flags::RST)));
             self.shared.counters.resets_sent += 1;

@@ -9,9 +9,9 @@
 use core::net::IpAddr;
 
 use super::Host;
-use super::reply::Reply;
 use crate::error::Error;
 use crate::flow::{Seq, Tuple};
+use crate::ip::outgoing::Outgoing;
 use crate::tcp::State;
 use crate::tcp::connection::Shape;
 use crate::time::Instant;
@@ -117,13 +117,13 @@ impl Host {
     /// RFC 1122 §3.2.2.6, RFC 4443 §4.2: an echo request is answered from the address it was sent
     /// to. One to a group is dropped, as RFC 1122 allows: it serves to amplify.
     fn on_echo(&mut self, now: Instant, packet: &ip::Packet<'_>, echo: Echo<'_>) {
-        if !self.ip.is_ours(packet.destination) || !self.may_answer_stranger(now) {
+        if !self.ip.is_ours(packet.destination) || !self.ip.may_answer_stranger(now) {
             self.shared.counters.replies_suppressed += 1;
             return;
         }
         self.shared.counters.echo_replies += 1;
         let (v4, v6) = (icmpv4::Message::EchoReply(echo), icmpv6::Message::EchoReply(echo));
-        self.reply(Reply::icmp((packet.destination, packet.source), &v4, &v6));
+        self.reply(Outgoing::icmp((packet.destination, packet.source), &v4, &v6).into());
     }
 
     // ---- errors about our segments
@@ -188,7 +188,7 @@ impl Host {
         self.shared.counters.protocol_unknown += 1;
         let answers = self.ip.is_ours(packet.destination)
             && self.ip.routes.is_acceptable_source(packet.source)
-            && self.may_answer_stranger(now);
+            && self.ip.may_answer_stranger(now);
         if !answers {
             return;
         }
@@ -201,7 +201,7 @@ impl Host {
             // Code 1, at the Next Header field of the fixed header.
             icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted }
         };
-        self.reply(Reply::icmp((packet.destination, packet.source), &by_v4, &by_v6));
+        self.reply(Outgoing::icmp((packet.destination, packet.source), &by_v4, &by_v6).into());
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the host derives from its secret and its addresses: ISNs, timestamp offsets, and the ends
 //! of an active open.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use super::Host;
 use crate::error::ConnectError;
@@ -76,10 +76,6 @@ impl Host {
 
     pub(super) fn stamp_offset(&self, tuple: &Tuple) -> u32 {
         self.opening.isns.timestamp_offset(tuple)
-    }
-
-    pub(super) fn may_answer_stranger(&mut self, now: Instant) -> bool {
-        self.out.strangers.take(now)
     }
 
     // ---- active opens
@@ -215,7 +211,9 @@ impl Host {
         let sources = if self.config.ranges.is_empty() { 1 } else { SOURCES_TRIED };
         let mut tries = PortTries::new(0);
         for _ in 0..sources {
-            let Some(local) = self.source_for(remote.ip()) else { return false };
+            let Some(local) = self.ip.source_for(remote.ip(), &mut self.opening.rng) else {
+                return false;
+            };
             choice.tuple = Tuple::new((local, 0), (remote.ip(), remote.port()));
             tries.left += MAX_ATTEMPTS / sources;
             if self.find_port(now, choice, &mut tries) {
@@ -226,19 +224,5 @@ impl Host {
             }
         }
         self.fall_back(choice, &mut tries)
-    }
-
-    /// An address of ours to reach `remote` from.
-    pub(super) fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
-        let of_version =
-            |cidr: &&crate::address::Cidr| cidr.address().is_ipv4() == remote.is_ipv4();
-        if let Some(range) = self.config.ranges.iter().find(of_version) {
-            // The first and last of an IPv4 range may be taken for broadcasts.
-            let size = range.size();
-            let inner = if size > 2 { size - 2 } else { size };
-            let offset = u128::from(self.ip.rng.next_u64()) % inner;
-            return Some(range.nth(offset + u128::from(size > 2)));
-        }
-        self.ip.routes.source_for(remote)
     }
 }

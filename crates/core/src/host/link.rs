@@ -6,11 +6,12 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Host;
 use super::output::Route;
-use super::reply::{Reply, write_reply};
+use super::reply::write_reply;
 use crate::flow::Tuple;
 use crate::frame::{Frame, Medium, Outbox};
 use crate::ip::autoconfigure::Autoconfigure;
 use crate::ip::neighbour::{Advertisement, Lookup, Output, Resolution, Waiting};
+use crate::ip::outgoing::Outgoing;
 use crate::ip::path::IpFields;
 use crate::ip::path::Path;
 use crate::ip::route::{Class, NextHop};
@@ -189,7 +190,7 @@ impl Host {
             };
             let mut frame = Vec::new();
             self.arp_frame(&reply, packet.sender_mac, &mut frame);
-            self.reply(Reply::frame(frame));
+            self.reply(Outgoing::frame(frame).into());
             return;
         }
         let solicited = packet.operation == Operation::Reply && for_us;
@@ -256,8 +257,9 @@ impl Host {
 
     // ---- what waits for a neighbour
 
-    /// Lets a reply wait for its neighbour.
-    pub(super) fn queue_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, reply: &Reply) {
+    /// Lets the reply at `index` wait for its neighbour.
+    pub(super) fn queue_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, index: usize) {
+        let Some(reply) = self.replies.get(index) else { return };
         let (source, destination) = (reply.ends.local_ip(), reply.ends.remote_ip());
         let device = self.config.device;
         let link = Some(self.link_header([0; 6], destination.is_ipv4()));
@@ -283,7 +285,7 @@ impl Host {
     pub(super) fn wait_for_neighbour(&mut self, now: Instant, next_hop: IpAddr, index: u32) {
         if let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.awaits_neighbour) {
             slot.awaits_neighbour = true;
-            self.ip.awaiting.entry(next_hop).or_default().push(index);
+            self.live.awaiting.entry(next_hop).or_default().push(index);
         }
         self.rearm(now, index);
         self.wake_for_neighbours(now);
@@ -297,7 +299,7 @@ impl Host {
             if resolution == Resolution::Failed {
                 self.ip.routes.on_gateway_failed(next_hop);
             }
-            for index in self.ip.awaiting.remove(&next_hop).unwrap_or_default() {
+            for index in self.live.awaiting.remove(&next_hop).unwrap_or_default() {
                 if let Some(slot) = self.slots.get_mut(index) {
                     slot.awaits_neighbour = false;
                 }

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
 use super::Host;
-use super::reply::Reply;
 use crate::frame::Medium;
 use crate::ip::autoconfigure::{Autoconfigure, Output, Setup};
 use crate::ip::neighbour::Advertisement;
+use crate::ip::outgoing::Outgoing;
 use crate::ip::route::Standing;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac};
@@ -70,7 +70,7 @@ impl Host {
                     let mut frame = Vec::with_capacity(ethernet::HEADER_BYTES + bytes.len());
                     header.emit(&mut frame);
                     frame.extend_from_slice(&bytes);
-                    self.reply(Reply::frame(frame));
+                    self.reply(Outgoing::frame(frame).into());
                 }
             }
         }
@@ -208,6 +208,6 @@ impl Host {
             solicited,
             overrides: !optimistic,
         });
-        self.reply(Reply::icmpv6((target, destination), &message));
+        self.reply(Outgoing::icmpv6((target, destination), &message).into());
     }
 }

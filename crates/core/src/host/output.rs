@@ -6,10 +6,10 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
-use super::parts::{Ip, Out};
 use super::reply::{Body, Reply, owe, write_reply};
 use crate::counters::Counters;
 use crate::frame::{Outbox, RxChecksum, RxFrame};
+use crate::ip::outgoing::Content;
 use crate::ip::path::IpFields;
 use crate::ip::route_cache::{CachedRoute, RouteIndex};
 use crate::tcp::connection::Context;
@@ -41,8 +41,8 @@ impl Host {
         } else {
             self.no_shortage(now);
         }
-        if !self.out.replies.is_empty()
-            || !self.out.loopback.is_empty()
+        if !self.replies.is_empty()
+            || !self.ip.loopback.is_empty()
             || self.ip.neighbours.has_output()
         {
             self.emit_replies(now, outbox);
@@ -69,35 +69,34 @@ impl Host {
 
     #[inline(always)]
     pub(super) fn reply(&mut self, reply: Reply) {
-        owe(&mut self.out.replies, reply, &mut self.shared.counters);
+        owe(&mut self.replies, reply, &mut self.shared.counters);
     }
 
     /// Sends the replies, which belong to no connection: packets that we have sent to ourselves are
     /// taken in first.
     fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
-        if !self.out.loopback.is_empty() {
+        if !self.ip.loopback.is_empty() {
             self.take_loopback(now);
         }
         if self.ip.neighbours.has_output() {
             self.emit_link(outbox);
         }
         let mut done = 0;
-        while done < self.out.replies.len() && outbox.room() > 0 {
+        while done < self.replies.len() && outbox.room() > 0 {
             self.emit_reply(now, done, outbox);
             done += 1;
         }
-        drop_first(&mut self.out.replies, done);
+        drop_first(&mut self.replies, done);
     }
 
     /// Sends the reply at `index`, or lets it wait for its neighbour.
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
-        let Some(reply) = self.out.replies.get(index) else { return };
-        let cached = self.ip.route_cache.find(&reply.ends, self.ip.route_changes(), now);
-        let found = cached.or_else(|| self.find_route_of_reply(now, index, outbox));
-        let Host { out: Out { replies, loopback, .. }, ip: Ip { route_cache, .. }, shared, .. } =
-            self;
-        let (Some(place), Some(reply)) = (found, replies.get(index)) else { return };
-        push_reply(route_cache.at(place), reply, (outbox, loopback), &mut shared.counters);
+        let Some(reply) = self.replies.get(index) else { return };
+        let kept = self.ip.kept_route(now, &reply.ends);
+        let found = kept.or_else(|| self.find_route_of_reply(now, index, outbox));
+        let (Some(place), Some(reply)) = (found, self.replies.get(index)) else { return };
+        let (route, outbox) = self.ip.along(place, outbox);
+        push_reply(route, reply, outbox, &mut self.shared.counters);
     }
 
     /// Finds the route of the reply at `index`. Without one, the reply waits for its neighbour or
@@ -108,8 +107,8 @@ impl Host {
         index: usize,
         outbox: &mut Outbox,
     ) -> Option<RouteIndex> {
-        let Reply { ends, body, .. } = self.out.replies.get(index)?;
-        if let Body::Frame(bytes) = body {
+        let Reply { ends, body, .. } = self.replies.get(index)?;
+        if let Body::Ip(Content::Frame(bytes)) = body {
             if let Some(frame) = outbox.push() {
                 frame.head.extend_from_slice(bytes);
                 self.shared.counters.frames_out += 1;
@@ -119,11 +118,7 @@ impl Host {
         let ends = *ends;
         match self.find_route(now, &ends) {
             Route::Open(place) => return Some(place),
-            Route::Waiting(next_hop) => {
-                let place = self.out.replies.get_mut(index)?;
-                let reply = core::mem::replace(place, Reply::frame(Vec::new()));
-                self.queue_for_neighbour(now, next_hop, &reply);
-            }
+            Route::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, index),
             Route::Closed => self.shared.counters.unreachable += 1,
         }
         None
@@ -131,12 +126,11 @@ impl Host {
 
     /// Lets one connection send: what is predicted in one go, anything else step by step.
     fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
-        let changes = self.ip.route_changes();
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         slot.ready = false;
-        if let Some(route) = self.ip.route_cache.good(slot.place, &slot.tuple, changes, now)
+        if let Some(route) = self.ip.good_route(now, slot.place, &slot.tuple)
             && emit_predicted(slot, route, &mut self.shared, now, outbox)
         {
             return slot.rearm(&mut self.live.timers, index, now);
@@ -158,9 +152,9 @@ impl Host {
             return None;
         }
         let ends = slot.tuple;
-        let cached = self.ip.route_cache.find(&ends, self.ip.route_changes(), now);
-        if cached.is_some() {
-            return cached;
+        let kept = self.ip.kept_route(now, &ends);
+        if kept.is_some() {
+            return kept;
         }
         match self.find_route(now, &ends) {
             Route::Open(place) => return Some(place),
@@ -175,11 +169,10 @@ impl Host {
         let Some(place) = self.find_route_of(now, index) else { return };
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection_mut();
-        let route = self.ip.route_cache.at(place);
+        let (route, outbox) = self.ip.along(place, outbox);
         let mut path = route.path.marked(connection.options.ip_fields());
         path.dont_fragment &= connection.options.path_mtu_discovery;
         let budget = turn_budget(self.config.limits.frames_per_turn, route.path.mtu);
-        let outbox = if route.local { &mut self.out.loopback } else { outbox };
         let mut egress = Egress { outbox, path, budget, frames: 0 };
         let flushed = connection.emit(self.shared.at(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
@@ -201,12 +194,12 @@ impl Host {
 
     /// Takes in what we have sent to ourselves.
     fn take_loopback(&mut self, now: Instant) {
-        for _ in 0..self.out.loopback.len() {
-            let Some(frame) = self.out.loopback.front() else { return };
+        for _ in 0..self.ip.loopback.len() {
+            let Some(frame) = self.ip.loopback.front() else { return };
             let mut bytes = Vec::with_capacity(frame.len());
             frame.copy_to(&mut bytes);
             let segment_size = frame.segmentation.map_or(0, |segmentation| segmentation.size);
-            self.out.loopback.pop();
+            self.ip.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
             self.take_packet(now, &frame, Origin::Ourselves, None);
@@ -249,16 +242,10 @@ fn emit_predicted(
     is_sent
 }
 
-/// Writes a reply to the outbox, or to the loopback if its route leads to ourselves.
+/// Writes a reply to the outbox, along its route.
 #[inline(always)]
-fn push_reply(
-    route: &CachedRoute,
-    reply: &Reply,
-    (outbox, loopback): (&mut Outbox, &mut Outbox),
-    counters: &mut Counters,
-) {
-    let out = if route.local { loopback } else { outbox };
-    let Some(frame) = out.push() else {
+fn push_reply(route: &CachedRoute, reply: &Reply, outbox: &mut Outbox, counters: &mut Counters) {
+    let Some(frame) = outbox.push() else {
         counters.replies_suppressed += 1;
         return;
     };
@@ -272,6 +259,6 @@ fn push_reply(
         counters.frames_out += 1;
         counters.segments_out += u64::from(reply.is_segment());
     } else {
-        out.unpush();
+        outbox.unpush();
     }
 }

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
-use super::reply::Reply;
 use crate::frame::RxFrame;
+use crate::ip::outgoing::Outgoing;
 use crate::ip::reassembly::{Outcome, Reason};
 use crate::time::Instant;
 use crate::wire::{icmpv4, icmpv6, ip};
@@ -50,13 +50,13 @@ impl Host {
         self.ip.reassembly.on_time(now);
         while let Some(expired) = self.ip.reassembly.expired() {
             self.shared.counters.reassembly_failed += 1;
-            if !self.ip.is_ours(expired.destination) || !self.may_answer_stranger(now) {
+            if !self.ip.is_ours(expired.destination) || !self.ip.may_answer_stranger(now) {
                 continue;
             }
             let (code, quoted) = (REASSEMBLY_TIME_EXCEEDED, &expired.quoted[..]);
             let v4 = icmpv4::Message::TimeExceeded { code, quoted };
             let v6 = icmpv6::Message::TimeExceeded { code, quoted };
-            self.reply(Reply::icmp((expired.destination, expired.source), &v4, &v6));
+            self.reply(Outgoing::icmp((expired.destination, expired.source), &v4, &v6).into());
         }
     }
 }

@@ -2,18 +2,16 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr};
 
 use crate::counters::Counters;
 use crate::flow::Tuple;
 use crate::frame::Frame;
+use crate::ip::outgoing::{Content, Outgoing};
 use crate::ip::path::IpFields;
 use crate::ip::path::PacketPath;
 use crate::tcp::egress;
 use crate::wire::tcp::Header;
 use crate::wire::usual::{Stamped, Syn};
-use crate::wire::{icmpv4, icmpv6, ip};
 
 /// Replies that wait at most; beyond it they are dropped, as a full link would.
 const REPLIES_MAX: usize = 4096;
@@ -34,14 +32,8 @@ pub(super) enum Body {
     Syn(Syn),
     /// Any other: few are, and they are large.
     Segment(Box<Header>),
-    /// The payload of an IP packet of this protocol.
-    Packet {
-        protocol: u8,
-        hop_limit: u8,
-        payload: Vec<u8>,
-    },
-    /// A whole frame, link header and all.
-    Frame(Vec<u8>),
+    /// What IP sends of its own accord.
+    Ip(Content),
 }
 
 impl Reply {
@@ -69,40 +61,11 @@ impl Reply {
     pub(super) fn syn(tuple: &Tuple, header: Syn, marks: IpFields) -> Reply {
         Reply { ends: *tuple, marks, body: Body::Syn(header) }
     }
+}
 
-    /// An ICMP message of the version of the addresses: `v4` or `v6`.
-    pub(super) fn icmp(
-        (ours, theirs): (IpAddr, IpAddr),
-        v4: &icmpv4::Message<'_>,
-        v6: &icmpv6::Message<'_>,
-    ) -> Reply {
-        if let (IpAddr::V6(ours), IpAddr::V6(theirs)) = (ours, theirs) {
-            return Reply::icmpv6((ours, theirs), v6);
-        }
-        let mut payload = Vec::new();
-        v4.emit(&mut payload);
-        let (protocol, hop_limit) = (ip::protocol::ICMPV4, ip::DEFAULT_HOP_LIMIT);
-        Reply::packet((ours, theirs), Body::Packet { protocol, hop_limit, payload })
-    }
-
-    /// An ICMP message of IPv6.
-    pub(super) fn icmpv6(
-        (ours, theirs): (Ipv6Addr, Ipv6Addr),
-        message: &icmpv6::Message<'_>,
-    ) -> Reply {
-        let mut payload = Vec::new();
-        message.emit(ours, theirs, &mut payload);
-        let (protocol, hop_limit) = (ip::protocol::ICMPV6, message.hop_limit());
-        Reply::packet((ours.into(), theirs.into()), Body::Packet { protocol, hop_limit, payload })
-    }
-
-    fn packet((ours, theirs): (IpAddr, IpAddr), body: Body) -> Reply {
-        Reply { ends: Tuple::new((ours, 0), (theirs, 0)), marks: IpFields::default(), body }
-    }
-
-    /// A frame that is complete.
-    pub(super) fn frame(bytes: Vec<u8>) -> Reply {
-        Reply { ends: Tuple::NOBODY, marks: IpFields::default(), body: Body::Frame(bytes) }
+impl From<Outgoing> for Reply {
+    fn from(Outgoing { ends, content }: Outgoing) -> Reply {
+        Reply { ends, marks: IpFields::default(), body: Body::Ip(content) }
     }
 }
 
@@ -124,18 +87,6 @@ pub(super) fn write_reply(frame: &mut Frame, path: &PacketPath<'_>, reply: &Repl
         Body::Stamped(header) => egress::write(frame, path, &header.header(), None),
         Body::Syn(header) => egress::write(frame, path, &header.header(), None),
         Body::Segment(header) => egress::write(frame, path, header, None),
-        Body::Packet { protocol, hop_limit, payload } => {
-            let (source, destination) = (path.base.source, path.base.destination);
-            let header = ip::Header::new(source, destination, *protocol, payload.len());
-            let Some(mut header) = header else { return false };
-            header.hop_limit = *hop_limit;
-            if let Some(link) = &path.base.link {
-                link.emit(&mut frame.head);
-            }
-            header.emit(&mut frame.head);
-            frame.head.extend_from_slice(payload);
-            true
-        }
-        Body::Frame(_) => false,
+        Body::Ip(content) => content.write(frame, path.base),
     }
 }

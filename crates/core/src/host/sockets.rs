@@ -13,7 +13,6 @@ use super::parts::Live;
 use crate::error::{AcceptError, ConnectError, Error, NoSuchConnection, ReadError};
 use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
-use crate::ip::route::Class;
 use crate::tcp::connection::{Blocked, Context, Identity, SynSent};
 use crate::tcp::isn::Beginning;
 use crate::tcp::slot::{Slot, SlotFlags, Slots};
@@ -38,7 +37,7 @@ impl Host {
         backlog: usize,
         options: SocketOptions,
     ) -> Result<ListenerId, Error> {
-        if !local.ip().is_unspecified() && !self.is_or_will_be_ours(local.ip()) {
+        if !local.ip().is_unspecified() && !self.ip.is_or_will_be_ours(local.ip()) {
             return Err(Error::AddressNotAvailable);
         }
         let port = match local.port() {
@@ -54,7 +53,7 @@ impl Host {
     fn free_listening_port(&mut self) -> Result<u16, Error> {
         let (first, last) = self.config.ephemeral_ports;
         let size = u32::from(last - first) + 1;
-        let start = self.ip.rng.below(size);
+        let start = self.opening.rng.below(size);
         // Both terms of the sum are below 2^16.
         let mut ports = (0..size).map(|i| first + ((start + i) % size) as u16);
         ports.find(|port| !self.opening.listeners.has_port(*port)).ok_or(Error::AddressInUse)
@@ -156,7 +155,7 @@ impl Host {
         };
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
         let is_plain = self.ip.is_plain_route(now, &ends);
-        if remote.port() == 0 || !(is_plain || self.is_host(&remote)) {
+        if remote.port() == 0 || !(is_plain || self.ip.is_host(remote.ip())) {
             return Err(ConnectError::InvalidInput("the remote address names no host and port"));
         }
         if self.connections() >= self.config.limits.connections {
@@ -210,10 +209,6 @@ impl Host {
         Ok(id)
     }
 
-    fn is_host(&self, remote: &SocketAddr) -> bool {
-        matches!(self.ip.routes.class(remote.ip()), Class::Ours | Class::Other)
-    }
-
     fn choose_tuple(
         &mut self,
         now: Instant,
@@ -230,9 +225,10 @@ impl Host {
             return if is_found { Ok(()) } else { Err(ConnectError::AddressNotAvailable) };
         }
         let address = match local.ip() {
-            ip if ip.is_unspecified() => {
-                self.source_for(remote.ip()).ok_or(ConnectError::NetworkUnreachable)?
-            }
+            ip if ip.is_unspecified() => self
+                .ip
+                .source_for(remote.ip(), &mut self.opening.rng)
+                .ok_or(ConnectError::NetworkUnreachable)?,
             ip if self.ip.is_ours(ip) => ip,
             _ => return Err(ConnectError::AddressNotAvailable),
         };

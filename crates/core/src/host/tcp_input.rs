@@ -307,7 +307,7 @@ impl Host {
         if segment.flags.contains(Flags::RST) {
             return;
         }
-        if !self.may_answer_stranger(now) {
+        if !self.ip.may_answer_stranger(now) {
             self.shared.counters.replies_suppressed += 1;
             return;
         }

@@ -175,7 +175,7 @@ impl Host {
         if final_state.holding == Holding::Swapped {
             let is_kept = self.slots.get(index).is_some_and(Slot::is_in_time_wait);
             let counters = &mut self.shared.counters;
-            swap(&mut self.out.replies, now, (&tuple, final_state), is_kept, counters);
+            swap(&mut self.replies, now, (&tuple, final_state), is_kept, counters);
         }
     }
 

@@ -1,4 +1,5 @@
-//! The path to another host, along which TCP writes its segments.
+//! The path to another host, along which TCP writes its segments: IP says where a packet goes, and
+//! the sender writes it where the device takes it.
 
 use core::net::IpAddr;
 

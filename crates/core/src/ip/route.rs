@@ -245,11 +245,15 @@ impl Routes {
         let same_version = |cidr: Cidr| cidr.address().is_ipv4() == destination.is_ipv4();
         let candidates = self.addresses.iter().filter(|own| same_version(own.cidr));
         let best = candidates.min_by_key(|own| Reverse(fitness(own, destination)));
-        let of_range = || self.ranges.iter().find(|range| same_version(**range));
         match best {
             Some(own) => Some(own.cidr.address()),
-            None => Some(of_range()?.nth(1)),
+            None => Some(self.range_for(destination)?.nth(1)),
         }
+    }
+
+    /// The range of addresses of ours to send from to `destination`.
+    pub(crate) fn range_for(&self, destination: IpAddr) -> Option<&Cidr> {
+        self.ranges.iter().find(|range| range.address().is_ipv4() == destination.is_ipv4())
     }
 
     /// Our addresses, those of ranges apart.
