@@ -1,4 +1,4 @@
-//! One IP host: interfaces, neighbours, routes, demultiplexing, listeners and connections.
+//! One IP host: wires IP and TCP together, and finds what a segment belongs to.
 //!
 //! ```text
 //!   on_frames ─▶ input.rs ─▶ tcp_input.rs ─▶ the first that knows the ends:
@@ -8,7 +8,7 @@
 //!                   │            4. a TIME-WAIT record            ─▶ reply, or a listener
 //!                   │            5. a listener                    ─▶ SYN cache, or a cookie
 //!                   │            none: RST                        ─▶ replies
-//!                   └─▶ ARP, ICMP, NDP                            ─▶ replies
+//!                   └─▶ IP ─▶ after_ip.rs                         ─▶ replies, events
 //!   calls     ─▶ sockets.rs                                       ─▶ ready list
 //!   on_time   ─▶ every timer that is due                          ─▶ ready list, replies
 //!
@@ -19,7 +19,7 @@
 //! list, behind the others.
 
 mod after_input;
-mod claim;
+mod after_ip;
 mod coalesce;
 mod fin_wait_2;
 mod half_open;
@@ -27,8 +27,6 @@ mod icmp;
 mod identity;
 mod inbound;
 mod input;
-mod link;
-mod ndp;
 mod negotiate;
 mod output;
 mod parts;
@@ -56,8 +54,8 @@ use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::Tuple;
 use crate::flow::keyed::KeyedHash;
-use crate::ip::Ip;
-use crate::ip::route::Standing;
+use crate::ip::conflict::{Claimed, Conflict};
+use crate::ip::{self, Ip};
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
 use crate::tcp::fifo::Fifo;
@@ -131,8 +129,9 @@ impl Host {
     /// Time has passed: whatever was due by `now` is marked.
     pub fn on_time(&mut self, now: Instant) {
         self.begin_link(now);
-        if self.ip.autoconfigure.is_some() {
-            self.on_autoconfigure_time(now);
+        if self.ip.is_autoconfigured() {
+            self.ip.on_autoconfigure_time(now);
+            self.after_ip(now);
         }
         if self.live.timers.has_due(now) {
             self.on_timers(now);
@@ -144,8 +143,10 @@ impl Host {
             self.shared.counters.time_wait_expired += self.closed.time_wait.on_time(now);
         }
         self.shared.counters.fin_wait_2_expired += self.closed.fin_wait_2.on_time(now);
-        if self.has_link_time() {
-            self.on_link_time(now);
+        if self.ip.has_time() {
+            let counters = &mut self.shared.counters;
+            self.ip.on_time(&mut ip::Context { now, counters });
+            self.after_ip(now);
         }
     }
 
@@ -233,7 +234,7 @@ impl Host {
         !self.live.ready.is_empty()
             || !self.replies.is_empty()
             || !self.ip.loopback.is_empty()
-            || self.ip.neighbours.has_output()
+            || self.ip.wants_emit()
             || self.shortage.can_serve(&self.shared.pool)
     }
 
@@ -246,8 +247,8 @@ impl Host {
         note(self.closed.time_wait.deadline());
         note(self.closed.fin_wait_2.deadline());
         note(self.shortage_deadline());
-        if self.has_link_time() || self.ip.autoconfigure.is_some() {
-            note(self.link_deadline());
+        if self.ip.has_time() || self.ip.is_autoconfigured() {
+            note(self.ip.deadline());
         }
         (next < Instant::FAR_FUTURE).then_some(next)
     }
@@ -374,12 +375,31 @@ impl Host {
         self.shared.budget.promised()
     }
 
+    /// How it stands with the configured addresses. [`Event::Addresses`] tells that it has changed.
+    pub fn claimed(&self) -> Claimed {
+        self.ip.claimed()
+    }
+
+    /// The link has come up again: probes our IPv4 addresses once more, if they are probed, while
+    /// they stay in use (RFC 5227 §2.1), and then announces ours, if they are announced. A host
+    /// that has one of them by now objects, and [`Host::conflict`] reports it.
+    pub fn on_link_up(&mut self, now: Instant) {
+        self.ip.on_link_up(now);
+        self.after_ip(now);
+    }
+
+    /// A conflict over an address of ours that was found, the oldest first: each address that was
+    /// lost, and each time that one was defended. [`Event::Addresses`] tells that there is one.
+    pub fn conflict(&mut self) -> Option<Conflict> {
+        self.ip.conflict()
+    }
+
     /// Makes `cidr`'s address ours, as if it had been configured.
     pub fn add_address(&mut self, cidr: crate::address::Cidr) {
-        self.ip.routes.set_address(cidr, Standing::Preferred);
-        let Host { ip: Ip { routes, .. }, slots, .. } = self;
+        self.ip.add_address(cidr);
+        let Host { ip, slots, .. } = self;
         slots.for_each(|slot| {
-            let is_ours = routes.is_local(slot.tuple.remote_ip());
+            let is_ours = ip.is_to_ourselves(&slot.tuple);
             slot.flags = slot.flags.with(SlotFlags::OURSELVES, is_ours);
         });
     }
@@ -441,7 +461,7 @@ impl Host {
 
     /// Frames dropped because they made no sense, with the reason of each.
     pub fn malformed(&self) -> impl Iterator<Item = (Malformed, u64)> {
-        Malformed::ALL.iter().map(|reason| (*reason, self.ip.malformed[reason.index()]))
+        self.ip.malformed()
     }
 
     /// The configuration it was made from.
@@ -451,7 +471,7 @@ impl Host {
 
     /// Our addresses, configured and learnt; ranges are not listed.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        self.ip.routes.addresses().collect()
+        self.ip.addresses().collect()
     }
 }
 

@@ -1,9 +1,16 @@
-//! The Internet layer: our addresses and how they are had, routes, neighbours, path MTUs,
+//! The Internet layer: our addresses and how they are had, routes, neighbours, path MTUs, ICMP,
 //! reassembly, and what we send to ourselves.
+//!
+//! Frames, packets and the time come in; what IP sends of its own accord goes out as [`Outgoing`].
+//! TCP writes a segment where the device takes it, so that nothing is copied on the way through IP.
 
 pub(crate) mod autoconfigure;
+mod claim;
 pub mod conflict;
+mod input;
 pub(crate) mod limiter;
+pub(crate) mod link;
+mod ndp;
 pub(crate) mod neighbour;
 pub(crate) mod outgoing;
 pub(crate) mod path;
@@ -12,10 +19,13 @@ pub(crate) mod reassembly;
 pub(crate) mod route;
 pub(crate) mod route_cache;
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::net::IpAddr;
 
+use crate::address::Cidr;
 use crate::config::Config;
+use crate::counters::Counters;
 use crate::flow::Tuple;
 use crate::frame::{Medium, Outbox};
 use crate::rng::Rng;
@@ -25,9 +35,10 @@ use autoconfigure::Autoconfigure;
 use conflict::Claims;
 use limiter::TokenBucket;
 use neighbour::Neighbours;
+use outgoing::Outgoing;
 use pmtu::PathMtus;
 use reassembly::Reassembly;
-use route::{Class, Routes};
+use route::{Class, NextHop, Routes, Standing};
 use route_cache::{CachedRoute, RouteCache, RouteIndex};
 
 /// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
@@ -40,23 +51,31 @@ const REASSEMBLY_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct Ip {
     config: Arc<Config>,
-    pub(crate) routes: Routes,
+    routes: Routes,
     /// IPv6 addresses in the making; from the first call that tells the time.
-    pub(crate) autoconfigure: Option<Autoconfigure>,
+    autoconfigure: Option<Autoconfigure>,
     /// The configured addresses, and how far each is ours.
-    pub(crate) claims: Claims,
+    claims: Claims,
     /// Addresses are claimed and configured since the first call that tells the time.
-    pub(crate) link_begun: bool,
-    pub(crate) path_mtus: PathMtus,
+    has_begun: bool,
+    path_mtus: PathMtus,
     pub(crate) reassembly: Reassembly,
-    pub(crate) neighbours: Neighbours,
-    pub(crate) route_cache: RouteCache,
+    neighbours: Neighbours,
+    route_cache: RouteCache,
+    /// What is to be sent, beside what the neighbour cache wants sent.
+    outgoing: VecDeque<Outgoing>,
     /// Answers to strangers.
     strangers: TokenBucket,
     /// What we have sent to ourselves.
     pub(crate) loopback: Outbox,
     /// Frames dropped because they made no sense.
-    pub(crate) malformed: [u64; Malformed::COUNT],
+    malformed: [u64; Malformed::COUNT],
+}
+
+/// What a call to IP brings with it: the time, and what counts the events.
+pub(crate) struct Context<'a> {
+    pub now: Instant,
+    pub counters: &'a mut Counters,
 }
 
 impl Ip {
@@ -71,11 +90,12 @@ impl Ip {
             routes,
             autoconfigure: None,
             claims: Claims::new(config.address_probe, config.address_announce, secret),
-            link_begun: false,
+            has_begun: false,
             path_mtus: PathMtus::new(device.mtu, limits.path_mtus, secret),
             reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, secret),
             route_cache: RouteCache::default(),
+            outgoing: VecDeque::new(),
             strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             malformed: [0; Malformed::COUNT],
@@ -120,6 +140,59 @@ impl Ip {
         self.strangers.take(now)
     }
 
+    /// True if a packet from the link may come from `source`: another single host.
+    pub(crate) fn is_acceptable_source(&self, source: IpAddr) -> bool {
+        self.routes.is_acceptable_source(source)
+    }
+
+    /// Where a packet to `destination` goes next.
+    pub(crate) fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
+        self.routes.next_hop(destination)
+    }
+
+    /// Makes the address of `cidr` ours, as if it had been configured.
+    pub(crate) fn add_address(&mut self, cidr: Cidr) {
+        self.routes.set_address(cidr, Standing::Preferred);
+    }
+
+    /// Our addresses, those of ranges apart.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.routes.addresses()
+    }
+
+    /// A router says that a packet of ours was too big ([`PathMtus::on_too_big`]), and TCP believes
+    /// it. True if the path carries less now.
+    pub(crate) fn on_packet_too_big(
+        &mut self,
+        now: Instant,
+        destination: IpAddr,
+        next_hop_mtu: u32,
+        packet_bytes: u32,
+    ) -> bool {
+        self.path_mtus.on_too_big(now, destination, next_hop_mtu, packet_bytes).is_some()
+    }
+
+    // ---- what is to be sent
+
+    fn send(&mut self, outgoing: Outgoing) {
+        self.outgoing.push_back(outgoing);
+    }
+
+    /// What IP sends next of its own accord.
+    pub(crate) fn outgoing(&mut self) -> Option<Outgoing> {
+        self.outgoing.pop_front()
+    }
+
+    /// True if [`Ip::emit`] has something to send.
+    pub(crate) fn wants_emit(&self) -> bool {
+        self.neighbours.has_output()
+    }
+
+    /// Frames that were dropped because they waited for a neighbour in vain.
+    pub(crate) fn neighbour_drops(&self) -> u64 {
+        self.neighbours.dropped()
+    }
+
     // ---- routes that are kept
 
     /// The place of the route between `ends`, if one is kept and good.
@@ -160,6 +233,6 @@ impl Ip {
 }
 
 /// True if the configured addresses are not ours before they were probed.
-pub(crate) fn is_probing(config: &Config) -> bool {
+fn is_probing(config: &Config) -> bool {
     config.device.medium == Medium::Ethernet && !config.address_probe.is_zero()
 }

@@ -69,7 +69,7 @@ impl Host {
         let stays_whole = self.shared.config.time_wait.state == TimeWaitState::Full;
         let Host { slots, live: Live { timers, demux, block_pool, orphans, ready, .. }, .. } = self;
         let fin_wait_2 = &mut self.closed.fin_wait_2;
-        let (shared, routes, isns) = (&mut self.shared, &self.ip.routes, &self.opening.isns);
+        let (shared, ip, isns) = (&mut self.shared, &self.ip, &self.opening.isns);
         let (records, replies) = (&mut self.closed.time_wait, &mut self.replies);
         let mut whole = None;
         let goes = |slot: &mut Slot| {
@@ -87,7 +87,7 @@ impl Host {
                     }
                 }
                 if let Some(final_state) = slot.awake().and_then(Connection::final_state) {
-                    let mut entrance = Entrance { shared, routes, isns, records, replies };
+                    let mut entrance = Entrance { shared, ip, isns, records, replies };
                     entrance.enter(now, (hash, &slot.tuple), final_state);
                     slot.connection_mut().keep_final_state(None);
                 }

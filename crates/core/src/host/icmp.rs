@@ -11,6 +11,7 @@ use core::net::IpAddr;
 use super::Host;
 use crate::error::Error;
 use crate::flow::{Seq, Tuple};
+use crate::ip::Context;
 use crate::ip::outgoing::Outgoing;
 use crate::tcp::State;
 use crate::tcp::connection::Shape;
@@ -89,7 +90,11 @@ impl Host {
         use icmpv6::Message;
         let (complaint, quoted) = match *message {
             Message::EchoRequest(echo) => return self.on_echo(now, packet, echo),
-            Message::Ndp(ref message) => return self.on_ndp(now, packet, message, from),
+            Message::Ndp(ref message) => {
+                let cx = &mut Context { now, counters: &mut self.shared.counters };
+                self.ip.on_ndp(cx, packet, message, from);
+                return self.after_ip(now);
+            }
             Message::PacketTooBig { mtu, quoted } => (Complaint::TooBig(mtu), quoted),
             Message::Unreachable { code: v6::PORT, quoted } => {
                 (Complaint::Hard(Error::ConnectionRefused), quoted)
@@ -106,7 +111,10 @@ impl Host {
             | Message::ParameterProblem { quoted, .. } => {
                 (Complaint::Soft(Error::HostUnreachable), quoted)
             }
-            Message::Mld(ref message) => return self.on_mld(now, message),
+            Message::Mld(ref message) => {
+                self.ip.on_mld(now, message);
+                return self.after_ip(now);
+            }
             Message::EchoReply(_) | Message::Other { .. } => return,
         };
         self.on_complaint(now, packet, complaint, quoted);
@@ -160,8 +168,8 @@ impl Host {
         match complaint {
             Complaint::TooBig(mtu) => {
                 let (peer, bytes) = (quoted.tuple.remote_ip(), quoted.packet_bytes);
-                let lowered = self.ip.path_mtus.on_too_big(now, peer, mtu, bytes).is_some();
-                self.shared.counters.path_mtu_lowered += u64::from(lowered);
+                let is_lowered = self.ip.on_packet_too_big(now, peer, mtu, bytes);
+                self.shared.counters.path_mtu_lowered += u64::from(is_lowered);
             }
             Complaint::Soft(error) => self.on_error(now, index, error, false),
             Complaint::Hard(error) => self.on_error(now, index, error, true),
@@ -187,7 +195,7 @@ impl Host {
     pub(super) fn on_unknown_protocol(&mut self, now: Instant, packet: &ip::Packet<'_>) {
         self.shared.counters.protocol_unknown += 1;
         let answers = self.ip.is_ours(packet.destination)
-            && self.ip.routes.is_acceptable_source(packet.source)
+            && self.ip.is_acceptable_source(packet.source)
             && self.ip.may_answer_stranger(now);
         if !answers {
             return;

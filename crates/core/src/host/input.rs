@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use super::Host;
 use super::prefetch::Notes;
 use crate::frame::{BURST, Medium, RxFrame};
+use crate::ip::Context;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, Mac, ethertype};
 use crate::wire::ip::{self, protocol};
@@ -71,7 +72,16 @@ impl Host {
 
     pub(super) fn note_malformed(&mut self, reason: Malformed) {
         self.shared.counters.frames_malformed += 1;
-        self.ip.malformed[reason.index()] += 1;
+        self.ip.note_malformed(reason);
+    }
+
+    /// Claims and configures our addresses at the first sign of time.
+    #[inline(always)]
+    pub(super) fn begin_link(&mut self, now: Instant) {
+        if !self.ip.has_begun() {
+            self.ip.begin(now);
+            self.after_ip(now);
+        }
     }
 
     fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
@@ -90,7 +100,11 @@ impl Host {
                 self.take_packet(now, inner, Origin::Link(Some(link.source)), note);
             }
             ethertype::ARP => match arp::Packet::parse(link.payload) {
-                Ok(packet) => self.on_arp(now, &packet),
+                Ok(packet) => {
+                    let cx = &mut Context { now, counters: &mut self.shared.counters };
+                    self.ip.on_arp(cx, &packet);
+                    self.after_ip(now);
+                }
                 Err(reason) => self.note_malformed(reason),
             },
             _ => self.shared.counters.protocol_unknown += 1,
@@ -127,7 +141,7 @@ impl Host {
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
             return self.take_any_segment(now, &packet, frame, from);
         }
-        if !self.is_for_us(packet.destination) {
+        if !self.ip.is_for_us(packet.destination) {
             self.shared.counters.not_for_us += 1;
             return;
         }
@@ -147,7 +161,7 @@ impl Host {
         // RFC 1122 §3.2.1.3 and §4.2.3.10: an unspecified address, a group's, or our own address
         // from outside is no source. But IPv6 asks for neighbours from the unspecified address, and
         // a host that has an address of ours discovers neighbours from it.
-        let sound = from == Origin::Ourselves || self.ip.routes.is_acceptable_source(packet.source);
+        let sound = from == Origin::Ourselves || self.ip.is_acceptable_source(packet.source);
         let asking = packet.protocol == protocol::ICMPV6
             && (packet.source.is_unspecified()
                 || self.ip.is_ours(packet.source) && ndp::is_message(packet.payload));

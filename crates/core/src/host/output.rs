@@ -2,13 +2,13 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::IpAddr;
 
 use super::Host;
 use super::input::Origin;
 use super::reply::{Body, Reply, owe, write_reply};
 use crate::counters::Counters;
 use crate::frame::{Outbox, RxChecksum, RxFrame};
+use crate::ip::link::Route;
 use crate::ip::outgoing::Content;
 use crate::ip::path::IpFields;
 use crate::ip::route_cache::{CachedRoute, RouteIndex};
@@ -22,16 +22,6 @@ use crate::time::Instant;
 /// the processor's caches when the device, or the peer on this machine, reads them.
 const TURN_BYTES: usize = 128 << 10;
 
-/// Whether a packet can leave.
-pub(super) enum Route {
-    /// Along the route that is kept at this place.
-    Open(RouteIndex),
-    /// When the neighbour has answered.
-    Waiting(IpAddr),
-    /// Not at all.
-    Closed,
-}
-
 impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
@@ -41,10 +31,7 @@ impl Host {
         } else {
             self.no_shortage(now);
         }
-        if !self.replies.is_empty()
-            || !self.ip.loopback.is_empty()
-            || self.ip.neighbours.has_output()
-        {
+        if !self.replies.is_empty() || !self.ip.loopback.is_empty() || self.ip.wants_emit() {
             self.emit_replies(now, outbox);
         }
         self.flush_ready(now, outbox);
@@ -78,8 +65,8 @@ impl Host {
         if !self.ip.loopback.is_empty() {
             self.take_loopback(now);
         }
-        if self.ip.neighbours.has_output() {
-            self.emit_link(outbox);
+        if self.ip.wants_emit() {
+            self.ip.emit(outbox, &mut self.shared.counters);
         }
         let mut done = 0;
         while done < self.replies.len() && outbox.room() > 0 {
@@ -116,7 +103,7 @@ impl Host {
             return None;
         }
         let ends = *ends;
-        match self.find_route(now, &ends) {
+        match self.ip.find_route(now, &ends) {
             Route::Open(place) => return Some(place),
             Route::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, index),
             Route::Closed => self.shared.counters.unreachable += 1,
@@ -156,7 +143,7 @@ impl Host {
         if kept.is_some() {
             return kept;
         }
-        match self.find_route(now, &ends) {
+        match self.ip.find_route(now, &ends) {
             Route::Open(place) => return Some(place),
             Route::Waiting(next_hop) => self.wait_for_neighbour(now, next_hop, index),
             Route::Closed => self.on_unreachable(now, index),

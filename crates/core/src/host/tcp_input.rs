@@ -119,7 +119,7 @@ impl Host {
     /// from there.
     fn is_between_us(&self, now: Instant, tuple: &Tuple, from: Origin) -> bool {
         let is_source_acceptable =
-            || from == Origin::Ourselves || self.ip.routes.is_acceptable_source(tuple.remote_ip());
+            || from == Origin::Ourselves || self.ip.is_acceptable_source(tuple.remote_ip());
         self.ip.is_plain_route(now, tuple)
             || self.ip.is_ours(tuple.local_ip()) && is_source_acceptable()
     }

@@ -22,7 +22,6 @@ mod ports;
 mod recovery;
 mod requirements;
 mod reuse;
-mod route_cache;
 mod shortage;
 mod states;
 mod stream;

@@ -13,7 +13,8 @@ use super::reply::{self, Reply};
 use crate::config::{TcpConfig, TimeWaitState};
 use crate::counters::Counters;
 use crate::flow::{Seq, Tuple};
-use crate::ip::route::{NextHop, Routes};
+use crate::ip::Ip;
+use crate::ip::route::NextHop;
 use crate::tcp::connection::{Context, FinalState, STAMP_TICK, stamp_at};
 use crate::tcp::isn::IsnSource;
 use crate::tcp::slot::Slot;
@@ -70,7 +71,7 @@ impl LastAck {
 /// What of a host a connection needs that enters TIME-WAIT from where it lies.
 pub(super) struct Entrance<'a> {
     pub(super) shared: &'a mut Context,
-    pub(super) routes: &'a Routes,
+    pub(super) ip: &'a Ip,
     pub(super) isns: &'a IsnSource,
     pub(super) records: &'a mut TimeWait,
     pub(super) replies: &'a mut VecDeque<Reply>,
@@ -113,7 +114,7 @@ impl Entrance<'_> {
         if config.time_wait.state == TimeWaitState::Skip {
             counters.time_wait_skipped += 1;
         } else {
-            let distance = distance(config, self.routes, tuple);
+            let distance = distance(config, self.ip, tuple);
             let evicted = self.records.enter(hash, tuple, final_state, distance, now);
             counters.time_wait_evicted += evicted;
         }
@@ -150,13 +151,13 @@ fn swap(
 
 /// How near the peer is, if that matters.
 #[inline(always)]
-fn distance(config: &TcpConfig, routes: &Routes, tuple: &Tuple) -> Distance {
+fn distance(config: &TcpConfig, ip: &Ip, tuple: &Tuple) -> Distance {
     let is_all_the_same =
         config.time_wait.length_on_link.is_zero() && config.time_wait.length_on_host.is_zero();
     if is_all_the_same {
         return Distance::Far;
     }
-    match routes.next_hop(tuple.remote_ip()) {
+    match ip.next_hop(tuple.remote_ip()) {
         Some(NextHop::Ourselves) => Distance::OnHost,
         Some(NextHop::Neighbour(hop)) if hop == tuple.remote_ip() => Distance::OnLink,
         _ => Distance::Far,
@@ -253,7 +254,7 @@ impl Host {
 
     /// How near the peer is, if that matters.
     fn distance(&self, tuple: &Tuple) -> Distance {
-        distance(&self.shared.config, &self.ip.routes, tuple)
+        distance(&self.shared.config, &self.ip, tuple)
     }
 
     /// The record of `tuple`, its time over or not.

@@ -1,5 +1,4 @@
-//! The path to another host, along which TCP writes its segments: IP says where a packet goes, and
-//! the sender writes it where the device takes it.
+//! The path to another host, along which TCP writes its segments.
 
 use core::net::IpAddr;
 

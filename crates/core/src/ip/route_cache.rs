@@ -122,3 +122,6 @@ impl RouteCache {
 
 /// 2^32 by the golden ratio: multiplied by it, neighbouring addresses lie apart.
 const SPREAD: u32 = 0x9e37_79b9;
+
+#[cfg(test)]
+mod tests;

@@ -1,18 +1,17 @@
 //! A route that is kept is the one that a search would find, and no neighbour is doubted, asked or
-//! thrown out at another time for it. Two hosts live through the same events, and one of them
+//! thrown out at another time for it. Two of IP live through the same events, and one of them
 //! forgets its routes.
 
+use super::*;
 use crate::config::Config;
-use crate::flow::Tuple;
-use crate::frame::{Capabilities, Medium};
-use crate::host::Host;
-use crate::host::output::Route;
+use crate::counters::Counters;
+use crate::ip::link::Route;
 use crate::ip::neighbour::Advertisement;
 use crate::ip::route::Standing;
-use crate::ip::route_cache::{ROUTES, RouteCache, RouteIndex};
-use crate::time::{Duration, Instant};
+use crate::ip::{Context, Ip};
+use crate::time::Duration;
 use crate::wire::ndp::{Prefix, RouterAdvertisement};
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::Ipv6Addr;
 use proptest::prelude::*;
 use std::format;
 use std::string::String;
@@ -96,45 +95,42 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn host(medium: Medium) -> Host {
+fn ip(medium: Medium) -> Ip {
     let device = Capabilities::plain(medium, 1500);
     let mut config = Config::new(device, "10.9.0.2/24".parse().unwrap(), [7; 32]);
     config.addresses.push("fd00::2/64".parse().unwrap());
     config.gateways = [address(6), address(11)].into();
     config.autoconfigure = true;
     config.limits.neighbours = 3;
-    Host::new(config).unwrap()
+    Ip::new(config.into())
 }
 
-fn look(host: &mut Host, now: Instant, to: usize) -> String {
+fn look(ip: &mut Ip, now: Instant, to: usize) -> String {
     let to = address(to);
     let from = if to.is_ipv4() { address(5) } else { address(12) };
     let ends = Tuple::new((from, 1), (to, 2));
-    let kept = host.ip.route_cache.find(&ends, host.ip.route_changes(), now).map(Route::Open);
-    match kept.unwrap_or_else(|| host.find_route(now, &ends)) {
+    let kept = ip.kept_route(now, &ends).map(Route::Open);
+    match kept.unwrap_or_else(|| ip.find_route(now, &ends)) {
         Route::Open(place) => {
-            format!(
-                "{:?} {}",
-                host.ip.route_cache.at(place).path,
-                host.ip.route_cache.at(place).local
-            )
+            let CachedRoute { path, local, .. } = ip.route_cache.at(place);
+            format!("{path:?} {local}")
         }
         Route::Waiting(next_hop) => format!("waiting for {next_hop}"),
         Route::Closed => "closed".into(),
     }
 }
 
-fn act(host: &mut Host, now: Instant, step: &Step) -> String {
+fn act(ip: &mut Ip, now: Instant, step: &Step) -> String {
     match *step {
-        Step::Look(to) => return look(host, now, to),
-        Step::Heard(who, mac) => host.ip.neighbours.on_heard(now, address(who), [mac; 6]),
+        Step::Look(to) => return look(ip, now, to),
+        Step::Heard(who, mac) => ip.neighbours.on_heard(now, address(who), [mac; 6]),
         Step::Told { who, mac, solicited, overrides } => {
             let target = address(who);
             let told = Advertisement { target, mac: Some([2 * mac; 6]), solicited, overrides };
-            host.ip.neighbours.on_advertisement(now, told);
+            ip.neighbours.on_advertisement(now, told);
         }
         Step::TooBig(who, mtu) => {
-            host.ip.path_mtus.on_too_big(now, address(who), mtu.into(), 1500);
+            ip.path_mtus.on_too_big(now, address(who), mtu.into(), 1500);
         }
         Step::Advertised { lifetime_s, mtu, hop_limit, valid_s } => {
             let mut advertisement = RouterAdvertisement {
@@ -152,15 +148,22 @@ fn act(host: &mut Host, now: Instant, step: &Step) -> String {
                 preferred_s: 0,
             });
             let router = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
-            host.ip.routes.on_router_advertisement(now, router, &advertisement);
+            ip.routes.on_router_advertisement(now, router, &advertisement);
         }
         Step::Own(who, true) => {
             let own = format!("{}/16", address(who)).parse().unwrap();
-            host.ip.routes.set_address(own, Standing::Preferred);
+            ip.routes.set_address(own, Standing::Preferred);
         }
-        Step::Own(who, false) => host.ip.routes.remove_address(address(who)),
-        Step::GatewayFailed => host.ip.routes.on_gateway_failed(address(11)),
-        Step::Pass(_) => host.on_time(now),
+        Step::Own(who, false) => ip.routes.remove_address(address(who)),
+        Step::GatewayFailed => ip.routes.on_gateway_failed(address(11)),
+        Step::Pass(_) => {
+            if !ip.has_begun() {
+                ip.begin(now);
+            }
+            ip.on_autoconfigure_time(now);
+            ip.on_time(&mut Context { now, counters: &mut Counters::default() });
+            while ip.resolved().is_some() {}
+        }
     }
     String::new()
 }
@@ -171,16 +174,16 @@ proptest! {
         steps in proptest::collection::vec(any_step(), 1..80), ethernet: bool,
     ) {
         let medium = if ethernet { Medium::Ethernet } else { Medium::Ip };
-        let (mut keeps, mut searches) = (host(medium), host(medium));
+        let (mut keeps, mut searches) = (ip(medium), ip(medium));
         let mut now = Instant::from_millis(1000);
         for step in &steps {
             if let Step::Pass(ms) = step {
                 now = now + Duration::from_millis(*ms);
             }
-            searches.ip.route_cache = RouteCache::default();
-            let done = [&mut keeps, &mut searches].map(|host| act(host, now, step));
+            searches.route_cache = RouteCache::default();
+            let done = [&mut keeps, &mut searches].map(|ip| act(ip, now, step));
             prop_assert_eq!(&done[0], &done[1], "{:?}", step);
-            let state = |host: &Host| format!("{:?}", host.ip.neighbours);
+            let state = |ip: &Ip| format!("{:?}", ip.neighbours);
             prop_assert_eq!(state(&keeps), state(&searches), "after {:?}", step);
         }
     }
@@ -188,13 +191,13 @@ proptest! {
 
 #[test]
 fn a_way_is_searched_for_once() {
-    let (mut host, now) = (host(Medium::Ethernet), Instant::from_millis(1000));
-    host.ip.neighbours.on_heard(now, address(0), [2; 6]);
-    assert!(look(&mut host, now, 0).contains("link: Some"));
+    let (mut ip, now) = (ip(Medium::Ethernet), Instant::from_millis(1000));
+    ip.neighbours.on_heard(now, address(0), [2; 6]);
+    assert!(look(&mut ip, now, 0).contains("link: Some"));
     let ends = Tuple::new((address(5), 1), (address(0), 2));
-    let changes = host.ip.route_changes();
-    assert!(host.ip.route_cache.find(&ends, changes, now).is_some());
-    assert!(host.ip.route_cache.find(&ends, changes + 1, now).is_none(), "something has changed");
+    let changes = ip.route_changes();
+    assert!(ip.route_cache.find(&ends, changes, now).is_some());
+    assert!(ip.route_cache.find(&ends, changes + 1, now).is_none(), "something has changed");
     let other = Tuple::new((address(5), 1), (address(1), 2));
-    assert!(host.ip.route_cache.find(&other, changes, now).is_none());
+    assert!(ip.route_cache.find(&other, changes, now).is_none());
 }
