@@ -30,7 +30,6 @@ mod input;
 mod negotiate;
 mod output;
 mod parts;
-mod paths;
 mod prefetch;
 mod reply;
 mod shortage;

@@ -1,13 +1,20 @@
-//! The Internet layer: our addresses and how they are had, routes, neighbours, path MTUs, ICMP,
-//! reassembly, and what we send to ourselves.
+//! The Internet layer: our addresses, routes, neighbours, path MTUs, ICMP, reassembly, and the
+//! loopback.
 //!
-//! Frames, packets and the time come in; what IP sends of its own accord goes out as [`Outgoing`].
+//! ```text
+//!   packets ─▶ on_packet ─┬─▶ ForTcp: a segment (Delivery), or an ICMP error about one
+//!   ARP     ─▶ on_arp    ─┼─▶ Outgoing: what IP sends of its own accord
+//!   time    ─▶ on_time   ─┴─▶ news of our addresses, next hops that have answered or not
+//!   TCP     ─▶ find_route ──▶ Route: a Path to write segments along, or a next hop to wait for
+//! ```
+//!
 //! TCP writes a segment where the device takes it, so that nothing is copied on the way through IP.
 
 pub(crate) mod autoconfigure;
 mod claim;
 pub mod conflict;
-mod input;
+pub(crate) mod icmp;
+pub(crate) mod input;
 pub(crate) mod limiter;
 pub(crate) mod link;
 mod ndp;
@@ -59,10 +66,10 @@ pub(crate) struct Ip {
     /// Addresses are claimed and configured since the first call that tells the time.
     has_begun: bool,
     path_mtus: PathMtus,
-    pub(crate) reassembly: Reassembly,
+    reassembly: Reassembly,
     neighbours: Neighbours,
     route_cache: RouteCache,
-    /// What is to be sent, beside what the neighbour cache wants sent.
+    /// What IP sends of its own accord; the questions for neighbours wait in their cache.
     outgoing: VecDeque<Outgoing>,
     /// Answers to strangers.
     strangers: TokenBucket,
@@ -72,7 +79,7 @@ pub(crate) struct Ip {
     malformed: [u64; Malformed::COUNT],
 }
 
-/// What a call to IP brings with it: the time, and what counts the events.
+/// The time of a call, and the counters for what happens in it.
 pub(crate) struct Context<'a> {
     pub now: Instant,
     pub counters: &'a mut Counters,
@@ -160,25 +167,13 @@ impl Ip {
         self.routes.addresses()
     }
 
-    /// A router says that a packet of ours was too big ([`PathMtus::on_too_big`]), and TCP believes
-    /// it. True if the path carries less now.
-    pub(crate) fn on_packet_too_big(
-        &mut self,
-        now: Instant,
-        destination: IpAddr,
-        next_hop_mtu: u32,
-        packet_bytes: u32,
-    ) -> bool {
-        self.path_mtus.on_too_big(now, destination, next_hop_mtu, packet_bytes).is_some()
-    }
-
-    // ---- what is to be sent
+    // ---- to be sent
 
     fn send(&mut self, outgoing: Outgoing) {
         self.outgoing.push_back(outgoing);
     }
 
-    /// What IP sends next of its own accord.
+    /// Takes the oldest packet or frame that IP sends of its own accord.
     pub(crate) fn outgoing(&mut self) -> Option<Outgoing> {
         self.outgoing.pop_front()
     }
@@ -195,7 +190,7 @@ impl Ip {
 
     // ---- routes that are kept
 
-    /// The place of the route between `ends`, if one is kept and good.
+    /// The place of the route between `ends`, if it is kept and good.
     pub(crate) fn kept_route(&self, now: Instant, ends: &Tuple) -> Option<RouteIndex> {
         self.route_cache.find(ends, self.route_changes(), now)
     }
@@ -226,7 +221,7 @@ impl Ip {
         (route, if route.local { &mut self.loopback } else { outbox })
     }
 
-    /// How often what decides on routes has changed.
+    /// How often the things that decide on routes have changed.
     pub(crate) fn route_changes(&self) -> u64 {
         self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()
     }

@@ -1,6 +1,6 @@
-//! Follows every input to IP: what IP sends joins the replies, the user hears of our addresses, and
-//! connections that waited for a neighbour go on. Lets them wait, too, and gives up those that have
-//! no route.
+//! Follows every call to IP: its packets join the replies, the user hears of our addresses, and
+//! connections that waited for a neighbour go on. Connections begin to wait here, too, and fail
+//! without a route.
 
 use core::net::IpAddr;
 
@@ -18,8 +18,8 @@ use crate::time::{Duration, Instant};
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Host {
-    /// IP was called: does what that has left to the host. Asking for a neighbour may push another
-    /// out of the cache, so this follows every question, too.
+    /// Does what a call to IP has left to the host. Asking for a neighbour may push another out of
+    /// the cache, so this follows every question, too.
     pub(super) fn after_ip(&mut self, now: Instant) {
         while let Some(outgoing) = self.ip.outgoing() {
             self.reply(outgoing.into());

@@ -1,25 +1,26 @@
 //! A TCP segment that has come in, as the host looks for what it belongs to.
 //!
 //! ```text
-//!   frame ─┬─ wire::usual ─▶ Hinted ─┬─▶ the connection that it seems to belong to
+//!   frame ─┬─ wire::usual ─▶ Hinted ─┬─▶ the connection that its hash leads to
 //!          │                         └─┐
-//!          └─ wire::ip ────────────────┴─▶ Inbound ─▶ find ─┬─▶ a connection
+//!          └─ IP ─▶ Delivery ──────────┴─▶ Inbound ─▶ find ─┬─▶ a connection
 //!                                                           └─▶ Incoming ─▶ dispatch
 //! ```
 //!
-//! Two parsers make one [`Inbound`]. What it belongs to decides what a wrong checksum counts as.
-//! Nearly every segment has the usual layout and belongs to the connection that its hash leads to:
-//! no [`Inbound`] is made for it.
+//! Nearly every segment has the usual layout and belongs to the connection that its hash leads to,
+//! which takes it at once. Any other becomes an [`Inbound`], whichever parser has read it. What it
+//! belongs to decides what a wrong checksum counts as.
 
 use super::Host;
 use crate::flow::{Seq, Tuple};
-use crate::frame::{RxChecksum, RxFrame};
+use crate::frame::RxChecksum;
+use crate::ip::input::Delivery;
 use crate::tcp::arrive::Facts;
 use crate::time::Instant;
+use crate::wire::Malformed;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Plain, Segment, verify_checksum};
 use crate::wire::usual::UsualSegment;
-use crate::wire::{Malformed, ip};
 
 /// A segment of the usual layout, and where what it belongs to may be.
 #[derive(Clone, Copy, Debug)]
@@ -84,16 +85,13 @@ pub(super) struct Begun {
     pub(super) in_time_wait: bool,
 }
 
-/// The segment in a whole packet.
-pub(super) fn parse<'a>(
-    packet: &ip::Packet<'a>,
-    frame: &RxFrame<'_>,
-) -> Result<Segment<'a>, Fault> {
-    let is_trusted = frame.checksum == RxChecksum::Good;
-    if !is_trusted && !verify_checksum(packet.payload, packet.source, packet.destination) {
+/// The segment that IP has handed over.
+pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault> {
+    let &Delivery { source, destination, ref bytes, checksum, .. } = delivery;
+    if checksum != RxChecksum::Good && !verify_checksum(bytes, source, destination) {
         return Err(Fault::Checksum);
     }
-    Segment::parse(packet.payload).map_err(Fault::Malformed)
+    Segment::parse(bytes).map_err(Fault::Malformed)
 }
 
 impl Host {

@@ -1,24 +1,13 @@
-//! A frame arrives: link header, IP, and what the IP packet carries.
-
-use core::net::IpAddr;
+//! A frame arrives: from the link header to TCP, by the usual layout at once, or through IP.
 
 use super::Host;
 use super::prefetch::Notes;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::ip::Context;
+use crate::ip::input::{ForTcp, Origin};
 use crate::time::Instant;
-use crate::wire::ethernet::{self, Mac, ethertype};
-use crate::wire::ip::{self, protocol};
-use crate::wire::{Malformed, arp, ndp};
-
-/// Where a packet came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// The link; a neighbour with this hardware address, if the medium has them.
-    Link(Option<Mac>),
-    /// Ourselves.
-    Ourselves,
-}
+use crate::wire::ethernet::{self, ethertype};
+use crate::wire::{Malformed, arp};
 
 impl Host {
     /// A frame has arrived.
@@ -134,51 +123,12 @@ impl Host {
     }
 
     fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
-        let packet = match ip::Packet::parse(frame.bytes) {
-            Ok(packet) => packet,
-            Err(reason) => return self.note_malformed(reason),
-        };
-        if packet.protocol == protocol::TCP && packet.fragment.is_none() {
-            return self.take_any_segment(now, &packet, frame, from);
-        }
-        if !self.ip.is_for_us(packet.destination) {
-            self.shared.counters.not_for_us += 1;
-            return;
-        }
-        if packet.fragment.is_some() {
-            return self.on_fragment(now, &packet, from);
-        }
-        self.take_whole_packet(now, &packet, frame, from);
-    }
-
-    pub(super) fn take_whole_packet(
-        &mut self,
-        now: Instant,
-        packet: &ip::Packet<'_>,
-        frame: &RxFrame<'_>,
-        from: Origin,
-    ) {
-        // RFC 1122 §3.2.1.3 and §4.2.3.10: an unspecified address, a group's, or our own address
-        // from outside is no source. But IPv6 asks for neighbours from the unspecified address, and
-        // a host that has an address of ours discovers neighbours from it.
-        let sound = from == Origin::Ourselves || self.ip.is_acceptable_source(packet.source);
-        let asking = packet.protocol == protocol::ICMPV6
-            && (packet.source.is_unspecified()
-                || self.ip.is_ours(packet.source) && ndp::is_message(packet.payload));
-        if !sound && !asking {
-            self.shared.counters.not_for_us += 1;
-            return;
-        }
-        let mac = match from {
-            Origin::Link(mac) => mac,
-            Origin::Ourselves => None,
-        };
-        match (packet.protocol, packet.source) {
-            (protocol::TCP, _) => self.take_any_segment(now, packet, frame, from),
-            (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
-                self.on_icmp(now, packet, mac);
-            }
-            _ => self.on_unknown_protocol(now, packet),
+        let cx = &mut Context { now, counters: &mut self.shared.counters };
+        match self.ip.on_packet(cx, frame, from) {
+            Ok(Some(ForTcp::Segment(delivery))) => self.take_any_segment(now, &delivery),
+            Ok(Some(ForTcp::Error(error))) => self.on_icmp_error(now, &error),
+            Ok(None) => self.after_ip(now),
+            Err(reason) => self.note_malformed(reason),
         }
     }
 }

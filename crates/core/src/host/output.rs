@@ -4,10 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::Host;
-use super::input::Origin;
 use super::reply::{Body, Reply, owe, write_reply};
 use crate::counters::Counters;
 use crate::frame::{Outbox, RxChecksum, RxFrame};
+use crate::ip::input::Origin;
 use crate::ip::link::Route;
 use crate::ip::outgoing::Content;
 use crate::ip::path::IpFields;

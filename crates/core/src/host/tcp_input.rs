@@ -4,12 +4,12 @@
 use super::Host;
 use super::after_input::publish;
 use super::inbound::{Fault, Hinted, Inbound, Incoming, Past, parse};
-use super::input::Origin;
 use super::negotiate::Unwilling;
 use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
+use crate::ip::input::{Delivery, Origin};
 use crate::ip::path::IpFields;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{OurSyn, SynReceived};
@@ -18,7 +18,6 @@ use crate::tcp::slot::{Slot, SlotFlags, at_hint};
 use crate::tcp::syn_cache::is_entry;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
-use crate::wire::ip;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Header};
 
@@ -66,24 +65,18 @@ impl Host {
         self.take_segment(now, &Inbound { tuple: usual.tuple(), hash, received, facts }, from);
     }
 
-    /// A segment of any layout in a whole packet.
-    pub(super) fn take_any_segment(
-        &mut self,
-        now: Instant,
-        packet: &ip::Packet<'_>,
-        frame: &RxFrame<'_>,
-        from: Origin,
-    ) {
-        let segment = parse(packet, frame);
+    /// A segment of any layout.
+    pub(super) fn take_any_segment(&mut self, now: Instant, delivery: &Delivery<'_>) {
+        let segment = parse(delivery);
         // What is too short for ports belongs to no connection.
-        let &[a, b, c, d] = packet.payload.first_chunk().unwrap_or(&[0; 4]);
-        let local = (packet.destination, u16::from_be_bytes([c, d]));
-        let tuple = Tuple::new(local, (packet.source, u16::from_be_bytes([a, b])));
+        let &[a, b, c, d] = delivery.bytes.first_chunk().unwrap_or(&[0; 4]);
+        let local = (delivery.destination, u16::from_be_bytes([c, d]));
+        let tuple = Tuple::new(local, (delivery.source, u16::from_be_bytes([a, b])));
         let hash = self.live.hasher.hash(&tuple);
         let received = segment.as_ref().map_err(|fault| *fault);
-        let received = received.map(|segment| Received::Any(segment, packet.traffic_class));
-        let facts = Facts::of_piece(frame.segment_size);
-        self.take_segment(now, &Inbound { tuple, hash, received, facts }, from);
+        let received = received.map(|segment| Received::Any(segment, delivery.traffic_class));
+        let facts = Facts::of_piece(delivery.segment_size);
+        self.take_segment(now, &Inbound { tuple, hash, received, facts }, delivery.origin);
     }
 
     /// A segment of either parser, wherever what it belongs to is found. What was found out of the

@@ -12,7 +12,7 @@ use crate::wire::ethernet::{self, BROADCAST, Mac};
 use crate::wire::{arp, ndp};
 
 impl Ip {
-    /// How it stands with the configured addresses.
+    /// Whether the configured addresses are ours.
     pub(crate) fn claimed(&self) -> Claimed {
         let begins = !self.has_begun && is_probing(&self.config);
         if begins { Claimed::Pending } else { self.claims.claimed() }
@@ -29,7 +29,7 @@ impl Ip {
         self.claims.conflict()
     }
 
-    /// True if there is a conflict to tell, or [`Ip::claimed`] has changed, since the last time.
+    /// True if a conflict was found, or [`Ip::claimed`] has changed, since the last call.
     pub(crate) fn take_news(&mut self) -> bool {
         self.claims.take_news()
     }

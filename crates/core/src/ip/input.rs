@@ -1,13 +1,138 @@
-//! What comes of packets that arrive: those that made no sense, and those that arrived in part.
+//! Takes in packets: puts fragments together, answers ICMP and unknown protocols, and hands TCP its
+//! segments.
+
+use alloc::borrow::Cow;
+use core::net::IpAddr;
 
 use super::{Context, Ip};
+use crate::frame::{RxChecksum, RxFrame};
+use crate::ip::icmp::IcmpError;
 use crate::ip::outgoing::Outgoing;
-use crate::wire::{Malformed, icmpv4, icmpv6};
+use crate::ip::reassembly::{Outcome, Reason};
+use crate::wire::ethernet::Mac;
+use crate::wire::ip::{Packet, protocol};
+use crate::wire::{Malformed, icmpv4, icmpv6, ndp};
 
 /// ICMP code "fragment reassembly time exceeded", in both versions.
 const REASSEMBLY_TIME_EXCEEDED: u8 = 1;
 
+/// Where a packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The link; a neighbour with this hardware address, if the medium has them.
+    Link(Option<Mac>),
+    /// Ourselves.
+    Ourselves,
+}
+
+/// What IP hands TCP.
+#[derive(Debug)]
+pub(crate) enum ForTcp<'a> {
+    Segment(Delivery<'a>),
+    Error(IcmpError),
+}
+
+/// A segment in a whole packet, with the facts that its header does not say. TCP judges the
+/// addresses, and does so once for a connection.
+#[derive(Debug)]
+pub(crate) struct Delivery<'a> {
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// The segment: the TCP header and what follows.
+    pub bytes: Cow<'a, [u8]>,
+    /// What is known of its checksum.
+    pub checksum: RxChecksum,
+    /// Payload size of the segments that were joined into it; 0 if it is a single one.
+    pub segment_size: u16,
+    pub origin: Origin,
+}
+
+impl<'a> Delivery<'a> {
+    fn new(packet: &Packet<'a>, frame: &RxFrame<'_>, origin: Origin) -> Delivery<'a> {
+        Delivery {
+            source: packet.source,
+            destination: packet.destination,
+            traffic_class: packet.traffic_class,
+            bytes: Cow::Borrowed(packet.payload),
+            checksum: frame.checksum,
+            segment_size: frame.segment_size,
+            origin,
+        }
+    }
+}
+
+impl ForTcp<'_> {
+    /// Copies the segment, whose packet ends with the call.
+    fn into_owned(self) -> ForTcp<'static> {
+        match self {
+            ForTcp::Segment(delivery) => ForTcp::Segment(Delivery {
+                bytes: Cow::Owned(delivery.bytes.into_owned()),
+                ..delivery
+            }),
+            ForTcp::Error(error) => ForTcp::Error(error),
+        }
+    }
+}
+
 impl Ip {
+    /// A packet has arrived in `frame`, without a link header. Returns TCP's part, if it has one.
+    pub(crate) fn on_packet<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: &RxFrame<'a>,
+        origin: Origin,
+    ) -> Result<Option<ForTcp<'a>>, Malformed> {
+        let packet = Packet::parse(frame.bytes)?;
+        if packet.protocol == protocol::TCP && packet.fragment.is_none() {
+            return Ok(Some(ForTcp::Segment(Delivery::new(&packet, frame, origin))));
+        }
+        if !self.is_for_us(packet.destination) {
+            cx.counters.not_for_us += 1;
+            return Ok(None);
+        }
+        if packet.fragment.is_some() {
+            return self.on_fragment(cx, &packet, origin);
+        }
+        self.take_whole_packet(cx, &packet, frame, origin)
+    }
+
+    /// Takes in a packet that came whole, or was put together.
+    fn take_whole_packet<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &Packet<'a>,
+        frame: &RxFrame<'_>,
+        origin: Origin,
+    ) -> Result<Option<ForTcp<'a>>, Malformed> {
+        // RFC 1122 §3.2.1.3 and §4.2.3.10: an unspecified address, a group's, or our own address
+        // from outside is no source. But IPv6 asks for neighbours from the unspecified address, and
+        // a host that has an address of ours discovers neighbours from it.
+        let sound = origin == Origin::Ourselves || self.is_acceptable_source(packet.source);
+        let asking = packet.protocol == protocol::ICMPV6
+            && (packet.source.is_unspecified()
+                || self.is_ours(packet.source) && ndp::is_message(packet.payload));
+        if !sound && !asking {
+            cx.counters.not_for_us += 1;
+            return Ok(None);
+        }
+        let from = match origin {
+            Origin::Link(mac) => mac,
+            Origin::Ourselves => None,
+        };
+        match (packet.protocol, packet.source) {
+            (protocol::TCP, _) => Ok(Some(ForTcp::Segment(Delivery::new(packet, frame, origin)))),
+            (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
+                Ok(self.on_icmp(cx, packet, from)?.map(ForTcp::Error))
+            }
+            _ => {
+                self.on_unknown_protocol(cx, packet);
+                Ok(None)
+            }
+        }
+    }
+
     pub(crate) fn note_malformed(&mut self, reason: Malformed) {
         self.malformed[reason.index()] += 1;
     }
@@ -15,6 +140,32 @@ impl Ip {
     /// Frames dropped because they made no sense, with the reason of each.
     pub(crate) fn malformed(&self) -> impl Iterator<Item = (Malformed, u64)> {
         Malformed::ALL.iter().map(|reason| (*reason, self.malformed[reason.index()]))
+    }
+
+    // ---- fragments
+
+    fn on_fragment(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &Packet<'_>,
+        origin: Origin,
+    ) -> Result<Option<ForTcp<'static>>, Malformed> {
+        match self.reassembly.on_fragment(cx.now, packet) {
+            Outcome::Pending | Outcome::Dropped(Reason::Copy) => {}
+            Outcome::Dropped(_) => cx.counters.reassembly_failed += 1,
+            Outcome::Complete(bytes) => {
+                cx.counters.reassembled += 1;
+                let whole = Packet::parse(&bytes)?;
+                if whole.fragment.is_none() {
+                    let frame = RxFrame::plain(&bytes);
+                    let taken = self.take_whole_packet(cx, &whole, &frame, origin)?;
+                    return Ok(taken.map(ForTcp::into_owned));
+                }
+                // A packet that is a fragment once more is malice.
+                cx.counters.reassembly_failed += 1;
+            }
+        }
+        Ok(None)
     }
 
     /// Gives up packets whose fragments did not all arrive, and tells their senders (RFC 1122

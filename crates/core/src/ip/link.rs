@@ -1,5 +1,5 @@
-//! The way to the link: which next hop a packet has, what its frame begins with, and the frames
-//! that ask for a neighbour (RFC 826, RFC 4861).
+//! Finds the next hop of a packet, writes link headers, and asks for neighbours (RFC 826, RFC
+//! 4861).
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -86,7 +86,7 @@ impl Ip {
         let path = self.path(ends);
         Path {
             link: Some(self.link_header([0; 6], ends.remote_ip().is_ipv4())),
-            // A reply is a header, and no router has to cut it.
+            // A segment that waits is a header: no router has to cut it.
             dont_fragment: true,
             // What waits is bytes: no device will complete it.
             device: Capabilities { checksum: false, ..path.device },
@@ -227,8 +227,8 @@ impl Ip {
         self.neighbours.wait(next_hop, waiting);
     }
 
-    /// A next hop that was waited for, and how asking for it ended. A gateway that has not answered
-    /// stands behind the others from now on.
+    /// The oldest next hop that has answered, or failed to. A gateway that failed goes behind the
+    /// others.
     pub(crate) fn resolved(&mut self) -> Option<(IpAddr, Resolution)> {
         let (next_hop, resolution) = self.neighbours.resolved()?;
         if resolution == Resolution::Failed {
@@ -239,7 +239,7 @@ impl Ip {
 
     // ---- time
 
-    /// True if anything but what configures our addresses has a deadline, or news.
+    /// True if [`Ip::on_time`] has a deadline, or news.
     pub(crate) fn has_time(&self) -> bool {
         self.neighbours.has_deadline()
             || self.neighbours.has_resolved()
@@ -250,7 +250,7 @@ impl Ip {
             || self.reassembly.has_expired()
     }
 
-    /// When time alone has work, if it has.
+    /// When the first deadline of IP is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let all = [
             self.neighbours.deadline(),
@@ -263,7 +263,7 @@ impl Ip {
         all.into_iter().flatten().min()
     }
 
-    /// Time has passed for all but what configures our addresses.
+    /// Time has passed for everything but autoconfiguration.
     pub(crate) fn on_time(&mut self, cx: &mut Context<'_>) {
         let is_due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= cx.now);
         if is_due(self.neighbours.deadline()) {

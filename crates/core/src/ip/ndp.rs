@@ -39,12 +39,12 @@ impl Ip {
         }
     }
 
-    /// True if anything configures our addresses.
+    /// True if autoconfiguration has begun.
     pub(crate) fn is_autoconfigured(&self) -> bool {
         self.autoconfigure.is_some()
     }
 
-    /// Time has passed for what autoconfigures, if anything does.
+    /// Time has passed for autoconfiguration.
     pub(crate) fn on_autoconfigure_time(&mut self, now: Instant) {
         if let Some(own) = &mut self.autoconfigure {
             own.on_time(now);
@@ -76,7 +76,7 @@ impl Ip {
     }
 
     /// True if a packet to `address` is for us: one of ours, a broadcast, or a group of ours.
-    pub(crate) fn is_for_us(&self, address: IpAddr) -> bool {
+    pub(super) fn is_for_us(&self, address: IpAddr) -> bool {
         match self.routes.class(address) {
             Class::Ours | Class::Broadcast => true,
             Class::Multicast => {
@@ -96,7 +96,7 @@ impl Ip {
         self.autoconfigure.as_ref().is_some_and(|own| own.is_optimistic(address))
     }
 
-    pub(crate) fn on_ndp(
+    pub(super) fn on_ndp(
         &mut self,
         cx: &mut Context<'_>,
         packet: &ip::Packet<'_>,
@@ -181,7 +181,7 @@ impl Ip {
         self.take_autoconfigured(now);
     }
 
-    pub(crate) fn on_mld(&mut self, now: Instant, message: &mld::Message) {
+    pub(super) fn on_mld(&mut self, now: Instant, message: &mld::Message) {
         let mld::Message::Query { version, max_response_ms, group } = *message else { return };
         if let Some(own) = &mut self.autoconfigure {
             own.on_listener_query(now, version, group, max_response_ms);

@@ -1,0 +1,184 @@
+//! ICMP for both versions: echo, and errors about our segments (RFC 1122 §3.2.2, RFC 4443,
+//! RFC 5927).
+//!
+//! IP reads which segment an error quotes, and why that did not arrive. TCP decides whether to
+//! believe the error, since it knows the segments in flight.
+
+use core::net::IpAddr;
+
+use super::{Context, Ip};
+use crate::error::Error;
+use crate::flow::{Seq, Tuple};
+use crate::ip::outgoing::Outgoing;
+use crate::time::Instant;
+use crate::wire::ethernet::Mac;
+use crate::wire::icmpv4::{self, Echo, unreachable_code as v4};
+use crate::wire::icmpv6::{self, unreachable_code as v6};
+use crate::wire::quoted::Quoted;
+use crate::wire::{Malformed, ip};
+
+/// An ICMP error about a segment that is ours if the quotation is true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IcmpError {
+    /// The ends of the quoted segment, ours first.
+    pub tuple: Tuple,
+    /// Its SEG.SEQ.
+    pub seq: Seq,
+    /// Bytes of its packet, as the header says.
+    pub packet_bytes: u32,
+    pub cause: Cause,
+}
+
+/// Why the segment did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It may pass: network or host unreachable, time exceeded.
+    Soft(Error),
+    /// It will not: protocol or port unreachable.
+    Hard(Error),
+    /// The packet was too big; the next hop takes this many bytes (0: it did not say).
+    TooBig(u32),
+}
+
+impl Ip {
+    /// An ICMP message has arrived. Returns an error that quotes a segment, if the receiver of the
+    /// message has sent that segment.
+    pub(super) fn on_icmp(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &ip::Packet<'_>,
+        from: Option<Mac>,
+    ) -> Result<Option<IcmpError>, Malformed> {
+        let reported = match packet.source {
+            IpAddr::V4(_) => {
+                let message = icmpv4::Message::parse(packet.payload)?;
+                self.on_icmpv4(cx, packet, &message)
+            }
+            IpAddr::V6(_) => {
+                let message = icmpv6::Message::parse(packet)?;
+                self.on_icmpv6(cx, packet, &message, from)
+            }
+        };
+        let Some((cause, quoted)) = reported else { return Ok(None) };
+        let error = error_of(cause, packet.destination, &Quoted::parse(quoted)?);
+        cx.counters.icmp_rejected += u64::from(error.is_none());
+        Ok(error)
+    }
+
+    /// Handles a message that is no error; returns the cause and the quotation of an error.
+    fn on_icmpv4<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &ip::Packet<'_>,
+        message: &icmpv4::Message<'a>,
+    ) -> Option<(Cause, &'a [u8])> {
+        use icmpv4::Message;
+        Some(match *message {
+            Message::EchoRequest(echo) => {
+                self.on_echo(cx, packet, echo);
+                return None;
+            }
+            Message::Unreachable { code: v4::FRAGMENTATION_NEEDED, next_hop_mtu, quoted } => {
+                (Cause::TooBig(next_hop_mtu.into()), quoted)
+            }
+            Message::Unreachable { code: v4::PROTOCOL | v4::PORT, quoted, .. } => {
+                (Cause::Hard(Error::ConnectionRefused), quoted)
+            }
+            Message::Unreachable { code: v4::NETWORK, quoted, .. } => {
+                (Cause::Soft(Error::NetworkUnreachable), quoted)
+            }
+            Message::Unreachable { quoted, .. }
+            | Message::TimeExceeded { quoted, .. }
+            | Message::ParameterProblem { quoted, .. } => {
+                (Cause::Soft(Error::HostUnreachable), quoted)
+            }
+            Message::EchoReply(_) | Message::Other { .. } => return None,
+        })
+    }
+
+    /// Does the same for RFC 4443, where neighbour discovery and listener queries are ICMP, too.
+    fn on_icmpv6<'a>(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &ip::Packet<'_>,
+        message: &icmpv6::Message<'a>,
+        from: Option<Mac>,
+    ) -> Option<(Cause, &'a [u8])> {
+        use icmpv6::Message;
+        match *message {
+            Message::EchoRequest(echo) => self.on_echo(cx, packet, echo),
+            Message::Ndp(ref message) => self.on_ndp(cx, packet, message, from),
+            Message::Mld(ref message) => self.on_mld(cx.now, message),
+            Message::EchoReply(_) | Message::Other { .. } => {}
+            Message::PacketTooBig { mtu, quoted } => return Some((Cause::TooBig(mtu), quoted)),
+            Message::Unreachable { code, quoted } => return Some((unreachable(code), quoted)),
+            Message::TimeExceeded { quoted, .. } | Message::ParameterProblem { quoted, .. } => {
+                return Some((Cause::Soft(Error::HostUnreachable), quoted));
+            }
+        }
+        None
+    }
+
+    /// TCP believes that the quoted packet was too big, and that the next hop takes `mtu` bytes.
+    /// Returns whether the path's MTU is lower now.
+    pub(crate) fn on_too_big(&mut self, now: Instant, error: &IcmpError, mtu: u32) -> bool {
+        let (peer, bytes) = (error.tuple.remote_ip(), error.packet_bytes);
+        self.path_mtus.on_too_big(now, peer, mtu, bytes).is_some()
+    }
+
+    // ---- echo
+
+    /// RFC 1122 §3.2.2.6, RFC 4443 §4.2: an echo request is answered from the address it was sent
+    /// to. One to a group is dropped, as RFC 1122 allows: it serves to amplify.
+    fn on_echo(&mut self, cx: &mut Context<'_>, packet: &ip::Packet<'_>, echo: Echo<'_>) {
+        if !self.is_ours(packet.destination) || !self.may_answer_stranger(cx.now) {
+            cx.counters.replies_suppressed += 1;
+            return;
+        }
+        cx.counters.echo_replies += 1;
+        let (v4, v6) = (icmpv4::Message::EchoReply(echo), icmpv6::Message::EchoReply(echo));
+        self.send(Outgoing::icmp((packet.destination, packet.source), &v4, &v6));
+    }
+
+    /// A protocol that we do not speak (RFC 1122 §3.2.2.1; RFC 8200 §4, RFC 4443 §3.4).
+    pub(super) fn on_unknown_protocol(&mut self, cx: &mut Context<'_>, packet: &ip::Packet<'_>) {
+        cx.counters.protocol_unknown += 1;
+        let answers = self.is_ours(packet.destination)
+            && self.is_acceptable_source(packet.source)
+            && self.may_answer_stranger(cx.now);
+        if !answers {
+            return;
+        }
+        let (is_udp, quoted) = (packet.protocol == ip::protocol::UDP, packet.bytes);
+        let code = if is_udp { v4::PORT } else { v4::PROTOCOL };
+        let by_v4 = icmpv4::Message::Unreachable { code, next_hop_mtu: 0, quoted };
+        let by_v6 = if is_udp {
+            icmpv6::Message::Unreachable { code: v6::PORT, quoted }
+        } else {
+            // Code 1, at the Next Header field of the fixed header.
+            icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted }
+        };
+        self.send(Outgoing::icmp((packet.destination, packet.source), &by_v4, &by_v6));
+    }
+}
+
+/// The cause in an ICMPv6 "destination unreachable" of this code.
+fn unreachable(code: u8) -> Cause {
+    match code {
+        v6::PORT => Cause::Hard(Error::ConnectionRefused),
+        // RFC 9293 §3.9.2.2 counts codes 0 and 3 as soft, RFC 5927 §5.1 this one as hard.
+        v6::PROHIBITED => Cause::Hard(Error::HostUnreachable),
+        v6::NO_ROUTE => Cause::Soft(Error::NetworkUnreachable),
+        _ => Cause::Soft(Error::HostUnreachable),
+    }
+}
+
+/// The error that came to `receiver`, if `receiver` has sent the quoted packet, a segment.
+fn error_of(cause: Cause, receiver: IpAddr, quoted: &Quoted<'_>) -> Option<IcmpError> {
+    let segment = quoted.tcp().filter(|_| quoted.source == receiver)?;
+    let tuple = Tuple::new(
+        (quoted.source, segment.source_port),
+        (quoted.destination, segment.destination_port),
+    );
+    Some(IcmpError { tuple, seq: segment.seq, packet_bytes: quoted.packet_len, cause })
+}
