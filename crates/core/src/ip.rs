@@ -5,7 +5,7 @@
 //!   packets ─▶ on_packet ─┬─▶ ForTcp: a segment (Delivery), or an ICMP error about one
 //!   ARP     ─▶ on_arp    ─┼─▶ Outgoing: what IP sends of its own accord
 //!   time    ─▶ on_time   ─┴─▶ news of our addresses, next hops that have answered or not
-//!   TCP     ─▶ find_route ──▶ Route: a Path to write segments along, or a next hop to wait for
+//!   TCP     ─▶ route     ───▶ Route: a Path to write segments along, or a next hop to wait for
 //! ```
 //!
 //! TCP writes a segment where the device takes it, so that nothing is copied on the way through IP.
@@ -191,7 +191,7 @@ impl Ip {
     // ---- routes that are kept
 
     /// The place of the route between `ends`, if it is kept and good.
-    pub(crate) fn kept_route(&self, now: Instant, ends: &Tuple) -> Option<RouteIndex> {
+    fn kept_route(&self, now: Instant, ends: &Tuple) -> Option<RouteIndex> {
         self.route_cache.find(ends, self.route_changes(), now)
     }
 

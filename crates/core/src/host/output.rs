@@ -76,39 +76,24 @@ impl Host {
         drop_first(&mut self.replies, done);
     }
 
-    /// Sends the reply at `index`, or lets it wait for its neighbour.
+    /// Sends the reply at `index`, or lets it wait for its neighbour. A whole frame needs no route.
     fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let Some(reply) = self.replies.get(index) else { return };
-        let kept = self.ip.kept_route(now, &reply.ends);
-        let found = kept.or_else(|| self.find_route_of_reply(now, index, outbox));
-        let (Some(place), Some(reply)) = (found, self.replies.get(index)) else { return };
-        let (route, outbox) = self.ip.along(place, outbox);
-        push_reply(route, reply, outbox, &mut self.shared.counters);
-    }
-
-    /// Finds the route of the reply at `index`. Without one, the reply waits for its neighbour or
-    /// is lost; a whole frame needs none and is sent.
-    fn find_route_of_reply(
-        &mut self,
-        now: Instant,
-        index: usize,
-        outbox: &mut Outbox,
-    ) -> Option<RouteIndex> {
-        let Reply { ends, body, .. } = self.replies.get(index)?;
-        if let Body::Ip(Content::Frame(bytes)) = body {
+        if let Body::Ip(Content::Frame(bytes)) = &reply.body {
             if let Some(frame) = outbox.push() {
                 frame.head.extend_from_slice(bytes);
                 self.shared.counters.frames_out += 1;
             }
-            return None;
+            return;
         }
-        let ends = *ends;
-        match self.ip.find_route(now, &ends) {
-            Route::Open(place) => return Some(place),
+        match self.ip.route(now, &reply.ends) {
+            Route::Open(place) => {
+                let (route, outbox) = self.ip.along(place, outbox);
+                push_reply(route, reply, outbox, &mut self.shared.counters);
+            }
             Route::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, index),
             Route::Closed => self.shared.counters.unreachable += 1,
         }
-        None
     }
 
     /// Lets one connection send: what is predicted in one go, anything else step by step.
@@ -138,12 +123,7 @@ impl Host {
             }
             return None;
         }
-        let ends = slot.tuple;
-        let kept = self.ip.kept_route(now, &ends);
-        if kept.is_some() {
-            return kept;
-        }
-        match self.ip.find_route(now, &ends) {
+        match self.ip.route(now, &slot.tuple) {
             Route::Open(place) => return Some(place),
             Route::Waiting(next_hop) => self.wait_for_neighbour(now, next_hop, index),
             Route::Closed => self.on_unreachable(now, index),

@@ -32,8 +32,13 @@ pub(crate) enum Route {
 }
 
 impl Ip {
-    /// How a packet between `ends` leaves, where no route is kept.
-    pub(crate) fn find_route(&mut self, now: Instant, ends: &Tuple) -> Route {
+    /// How a packet between `ends` leaves.
+    pub(crate) fn route(&mut self, now: Instant, ends: &Tuple) -> Route {
+        self.kept_route(now, ends).map_or_else(|| self.find_route(now, ends), Route::Open)
+    }
+
+    /// Finds the route between `ends`, where none is kept.
+    fn find_route(&mut self, now: Instant, ends: &Tuple) -> Route {
         let mut path = self.path(ends);
         let mut until = Instant::FAR_FUTURE;
         let destination = path.destination;

@@ -109,8 +109,7 @@ fn look(ip: &mut Ip, now: Instant, to: usize) -> String {
     let to = address(to);
     let from = if to.is_ipv4() { address(5) } else { address(12) };
     let ends = Tuple::new((from, 1), (to, 2));
-    let kept = ip.kept_route(now, &ends).map(Route::Open);
-    match kept.unwrap_or_else(|| ip.find_route(now, &ends)) {
+    match ip.route(now, &ends) {
         Route::Open(place) => {
             let CachedRoute { path, local, .. } = ip.route_cache.at(place);
             format!("{path:?} {local}")
