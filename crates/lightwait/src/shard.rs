@@ -21,7 +21,7 @@ pub(crate) mod waiters;
 use std::future::{Future, poll_fn};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::{fmt, io};
 
 use lightwait_core::ip::conflict::{Claimed, Conflict};
@@ -33,7 +33,7 @@ pub use memory::{Memory, Room};
 
 use crate::clock::Clock;
 use crate::device::Device;
-use crate::driver::WAKES_HZ;
+use crate::driver::{Descriptor, Driven, WAKES_HZ};
 use crate::executor::{JoinHandle, spawn_on};
 
 /// Limits of the work of a shard's turn.
@@ -70,7 +70,7 @@ pub struct Shard {
 
 impl Shard {
     /// A shard on `device`. The device's capabilities replace those in `config`. Fails if the
-    /// configuration is invalid, or the kernel has no file descriptor left.
+    /// configuration is invalid.
     ///
     /// The resolution of the clock and the rate of the driver's wakes become TCP's, unless `config`
     /// asks for coarser ones. Calibrating the clock takes a millisecond.
@@ -115,7 +115,7 @@ impl Shard {
             rounds: budgets.rounds.max(1),
         };
         Ok(Shard {
-            local: Local::new(host, clock)?,
+            local: Local::new(host, clock),
             device,
             outbox: Outbox::new(budgets.transmit_frames),
             budgets,
@@ -221,9 +221,30 @@ impl Shard {
     pub fn wants_writable(&self) -> bool {
         !self.outbox.is_empty() && self.device.wants_writable()
     }
+}
 
-    pub(crate) fn local(&self) -> &Rc<Local> {
-        &self.local
+impl Driven for Shard {
+    fn now(&self) -> Instant {
+        self.local.start_clock().now()
+    }
+
+    fn turn(&mut self, now: Instant) -> io::Result<()> {
+        Shard::turn(self, now);
+        self.take_failure().map_or(Ok(()), Err)
+    }
+
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        Shard::deadline(self, now)
+    }
+
+    fn descriptors<'a>(&'a self, visit: &mut dyn FnMut(Descriptor<'a>)) {
+        if let Some(fd) = self.wait_on() {
+            visit(Descriptor { fd, wants_writable: self.wants_writable() });
+        }
+    }
+
+    fn set_waker(&mut self, waker: &Waker) {
+        self.local.set_driver(waker);
     }
 }
 

@@ -50,7 +50,7 @@ impl Stack {
     /// Two stacks at the ends of a wire in memory: 10.0.0.1 and 10.0.0.2.
     ///
     /// # Errors
-    /// If the system has no randomness or no file descriptor left.
+    /// If the system has no randomness.
     pub fn memory() -> io::Result<(Stack, Stack)> {
         let plain = Capabilities::plain(Medium::Ip, WIRE_MTU);
         let wire = Capabilities { checksum: true, segmentation: LARGEST_PACKET, ..plain };
@@ -109,7 +109,7 @@ impl fmt::Debug for Stack {
 /// the output of `main`.
 ///
 /// # Errors
-/// If a device fails.
+/// If a device fails, or the kernel has no file descriptor left.
 ///
 /// # Panics
 /// If there is no stack, or `main` panics.

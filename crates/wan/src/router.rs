@@ -134,6 +134,9 @@ impl Router {
     /// Polls without rest until `is_over` returns true or `until` is reached. Calls `tell` with
     /// itself every `interval`; `tell` should be quick.
     ///
+    /// This is a loop of its own: a driver ([`lightwait::driver`]) would ask for deadlines and
+    /// prepare to sleep, and the router never sleeps.
+    ///
     /// # Errors
     /// If a device fails.
     pub fn run(

@@ -32,12 +32,45 @@ impl Watch {
     /// Forgets earlier readiness. Wakes the task when the descriptor becomes readable, or writable
     /// if `writable`. The caller must then take everything that is available.
     pub(crate) fn rearm(&self, writable: bool, context: &mut Context<'_>) -> io::Result<()> {
+        // A descriptor whose other end is closed stays ready. Nothing else comes there, and the turn
+        // finds its end.
         while let Poll::Ready(guard) = self.registered.poll_read_ready(context) {
-            guard?.clear_ready();
+            let mut guard = guard?;
+            if guard.ready().is_read_closed() {
+                break;
+            }
+            guard.clear_ready();
         }
         while writable && let Poll::Ready(guard) = self.registered.poll_write_ready(context) {
-            guard?.clear_ready();
+            let mut guard = guard?;
+            if guard.ready().is_write_closed() {
+                break;
+            }
+            guard.clear_ready();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    #[test]
+    fn a_closed_descriptor_does_not_hold_the_driver() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (near, far) = UnixStream::pair().unwrap();
+            let watch = Watch::new(near.as_fd()).unwrap();
+            let rearm = || poll_fn(|context| Poll::Ready(watch.rearm(true, context)));
+            rearm().await.unwrap();
+            drop(far);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            rearm().await.unwrap();
+        });
     }
 }

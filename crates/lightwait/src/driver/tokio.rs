@@ -1,4 +1,4 @@
-//! Drives shards inside a tokio `current_thread` runtime, as one of its tasks.
+//! Drives shards, or anything else, inside a tokio `current_thread` runtime, as one of its tasks.
 //!
 //! Tokio's own tasks may use the sockets: a write in such a task wakes the driver, and a frame that
 //! the driver receives wakes such tasks. (A multi-threaded runtime cannot drive shards: sockets are
@@ -13,15 +13,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-use super::turn_all;
+use super::{Driven, turn_all};
 use crate::device::watch::Watch;
-use crate::shard::Shard;
 
-/// Passes over all shards before tokio's other tasks get their turn.
+/// Passes over everything before tokio's other tasks get their turn.
 const PASSES: usize = 8;
 
-/// Drives the shards until it is dropped or a device fails. Deadlines are kept to tokio's
-/// millisecond.
+/// Drives `all` until it is dropped or one of them fails, such as a shard's device. Deadlines are
+/// kept to tokio's millisecond.
 ///
 /// ```no_run
 /// # async fn example(shard: lightwait::shard::Shard) {
@@ -34,33 +33,45 @@ const PASSES: usize = 8;
 /// # Panics
 ///
 /// Outside a tokio runtime with I/O and time enabled.
-pub async fn drive(mut shards: Vec<Shard>) -> io::Result<Infallible> {
-    let watch = |shard: &Shard| shard.wait_on().map(Watch::new).transpose();
-    let devices: Vec<_> = shards.iter().map(watch).collect::<Result<_, _>>()?;
+pub async fn drive<D: Driven>(mut all: Vec<D>) -> io::Result<Infallible> {
+    let watches = watch_all(&all)?;
     let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     // Tokio's budget of operations is meant for tokio's tasks. Here many tasks share one, and a
     // turn has budgets of its own.
     tokio::task::coop::unconstrained(poll_fn(|context| {
-        poll_drive(&mut shards, &devices, sleep.as_mut(), context)
+        poll_drive(&mut all, &watches, sleep.as_mut(), context)
     }))
     .await
 }
 
-fn poll_drive(
-    shards: &mut [Shard],
-    devices: &[Option<Watch>],
+/// Watches all descriptors, in order.
+fn watch_all<D: Driven>(all: &[D]) -> io::Result<Vec<Watch>> {
+    let mut watches = Vec::new();
+    for driven in all {
+        driven.descriptors(&mut |descriptor| watches.push(Watch::new(descriptor.fd)));
+    }
+    watches.into_iter().collect()
+}
+
+fn poll_drive<D: Driven>(
+    all: &mut [D],
+    watches: &[Watch],
     mut sleep: Pin<&mut Sleep>,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<Infallible>> {
     for _ in 0..PASSES {
-        for (shard, device) in shards.iter().zip(devices) {
-            shard.local().set_driver(context.waker());
-            if let Some(device) = device {
-                // The next turn takes all frames, or reports that it has more to do.
-                device.rearm(shard.wants_writable(), context)?;
-            }
+        let (mut watches, mut armed) = (watches.iter(), Ok(()));
+        for driven in &mut *all {
+            driven.set_waker(context.waker());
+            driven.descriptors(&mut |descriptor| {
+                // The next turn takes all that is there, or reports that it has more to do.
+                if let Some(watch) = watches.next().filter(|_| armed.is_ok()) {
+                    armed = watch.rearm(descriptor.wants_writable, context);
+                }
+            });
         }
-        match turn_all(shards)? {
+        armed?;
+        match turn_all(all)? {
             Some(Duration::ZERO) => continue,
             Some(wait) => sleep.as_mut().reset(Instant::now() + wait),
             None => return Poll::Pending,

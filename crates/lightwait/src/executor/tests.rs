@@ -11,7 +11,7 @@ use std::time::Duration;
 fn local() -> Rc<Local> {
     let plain = Capabilities::plain(Medium::Ip, 1500);
     let config = Config::new(plain, "10.0.0.1/24".parse().unwrap(), [7; 32]);
-    Local::new(Host::new(config).unwrap(), Clock::of_system()).unwrap()
+    Local::new(Host::new(config).unwrap(), Clock::of_system())
 }
 
 fn run(local: &Rc<Local>, budget: usize) -> usize {

@@ -48,15 +48,14 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    pub(crate) fn new(host: Host, clock: Clock) -> std::io::Result<Rc<Local>> {
+    pub(crate) fn new(host: Host, clock: Clock) -> Rc<Local> {
         let shard = NEXT_SHARD.fetch_add(1, Ordering::Relaxed);
-        let inbox = Arc::new(Inbox::new()?);
-        Ok(Rc::new(Local {
+        Rc::new(Local {
             shard,
             host: RefCell::new(host),
             waiters: RefCell::default(),
             timers: RefCell::default(),
-            executor: Executor::new(shard, inbox),
+            executor: Executor::new(shard, Arc::new(Inbox::default())),
             turn_time: Cell::new(Instant::ZERO),
             clock,
             is_clock_driven: Cell::new(false),
@@ -64,7 +63,7 @@ impl Local {
             driver: RefCell::default(),
             memory: RefCell::default(),
             scratch: RefCell::default(),
-        }))
+        })
     }
 
     pub(crate) fn shard(&self) -> u64 {
@@ -190,7 +189,6 @@ impl Local {
         self.clock.clone()
     }
 
-    #[cfg(feature = "tokio-driver")]
     pub(crate) fn set_driver(&self, waker: &Waker) {
         *self.driver.borrow_mut() = Some(waker.clone());
         self.executor.inbox().set_driver(waker);

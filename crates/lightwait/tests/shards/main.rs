@@ -10,6 +10,8 @@ mod sockets;
 mod world;
 
 #[cfg(target_os = "linux")]
+mod driven;
+#[cfg(target_os = "linux")]
 mod drivers;
 #[cfg(target_os = "linux")]
 mod outlet;
