@@ -55,6 +55,7 @@ fn a_thread_drives_shards_until_it_is_stopped() {
     }
 }
 
+#[cfg(feature = "hyper")]
 #[test]
 fn within_a_turn_the_measured_time_goes_on_and_the_turns_stands() {
     let mut shards = shards();
@@ -74,6 +75,7 @@ fn within_a_turn_the_measured_time_goes_on_and_the_turns_stands() {
 }
 
 /// The output of a task that has ended.
+#[cfg(feature = "hyper")]
 fn now_or_never<T>(task: lightwait::executor::JoinHandle<T>) -> T {
     let mut task = std::pin::pin!(task);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
