@@ -89,6 +89,10 @@ impl Host {
         match self.ip.route(now, &reply.ends) {
             Route::Open(place) => {
                 let (route, outbox) = self.ip.along(place, outbox);
+                #[cfg(test)]
+                let usual = route.usual.filter(|_| !self.live.knows_no_usual);
+                #[cfg(test)]
+                let route = &CachedRoute { usual, ..*route };
                 push_reply(route, reply, outbox, &mut self.shared.counters);
             }
             Route::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, index),
@@ -102,6 +106,10 @@ impl Host {
             return;
         };
         slot.ready = false;
+        #[cfg(test)]
+        if self.live.knows_no_usual {
+            return self.flush_by_steps(now, index, outbox);
+        }
         if let Some(route) = self.ip.good_route(now, slot.place, &slot.tuple)
             && emit_predicted(slot, route, &mut self.shared, now, outbox)
         {

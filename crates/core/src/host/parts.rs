@@ -48,7 +48,7 @@ pub(super) struct Live {
     pub(super) awaiting: BTreeMap<IpAddr, Vec<u32>>,
     /// Connections whose user has left.
     pub(super) orphans: usize,
-    /// No segment is taken for one of the usual layout: what it does must be the same.
+    /// No segment is read or written by the words of the usual layout: the effect must be the same.
     #[cfg(test)]
     pub(super) knows_no_usual: bool,
 }

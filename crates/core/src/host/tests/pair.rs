@@ -219,7 +219,7 @@ impl Pair {
 }
 
 /// Makes the TCP checksum of a packet right.
-fn correct_checksum(bytes: &mut [u8]) {
+pub(crate) fn correct_checksum(bytes: &mut [u8]) {
     let (header, source, destination) = {
         let packet = ip::Packet::parse(bytes).expect("it was a packet before");
         (bytes.len() - packet.payload.len(), packet.source, packet.destination)
