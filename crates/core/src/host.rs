@@ -59,7 +59,7 @@ use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
 use crate::tcp::fifo::Fifo;
 use crate::tcp::recv::window::WindowBudget;
-use crate::tcp::slot::{Slot, SlotFlags, Slots, take_seat};
+use crate::tcp::slot::{Seat, Slot, SlotFlags, Slots, take_seat};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, Settings};
 use crate::time::{Duration, Instant};
@@ -257,16 +257,10 @@ impl Host {
         self.live.block_pool.take(|| Connection::block(&self.opening.options))
     }
 
-    /// Gives a new connection of ours between the ends of `tuple` a slot and a name, and lets it be
-    /// found.
+    /// Gives a new connection of ours a slot and a name, and lets it be found.
     #[inline(always)]
-    fn add_connection(
-        &mut self,
-        block: Box<Connection>,
-        (tuple, flags): (&Tuple, SlotFlags),
-    ) -> ConnectionId {
+    fn add_connection(&mut self, block: Box<Connection>, seat: Seat<'_>) -> ConnectionId {
         let hash = block.identity.hash;
-        let seat = (tuple, flags, None);
         let id = take_seat(&mut self.slots, &mut self.live.ready, block, seat);
         self.list(hash, id.index);
         id

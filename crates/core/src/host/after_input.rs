@@ -88,7 +88,7 @@ impl Host {
                 }
                 if let Some(final_state) = slot.awake().and_then(Connection::final_state) {
                     let mut entrance = Entrance { shared, ip, isns, records, replies };
-                    entrance.enter(now, (hash, &slot.tuple), final_state);
+                    entrance.enter(now, hash, &slot.tuple, final_state);
                     slot.connection_mut().keep_final_state(None);
                 }
             }
@@ -102,7 +102,7 @@ impl Host {
             }
             is_finished
         };
-        empty_slot(slots, index, (timers, block_pool, orphans), goes);
+        empty_slot(slots, index, timers, block_pool, orphans, goes);
         if let Some(final_state) = whole {
             self.enter_whole(now, index, &final_state);
             self.reap(now, index);
@@ -119,7 +119,7 @@ impl Host {
             }
             true
         };
-        empty_slot(slots, index, (timers, block_pool, orphans), goes);
+        empty_slot(slots, index, timers, block_pool, orphans, goes);
     }
 
     /// Tells the user of that connection what it has to tell, without more ado.
@@ -143,7 +143,9 @@ impl Host {
 fn empty_slot(
     slots: &mut Slots,
     index: u32,
-    (timers, block_pool, orphans): (&mut Timers, &mut BlockPool, &mut usize),
+    timers: &mut Timers,
+    block_pool: &mut BlockPool,
+    orphans: &mut usize,
     goes: impl FnOnce(&mut Slot) -> bool,
 ) {
     let leave = |slot: &mut Slot, timers: &mut Timers| {

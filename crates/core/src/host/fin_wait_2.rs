@@ -27,7 +27,7 @@ use crate::flow::Tuple;
 use crate::tcp::Connection;
 use crate::tcp::connection::FinalState;
 use crate::tcp::demux::TupleHasher;
-use crate::tcp::slot::SlotFlags;
+use crate::tcp::slot::{Seat, SlotFlags};
 use crate::tcp::time_wait::{Distance, Record, TimeWait};
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant, as_nanos};
@@ -85,13 +85,14 @@ impl FinWait2 {
     /// Keeps a record of the orphan of `tuple` and its hash; how many others go for want of room.
     pub(super) fn keep(
         &mut self,
-        (hash, tuple): (u64, Tuple),
+        hash: u64,
+        tuple: &Tuple,
         final_state: &FinalState,
         sack: bool,
         now: Instant,
     ) -> u64 {
-        let evicted = self.records.enter(hash, &tuple, final_state, Distance::Far, now);
-        self.records.mark(hash, &tuple, sack);
+        let evicted = self.records.enter(hash, tuple, final_state, Distance::Far, now);
+        self.records.mark(hash, tuple, sack);
         evicted
     }
 
@@ -169,7 +170,7 @@ impl Host {
         if woken {
             self.closed.fin_wait_2.awake -= 1;
         } else {
-            let evicted = self.closed.fin_wait_2.keep((hash, tuple), &final_state, sack, now);
+            let evicted = self.closed.fin_wait_2.keep(hash, &tuple, &final_state, sack, now);
             self.shared.counters.fin_wait_2_evicted += evicted;
         }
         true
@@ -202,8 +203,8 @@ impl Host {
         let mut block = self.take_block();
         *block = connection;
         let flags = SlotFlags::OURSELVES.only_if(self.ip.is_ours(record.tuple.remote_ip()));
-        let ends = (&record.tuple, flags);
-        let index = self.add_connection(block, ends).index;
+        let seat = Seat { tuple: &record.tuple, flags, accepting: None };
+        let index = self.add_connection(block, seat).index;
         if let Some(slot) = self.slots.get_mut(index) {
             slot.woken = true;
         }

@@ -12,7 +12,7 @@ use crate::flow::{Seq, Tuple};
 use crate::ip::path::IpFields;
 use crate::tcp::Connection;
 use crate::tcp::connection::{Identity, Meaning, SynReceived, WindowUpdate, stamp_at};
-use crate::tcp::slot::{SlotFlags, take_seat};
+use crate::tcp::slot::{Seat, SlotFlags, take_seat};
 use crate::tcp::syn_cache::{Due, HalfOpen};
 use crate::tcp::syn_cookie::CookieFacts;
 use crate::tcp::terms::Terms;
@@ -142,7 +142,8 @@ impl Host {
         Begun { entry, in_time_wait, .. }: Begun,
     ) {
         let is_over = block.is_over();
-        let seat = (tuple, SlotFlags::OURSELVES.only_if(is_ours), Some(listener));
+        let flags = SlotFlags::OURSELVES.only_if(is_ours);
+        let seat = Seat { tuple, flags, accepting: Some(listener) };
         let ConnectionId { index, .. } =
             take_seat(&mut self.slots, &mut self.live.ready, block, seat);
         if let Some(waiting) = self.opening.listeners.get_mut(listener) {
@@ -205,7 +206,8 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         received: SynReceived,
-        (offer, marks): (u16, IpFields),
+        offer: u16,
+        marks: IpFields,
     ) {
         let facts = CookieFacts {
             mss: received.peer_mss,

@@ -129,7 +129,7 @@ impl Host {
         // Nearly always the first will do.
         let is_found = match self.try_port(now, choice, &mut search) {
             Some(PortState::Free) => true,
-            Some(first) => self.try_ports(now, choice, (search, first), tries),
+            Some(first) => self.try_ports(now, choice, search, first, tries),
             None => false,
         };
         if is_found {
@@ -144,7 +144,8 @@ impl Host {
         &mut self,
         now: Instant,
         choice: &mut TupleChoice,
-        (mut search, mut trial): (Search, PortState),
+        mut search: Search,
+        mut trial: PortState,
         tries: &mut PortTries,
     ) -> bool {
         loop {

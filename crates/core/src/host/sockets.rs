@@ -15,7 +15,7 @@ use crate::event::{ConnectionId, ListenerId, Readiness};
 use crate::flow::Tuple;
 use crate::tcp::connection::{Blocked, Context, Identity, SynSent};
 use crate::tcp::isn::Beginning;
-use crate::tcp::slot::{Slot, SlotFlags, Slots};
+use crate::tcp::slot::{Seat, Slot, SlotFlags, Slots};
 use crate::tcp::terms::Terms;
 use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State};
 use crate::time::Instant;
@@ -46,8 +46,8 @@ impl Host {
         };
         let local = SocketAddr::new(local.ip(), port);
         let terms = Terms::announced(&self.config, &options);
-        let listener = (Arc::new(options), terms);
-        self.opening.listeners.insert(local, backlog, listener).ok_or(Error::AddressInUse)
+        let listener = self.opening.listeners.insert(local, backlog, Arc::new(options), terms);
+        listener.ok_or(Error::AddressInUse)
     }
 
     fn free_listening_port(&mut self) -> Result<u16, Error> {
@@ -165,7 +165,7 @@ impl Host {
         let chosen = if is_plain && local.port() == 0 {
             self.pick_port(now, &mut choice)
         } else {
-            self.choose_tuple(now, (local, remote), &mut choice)
+            self.choose_tuple(now, local, remote, &mut choice)
         };
         if let Err(error) = chosen {
             if error == ConnectError::AddressNotAvailable && local.port() == 0 {
@@ -204,7 +204,7 @@ impl Host {
         let flags = SlotFlags::OURSELVES.only_if(is_ours);
         let flags = flags.with(SlotFlags::REUSE, predecessor.is_some());
         let flags = flags.with(SlotFlags::ASKS, asks.is_some());
-        let id = self.add_connection(block, (tuple, flags));
+        let id = self.add_connection(block, Seat { tuple, flags, accepting: None });
         self.shared.counters.active_opens += 1;
         Ok(id)
     }
@@ -212,7 +212,8 @@ impl Host {
     fn choose_tuple(
         &mut self,
         now: Instant,
-        (local, remote): (SocketAddr, SocketAddr),
+        local: SocketAddr,
+        remote: SocketAddr,
         choice: &mut TupleChoice,
     ) -> Result<(), ConnectError> {
         if local.is_ipv4() != remote.is_ipv4() {

@@ -249,10 +249,10 @@ impl Host {
         };
         let marks = listener.options.ip_fields();
         if self.opening.syn_cache.is_full() {
-            let terms = (listener.terms.offer, marks);
-            return self.answer_without_state(now, incoming, syn, terms, past);
+            let offer = listener.terms.offer;
+            return self.answer_without_state(now, incoming, syn, offer, marks, past);
         }
-        self.answer_syn(now, (incoming.hash, tuple), (name, marks), syn, past);
+        self.answer_syn(now, incoming, name, syn, marks, past);
     }
 
     /// State or cookie: it is decided before, and never both. A SYN that meets a TIME-WAIT record
@@ -262,13 +262,14 @@ impl Host {
         now: Instant,
         incoming: &Incoming<'_>,
         syn: SynReceived,
-        terms: (u16, IpFields),
+        offer: u16,
+        marks: IpFields,
         past: Past,
     ) {
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_refused += 1;
         } else {
-            self.send_cookie(now, incoming, syn, terms);
+            self.send_cookie(now, incoming, syn, offer, marks);
         }
     }
 
@@ -277,16 +278,17 @@ impl Host {
     fn answer_syn(
         &mut self,
         now: Instant,
-        (hash, tuple): (u64, &Tuple),
-        (listener, marks): (ListenerId, IpFields),
+        &Incoming { hash, tuple, .. }: &Incoming<'_>,
+        listener: ListenerId,
         syn: SynReceived,
+        marks: IpFields,
         past: Past,
     ) {
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_reopened += 1;
         }
         let in_time_wait = !matches!(past, Past::Unknown);
-        let entry = self.opening.syn_cache.insert((tuple, hash), syn, listener, in_time_wait, now);
+        let entry = self.opening.syn_cache.insert(hash, tuple, syn, listener, in_time_wait, now);
         self.list(hash, entry);
         self.shared.counters.syn_cache_added += 1;
         self.shared.counters.passive_opens += 1;

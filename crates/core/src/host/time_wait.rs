@@ -84,7 +84,8 @@ impl Entrance<'_> {
     pub(super) fn enter(
         &mut self,
         now: Instant,
-        (hash, tuple): (u64, &Tuple),
+        hash: u64,
+        tuple: &Tuple,
         final_state: &FinalState,
     ) {
         debug_assert!(
@@ -96,19 +97,19 @@ impl Entrance<'_> {
         if final_state.holding == Holding::ByPeer {
             self.shared.counters.time_wait_by_peer += 1;
         } else {
-            self.keep(now, (hash, tuple), final_state);
+            self.keep(now, hash, tuple, final_state);
         }
         if final_state.ack_due {
             let last = LastAck::of(final_state).reply(now, tuple);
             reply::owe(self.replies, last, &mut self.shared.counters);
         }
         if final_state.holding.is_promised() {
-            self.promise(now, (hash, tuple), final_state);
+            self.promise(now, hash, tuple, final_state);
         }
     }
 
     /// A record is kept, if any is.
-    fn keep(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), final_state: &FinalState) {
+    fn keep(&mut self, now: Instant, hash: u64, tuple: &Tuple, final_state: &FinalState) {
         let Context { config, counters, .. } = &mut *self.shared;
         counters.time_wait_entered += 1;
         if config.time_wait.state == TimeWaitState::Skip {
@@ -121,11 +122,11 @@ impl Entrance<'_> {
     }
 
     /// The peer relies on the record, or is about to.
-    fn promise(&mut self, now: Instant, (hash, tuple): (u64, &Tuple), final_state: &FinalState) {
+    fn promise(&mut self, now: Instant, hash: u64, tuple: &Tuple, final_state: &FinalState) {
         let counters = &mut self.shared.counters;
         if final_state.holding == Holding::Swapped {
             let is_kept = self.records.get(hash, tuple).is_some();
-            swap(self.replies, now, (tuple, final_state), is_kept, counters);
+            swap(self.replies, now, tuple, final_state, is_kept, counters);
         } else {
             counters.time_wait_agreed += 1;
         }
@@ -137,7 +138,8 @@ impl Entrance<'_> {
 fn swap(
     replies: &mut VecDeque<Reply>,
     now: Instant,
-    (tuple, final_state): (&Tuple, &FinalState),
+    tuple: &Tuple,
+    final_state: &FinalState,
     is_kept: bool,
     counters: &mut Counters,
 ) {
@@ -176,7 +178,7 @@ impl Host {
         if final_state.holding == Holding::Swapped {
             let is_kept = self.slots.get(index).is_some_and(Slot::is_in_time_wait);
             let counters = &mut self.shared.counters;
-            swap(&mut self.replies, now, (&tuple, final_state), is_kept, counters);
+            swap(&mut self.replies, now, &tuple, final_state, is_kept, counters);
         }
     }
 

@@ -59,7 +59,8 @@ impl Listeners {
         &mut self,
         local: SocketAddr,
         backlog: usize,
-        (options, terms): (Arc<SocketOptions>, Terms),
+        options: Arc<SocketOptions>,
+        terms: Terms,
     ) -> Option<ListenerId> {
         if self.on_port(local.port()).any(|(_, listener)| listener.local == local) {
             return None;
@@ -153,8 +154,9 @@ mod tests {
     use super::*;
     use crate::config::TcpConfig;
 
-    fn options() -> (Arc<SocketOptions>, Terms) {
-        (Arc::new(SocketOptions::new(&TcpConfig::default())), Terms::default())
+    fn insert(listeners: &mut Listeners, local: SocketAddr) -> Option<ListenerId> {
+        let options = Arc::new(SocketOptions::new(&TcpConfig::default()));
+        listeners.insert(local, 1, options, Terms::default())
     }
 
     fn at(text: &str) -> SocketAddr {
@@ -164,9 +166,9 @@ mod tests {
     #[test]
     fn the_exact_address_comes_before_any() {
         let mut listeners = Listeners::default();
-        let any = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
-        let both = listeners.insert(at("[::]:80"), 1, options()).unwrap();
-        let exact = listeners.insert(at("10.0.0.1:80"), 1, options()).unwrap();
+        let any = insert(&mut listeners, at("0.0.0.0:80")).unwrap();
+        let both = insert(&mut listeners, at("[::]:80")).unwrap();
+        let exact = insert(&mut listeners, at("10.0.0.1:80")).unwrap();
         let find = |ip: &str, port| {
             let end = (ip.parse().unwrap(), port);
             listeners.find(&Tuple::new(end, end)).map(|found| found.0)
@@ -180,11 +182,11 @@ mod tests {
     #[test]
     fn an_address_is_taken_once_and_free_when_its_listener_is_gone() {
         let mut listeners = Listeners::default();
-        let id = listeners.insert(at("0.0.0.0:80"), 1, options()).unwrap();
-        assert!(listeners.insert(at("0.0.0.0:80"), 1, options()).is_none());
+        let id = insert(&mut listeners, at("0.0.0.0:80")).unwrap();
+        assert!(insert(&mut listeners, at("0.0.0.0:80")).is_none());
         assert!(listeners.remove(id).is_some());
         assert!(listeners.remove(id).is_none());
-        assert!(listeners.insert(at("0.0.0.0:80"), 1, options()).is_some());
+        assert!(insert(&mut listeners, at("0.0.0.0:80")).is_some());
         assert!(listeners.get(id).is_none(), "the old name is dead");
     }
 }

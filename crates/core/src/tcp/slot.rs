@@ -172,17 +172,25 @@ fn place_of(ends: &Tuple, options: &SocketOptions) -> RouteIndex {
     if options.asks_nothing_of_ip() { RouteIndex::of(ends) } else { RouteIndex::NOWHERE }
 }
 
-/// Gives a new connection a slot and a name, and sees to it that it is flushed. `tuple`: its ends;
-/// `accepting`: in whose accept queue it will wait.
+/// The facts about a new connection that its slot keeps.
+#[derive(Clone, Copy)]
+pub(crate) struct Seat<'a> {
+    /// The two ends.
+    pub(crate) tuple: &'a Tuple,
+    pub(crate) flags: SlotFlags,
+    /// The listener in whose accept queue it will wait.
+    pub(crate) accepting: Option<ListenerId>,
+}
+
+/// Gives a new connection a slot and a name, and sees to it that it is flushed.
 #[inline(always)]
 pub(crate) fn take_seat(
     slots: &mut Slots,
     ready: &mut Fifo<u32>,
     block: Box<Connection>,
-    (tuple, flags, accepting): (&Tuple, SlotFlags, Option<ListenerId>),
+    seat: Seat<'_>,
 ) -> ConnectionId {
-    let Key { index, generation } =
-        slots.insert_with(move |filed| Slot::new(block, tuple, accepting, filed, flags));
+    let Key { index, generation } = slots.insert_with(move |filed| Slot::new(block, seat, filed));
     ready.push_back(index);
     ConnectionId { index, generation }
 }
@@ -190,13 +198,8 @@ pub(crate) fn take_seat(
 impl Slot {
     /// A slot for a new connection, which is ready to be flushed. `filed`: the entry that its
     /// predecessor had among the timers.
-    pub(crate) fn new(
-        connection: Box<Connection>,
-        tuple: &Tuple,
-        accepting: Option<ListenerId>,
-        filed: Filed,
-        flags: SlotFlags,
-    ) -> Slot {
+    pub(crate) fn new(connection: Box<Connection>, seat: Seat<'_>, filed: Filed) -> Slot {
+        let Seat { tuple, flags, accepting } = seat;
         Slot {
             place: place_of(tuple, &connection.options),
             tuple: *tuple,

@@ -117,7 +117,8 @@ impl SynCache {
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
-        (tuple, hash): (&Tuple, u64),
+        hash: u64,
+        tuple: &Tuple,
         syn: SynReceived,
         listener: ListenerId,
         in_time_wait: bool,
@@ -171,7 +172,7 @@ impl SynCache {
     }
 
     /// Takes an entry, which was sent so often, from between its neighbours.
-    fn unlink(&mut self, attempts: u8, (before, behind): (u32, u32)) {
+    fn unlink(&mut self, attempts: u8, before: u32, behind: u32) {
         let sent = attempts.clamp(1, ATTEMPTS_MAX) - 1;
         let queue = &mut self.queues[usize::from(sent)];
         match self.entries.get_mut(before) {
@@ -203,12 +204,12 @@ impl SynCache {
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         let mut link = None;
         let leave = |entry: &mut HalfOpen, link: &mut Option<_>| {
-            *link = Some((entry.syn.attempts, (entry.before, entry.behind)));
+            *link = Some((entry.syn.attempts, entry.before, entry.behind));
             Some(())
         };
         self.entries.leave(number ^ ENTRY, &mut link, leave, |_, (), _| {});
-        let Some((sent, neighbours)) = link else { return false };
-        self.unlink(sent, neighbours);
+        let Some((attempts, before, behind)) = link else { return false };
+        self.unlink(attempts, before, behind);
         true
     }
 
@@ -226,7 +227,7 @@ impl SynCache {
         if entry.syn.attempts >= ATTEMPTS_MAX {
             return Some(Due::Expired(slot ^ ENTRY));
         }
-        self.unlink(entry.syn.attempts, (entry.before, entry.behind));
+        self.unlink(entry.syn.attempts, entry.before, entry.behind);
         self.entries.get_mut(slot)?.syn.attempts += 1;
         self.enqueue(slot, now);
         Some(Due::Answer(slot ^ ENTRY))
@@ -286,27 +287,21 @@ mod tests {
         }
     }
 
+    const LISTENER: ListenerId = ListenerId { index: 0, generation: 0 };
+
+    fn insert(cache: &mut SynCache, number: u16, now: Instant) -> u32 {
+        cache.insert(1, &tuple(number), syn(), LISTENER, false, now)
+    }
+
     #[test]
     fn the_bound_is_reached_with_its_last_entry() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert(
-            (&tuple(1), 1),
-            syn(),
-            ListenerId { index: 0, generation: 0 },
-            false,
-            Instant::ZERO,
-        );
+        insert(&mut cache, 1, Instant::ZERO);
         assert!(!cache.is_full());
-        let entry = cache.insert(
-            (&tuple(2), 1),
-            syn(),
-            ListenerId { index: 0, generation: 0 },
-            false,
-            Instant::ZERO,
-        );
+        let entry = insert(&mut cache, 2, Instant::ZERO);
         assert!(cache.is_full() && is_entry(entry));
         assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
-        assert!(cache.waiting_for(ListenerId { index: 0, generation: 0 }).contains(&entry));
+        assert!(cache.waiting_for(LISTENER).contains(&entry));
         assert!(cache.remove(entry));
         assert!(cache.get(entry).is_none() && !cache.remove(entry));
         assert!(!cache.is_full());
@@ -316,17 +311,8 @@ mod tests {
     fn what_is_due_first_comes_first_whichever_were_removed() {
         let mut cache = SynCache::new(9, RTO, ticks());
         let at = |ms| Instant::from_millis(ms);
-        let slots: std::vec::Vec<u32> = (0..6u16)
-            .map(|i| {
-                cache.insert(
-                    (&tuple(i), 1),
-                    syn(),
-                    ListenerId { index: 0, generation: 0 },
-                    false,
-                    at(u64::from(i) * 600),
-                )
-            })
-            .collect();
+        let slots: std::vec::Vec<u32> =
+            (0..6u16).map(|i| insert(&mut cache, i, at(u64::from(i) * 600))).collect();
         // The first has its second answer out, which waits for longer.
         assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
         assert!(cache.due(at(1000)).is_none());
@@ -344,13 +330,7 @@ mod tests {
     #[test]
     fn answers_back_off_and_the_entry_goes_after_the_last() {
         let mut cache = SynCache::new(2, RTO, ticks());
-        cache.insert(
-            (&tuple(1), 1),
-            syn(),
-            ListenerId { index: 0, generation: 0 },
-            false,
-            Instant::ZERO,
-        );
+        insert(&mut cache, 1, Instant::ZERO);
         let (mut times, mut expired) = (std::vec::Vec::new(), None);
         while let Some(at) = cache.deadline() {
             match cache.due(at) {

@@ -260,12 +260,11 @@ impl Stamped {
         Header { window, options, ..Header::new(ports, seq, ack, flags) }
     }
 
-    /// The first five words, and those of the options.
-    fn words(&self) -> ([u32; 5], ([u64; 1], u32)) {
+    fn words(&self) -> Words<1> {
         let flags = u32::from(self.flags.0) << 16 | u32::from(self.window);
         let [kind, value, echo] = self.stamps.words();
         let fixed = [self.ports, self.seq.0, self.ack.0, STAMPED_OFFSET << 28 | flags, 0];
-        (fixed, ([pair(kind, value)], echo))
+        Words { fixed, options: [pair(kind, value)], last: echo }
     }
 }
 
@@ -323,8 +322,9 @@ pub(crate) fn emit_syn(around: &Template, header: &Syn, out: &mut Vec<u8>) -> bo
     let (seq, ack) = (header.seq.0, header.ack.0);
     let fixed = [header.ports, seq, ack, SYN_OFFSET << 28 | flags, 0];
     let [mss, permitted, value, echo, scale] = OptionWords::of_syn(header.mss, scale, stamps);
-    let options = ([pair(mss, permitted), pair(value, echo)], scale);
-    emit_words::<2, SYN_BYTES>(around, fixed, options, (Text::NONE, &[]), out)
+    let options = [pair(mss, permitted), pair(value, echo)];
+    let words = Words { fixed, options, last: scale };
+    emit_words::<2, SYN_BYTES>(around, words, Text::NONE, &[], out)
 }
 
 /// Appends the headers of the packet that carries `header` and then `text`, and `body`: as much of
@@ -338,8 +338,7 @@ pub(crate) fn emit_stamped(
     body: &[u8],
     out: &mut Vec<u8>,
 ) -> bool {
-    let (fixed, options) = header.words();
-    emit_words::<1, HEAD_BYTES>(around, fixed, options, (text, body), out)
+    emit_words::<1, HEAD_BYTES>(around, header.words(), text, body, out)
 }
 
 /// Writes a header of this kind and all of the text, `len` bytes, which `append` appends; it
@@ -355,8 +354,7 @@ pub(crate) fn emit_around(
     out.reserve(HEAD_BYTES + len);
     out.extend_from_slice(&[0; HEAD_BYTES]);
     let text = Text { len, sum: append(out) };
-    let (fixed, options) = header.words();
-    let headers = headers::<1, HEAD_BYTES>(around, fixed, options, text);
+    let headers = headers::<1, HEAD_BYTES>(around, header.words(), text);
     let place = out.get_mut(start..).and_then(<[u8]>::first_chunk_mut);
     let (Some(headers), Some(place)) = (headers, place) else {
         out.truncate(start);
@@ -366,34 +364,42 @@ pub(crate) fn emit_around(
     true
 }
 
+/// A TCP header of an odd number of words.
+struct Words<const OPTIONS: usize> {
+    /// The first five.
+    fixed: [u32; 5],
+    /// The options, in pairs of words.
+    options: [u64; OPTIONS],
+    /// The last word of the options.
+    last: u32,
+}
+
 /// Two words, one after the other.
 fn pair(first: u32, second: u32) -> u64 {
     u64::from(first) << 32 | u64::from(second)
 }
 
-/// Appends headers of an odd number of words, and behind them `body`.
+/// Appends the headers, and behind them `body`.
 #[inline(always)]
 fn emit_words<const OPTIONS: usize, const BYTES: usize>(
     around: &Template,
-    fixed: [u32; 5],
-    options: ([u64; OPTIONS], u32),
-    (text, body): (Text, &[u8]),
+    words: Words<OPTIONS>,
+    text: Text,
+    body: &[u8],
     out: &mut Vec<u8>,
 ) -> bool {
-    let Some(bytes) = headers::<OPTIONS, BYTES>(around, fixed, options, text) else { return false };
+    let Some(bytes) = headers::<OPTIONS, BYTES>(around, words, text) else { return false };
     // Made and appended in one function, they go from registers to where they are to lie.
     out.extend_from_slice(&bytes);
     out.extend_from_slice(body);
     true
 }
 
-/// Headers of an odd number of words: a TCP header's first five are `fixed`, and then come its
-/// options, in pairs and a last one. `None` if the packet would be too long for its length field.
+/// The IP header and the TCP header. `None` if the packet would be too long for its length field.
 #[inline(always)]
 fn headers<const OPTIONS: usize, const BYTES: usize>(
     around: &Template,
-    [ports, seq, ack, flags, urgent]: [u32; 5],
-    (options, last): ([u64; OPTIONS], u32),
+    Words { fixed: [ports, seq, ack, flags, urgent], options, last }: Words<OPTIONS>,
     text: Text,
 ) -> Option<[u8; BYTES]> {
     let total_len = u16::try_from(BYTES + text.len).ok()?;

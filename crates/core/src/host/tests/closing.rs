@@ -20,7 +20,7 @@ fn half_close_lets_the_other_half_go_on() {
     assert_eq!(pair.server.read(now, server, &mut out), Ok(7));
     assert_eq!(pair.server.read(now, server, &mut out), Ok(0));
     pair.transfer((Side::Server, server), (Side::Client, client), 50_000);
-    pair.close((Side::Server, server), Duration::from_secs(1));
+    pair.close(Side::Server, server, Duration::from_secs(1));
     assert_eq!(pair.client.state(client), State::TimeWait);
     let now = pair.now;
     assert_eq!(pair.client.read(now, client, &mut out), Ok(0));
@@ -230,8 +230,8 @@ fn ports_in_time_wait_are_not_reused_and_ranges_give_more() {
     for _ in 0..20 {
         let (client, server) = pair.connect(listener);
         assert!(seen.insert(pair.client.local_address(client).unwrap()), "a tuple came again");
-        pair.close((Side::Client, client), Duration::from_millis(20));
-        pair.close((Side::Server, server), Duration::from_millis(20));
+        pair.close(Side::Client, client, Duration::from_millis(20));
+        pair.close(Side::Server, server, Duration::from_millis(20));
     }
     assert_eq!(pair.client.time_wait_len(), 20);
 }
@@ -254,14 +254,14 @@ fn a_host_talks_to_itself() {
 fn a_lost_last_ack_is_made_good_by_time_wait() {
     let mut pair = Pair::new();
     let (_, client, server) = pair.connected();
-    pair.close((Side::Client, client), Duration::from_millis(50));
+    pair.close(Side::Client, client, Duration::from_millis(50));
     let mut acks = 0;
     pair.filter = Some(alloc::boxed::Box::new(move |side, segment| {
         let last_ack = side == Side::Client && segment.flags == A;
         acks += u32::from(last_ack);
         !last_ack || acks > 1
     }));
-    pair.close((Side::Server, server), Duration::from_secs(5));
+    pair.close(Side::Server, server, Duration::from_secs(5));
     assert_eq!((pair.server.connections(), pair.server.counters().timeouts), (0, 1));
     assert_eq!(pair.client.counters().time_wait_restarted, 1);
 }
@@ -297,8 +297,8 @@ fn when_all_ports_wait_only_one_that_may_be_cut_short_is_taken() {
         let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 16).unwrap();
         for _ in 0..2 {
             let (client, server) = pair.connect(listener);
-            pair.close((Side::Client, client), Duration::from_millis(20));
-            pair.close((Side::Server, server), Duration::from_millis(20));
+            pair.close(Side::Client, client, Duration::from_millis(20));
+            pair.close(Side::Server, server, Duration::from_millis(20));
         }
         let now = pair.now;
         let any = "0.0.0.0:0".parse().unwrap();

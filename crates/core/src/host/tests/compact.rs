@@ -36,7 +36,7 @@ fn conversed(adjust: impl Fn(&mut Config)) -> (Pair, [(Side, ConnectionId); 2]) 
 }
 
 /// All that is known of a connection, but for what is found again when it is asked for.
-fn all_of(pair: &mut Pair, (side, id): (Side, ConnectionId)) -> String {
+fn all_of(pair: &mut Pair, side: Side, id: ConnectionId) -> String {
     let slots: &mut Slots = &mut pair.host(side).slots;
     let connection = slots.get_mut(id.index).unwrap().connection_mut();
     connection.deadlines.cancel(Timer::Rest);
@@ -60,10 +60,10 @@ fn a_connection_comes_back_from_rest_as_it_went() {
     });
     resting.run_for(2 * REST_AFTER);
     wakeful.run_for(2 * REST_AFTER);
-    for id in ids {
-        assert_eq!(resting.host(id.0).counters().rested, 1, "{id:?}");
-        assert!(resting.host(id.0).slots.get(id.1.index).unwrap().awake().is_none());
-        assert_eq!(all_of(&mut resting, id), all_of(&mut wakeful, id), "{id:?}");
+    for (side, id) in ids {
+        assert_eq!(resting.host(side).counters().rested, 1, "{side:?}");
+        assert!(resting.host(side).slots.get(id.index).unwrap().awake().is_none());
+        assert_eq!(all_of(&mut resting, side, id), all_of(&mut wakeful, side, id), "{side:?}");
     }
 }
 
@@ -168,7 +168,7 @@ fn the_timers_of_bsd_let_nobody_rest() {
 #[test]
 fn an_orphan_that_waits_for_a_fin_is_a_record_and_ends_in_time() {
     let (mut pair, [a, (_, b)]) = conversed(|_| ());
-    pair.close(a, 5 * REST_AFTER);
+    pair.close(a.0, a.1, 5 * REST_AFTER);
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 0));
     assert_eq!((pair.client.fin_wait_2_len(), pair.client.sockets().count()), (1, 1));
     let state = pair.client.sockets().next().unwrap().2;
@@ -179,7 +179,7 @@ fn an_orphan_that_waits_for_a_fin_is_a_record_and_ends_in_time() {
     assert_eq!(pair.client.sockets().count(), 0, "reset: there is nobody to read it");
 
     let (mut pair, [a, _]) = conversed(|_| ());
-    pair.close(a, Duration::from_secs(59));
+    pair.close(a.0, a.1, Duration::from_secs(59));
     assert_eq!((pair.client.counters().rested, pair.client.fin_wait_2_len()), (1, 1));
     pair.run_for(Duration::from_secs(2));
     assert_eq!((pair.client.connections(), pair.client.fin_wait_2_len()), (0, 0));

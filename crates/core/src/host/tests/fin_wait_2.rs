@@ -261,7 +261,7 @@ fn its_fin_is_taken_even_if_its_window_is_not_known_any_more() {
         let tuple = Tuple::new((ours, 80), (theirs, other));
         let final_state = FinalState { window: other, ..RESIDUE };
         let (hash, now) = (peer.host.live.hasher.hash(&tuple), peer.now);
-        peer.host.closed.fin_wait_2.keep((hash, tuple), &final_state, false, now);
+        peer.host.closed.fin_wait_2.keep(hash, &tuple, &final_state, false, now);
     }
     peer.wait(QUIET);
     assert_eq!(peer.host.slots.len(), 0);

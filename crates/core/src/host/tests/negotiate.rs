@@ -49,20 +49,20 @@ fn held(pair: &Pair) -> (usize, usize) {
 }
 
 /// Closes at both ends, in this order.
-fn close(pair: &mut Pair, (client, server): (ConnectionId, ConnectionId), order: Order) {
+fn close(pair: &mut Pair, client: ConnectionId, server: ConnectionId, order: Order) {
     let now = pair.now;
     match order {
         Order::ClientFirst => {
-            pair.close((Side::Client, client), SOON);
-            pair.close((Side::Server, server), SOON);
+            pair.close(Side::Client, client, SOON);
+            pair.close(Side::Server, server, SOON);
         }
         Order::ServerFirst => {
-            pair.close((Side::Server, server), SOON);
-            pair.close((Side::Client, client), SOON);
+            pair.close(Side::Server, server, SOON);
+            pair.close(Side::Client, client, SOON);
         }
         Order::AtOnce => {
             pair.client.close(now, client);
-            pair.close((Side::Server, server), SOON);
+            pair.close(Side::Server, server, SOON);
         }
         Order::HalfClosed => {
             pair.server.shutdown_write(now, server).unwrap();
@@ -70,11 +70,11 @@ fn close(pair: &mut Pair, (client, server): (ConnectionId, ConnectionId), order:
             let now = pair.now;
             pair.client.write(now, client, b"still here").unwrap();
             pair.run_for(SECOND);
-            pair.close((Side::Client, client), SOON);
+            pair.close(Side::Client, client, SOON);
             let now = pair.now;
             let mut read = [0; 99];
             assert_eq!(pair.server.read(now, server, &mut read), Ok(10));
-            pair.close((Side::Server, server), SOON);
+            pair.close(Side::Server, server, SOON);
         }
     }
     pair.run_for(SECOND * 3);
@@ -120,7 +120,7 @@ fn the_agreed_end_holds_in_either_order_of_closing() {
                 let (_, client, server) = pair.connected();
                 pair.transfer((Side::Client, client), (Side::Server, server), 3000);
                 pair.transfer((Side::Server, server), (Side::Client, client), 3000);
-                close(&mut pair, (client, server), order);
+                close(&mut pair, client, server, order);
                 // Text came behind the server's FIN: it keeps one as well.
                 let kept = usize::from(order == Order::HalfClosed && wish == Wish::Client);
                 let all = (expected.0, expected.1 + kept);
@@ -155,7 +155,7 @@ fn it_costs_no_segment_and_ends_once_the_peer_has_heard() {
             pair.transfer((Side::Server, server), (Side::Client, client), 100);
         }
         let named = (named(&pair, Side::Client), named(&pair, Side::Server));
-        close(&mut pair, (client, server), Order::ServerFirst);
+        close(&mut pair, client, server, Order::ServerFirst);
         (pair.log.len(), named)
     };
     let (without, unnamed) = segments(Wish::Off);
@@ -171,7 +171,7 @@ fn where_one_end_does_not_negotiate_all_is_as_ever() {
         for (order, expected) in [(Order::ClientFirst, (1, 0)), (Order::ServerFirst, (0, 1))] {
             let mut pair = pair_of(wishing(client, server));
             let (_, a, b) = pair.connected();
-            close(&mut pair, (a, b), order);
+            close(&mut pair, a, b, order);
             assert_eq!(held(&pair), expected);
             assert_eq!(named(&pair, Side::Server), 0);
             let fallen = pair.client.counters().negotiation_fallen_back;
@@ -210,7 +210,7 @@ fn a_middlebox_that_strips_options_leaves_no_time_wait_unheld() {
                 pair.transfer((Side::Server, server), (Side::Client, client), 100);
                 let of = |host: &crate::Host, id| host.info(id).unwrap().holder;
                 let holders = (of(&pair.client, client), of(&pair.server, server));
-                close(&mut pair, (client, server), order);
+                close(&mut pair, client, server, order);
                 let (a, b) = held(&pair);
                 assert!(a + b >= 1, "{wish:?} {mask:04b} {order:?} {holders:?}");
                 // An end that holds, though it closed second, is one that has named itself.
@@ -238,7 +238,7 @@ fn an_address_of_neither_end_is_as_if_there_were_none() {
     let (_, client, server) = pair.connected();
     assert_eq!(named(&pair, Side::Server), 0);
     assert_eq!(pair.client.info(client).unwrap().holder, Holder::Closer);
-    close(&mut pair, (client, server), Order::ServerFirst);
+    close(&mut pair, client, server, Order::ServerFirst);
     assert_eq!(held(&pair), (0, 1));
 }
 
@@ -258,10 +258,10 @@ fn a_lost_last_ack_draws_a_reset_which_the_holder_takes_for_it() {
         match order {
             Order::AtOnce => {
                 pair.client.shutdown_write(now, id).unwrap();
-                pair.close((Side::Server, server), SOON);
+                pair.close(Side::Server, server, SOON);
             }
             _ => {
-                pair.close((Side::Server, server), SOON);
+                pair.close(Side::Server, server, SOON);
                 let now = pair.now;
                 pair.client.shutdown_write(now, id).unwrap();
                 pair.run_for(SOON);
@@ -323,7 +323,7 @@ fn text_behind_a_half_close_is_never_told_to_be_lost() {
     let mut pair = pair_of(wishing(Wish::Client, Wish::Client));
     let (_, client, server) = pair.connected();
     pair.transfer((Side::Client, client), (Side::Server, server), 3000);
-    close(&mut pair, (client, server), Order::ServerFirst);
+    close(&mut pair, client, server, Order::ServerFirst);
     assert_eq!(held(&pair), (1, 0));
 }
 
@@ -337,16 +337,16 @@ fn compact_connections_and_orphan_records_keep_the_agreement() {
     assert_eq!(pair.client.counters().rested + pair.server.counters().rested, 2);
     assert_eq!(pair.client.info(client).unwrap().holder, Holder::Ourselves);
     assert_eq!(pair.server.info(server).unwrap().holder, Holder::Peer);
-    pair.close((Side::Server, server), SECOND * 10);
+    pair.close(Side::Server, server, SECOND * 10);
     assert_eq!((pair.server.fin_wait_2_len(), pair.server.connections()), (1, 0));
-    pair.close((Side::Client, client), SOON);
+    pair.close(Side::Client, client, SOON);
     assert_eq!((held(&pair), pair.server.fin_wait_2_len()), ((1, 0), 0));
     // An end that does not rely on the peer, and holds, stays whole.
     let mut pair = pair_of(wishing(Wish::Server, Wish::Server));
     let (_, client, server) = pair.connected();
-    pair.close((Side::Server, server), SECOND * 10);
+    pair.close(Side::Server, server, SECOND * 10);
     assert_eq!((pair.server.fin_wait_2_len(), pair.server.connections()), (0, 1));
-    pair.close((Side::Client, client), SOON);
+    pair.close(Side::Client, client, SOON);
     assert_eq!(held(&pair), (0, 1));
 }
 
@@ -356,7 +356,7 @@ fn agreement_outranks_a_swap_and_needs_a_host_with_records() {
     configs[0].tcp.time_wait.close_swap = true;
     let mut pair = pair_of(configs);
     let (_, client, server) = pair.connected();
-    close(&mut pair, (client, server), Order::ServerFirst);
+    close(&mut pair, client, server, Order::ServerFirst);
     assert_eq!((held(&pair), pair.client.counters().time_wait_swapped), ((0, 1), 0));
     for skip in [true, false] {
         let mut configs = wishing(Wish::Client, Wish::Client);
@@ -367,7 +367,7 @@ fn agreement_outranks_a_swap_and_needs_a_host_with_records() {
         let mut pair = pair_of(configs);
         let (_, client, server) = pair.connected();
         assert_eq!(named(&pair, Side::Client), 0);
-        close(&mut pair, (client, server), Order::ServerFirst);
+        close(&mut pair, client, server, Order::ServerFirst);
         assert_eq!(held(&pair), (0, 1));
     }
 }

@@ -159,7 +159,7 @@ impl Pair {
     }
 
     /// One end closes, and so long passes.
-    pub(crate) fn close(&mut self, (side, id): (Side, ConnectionId), time: Duration) {
+    pub(crate) fn close(&mut self, side: Side, id: ConnectionId, time: Duration) {
         let now = self.now;
         self.host(side).close(now, id);
         self.run_for(time);

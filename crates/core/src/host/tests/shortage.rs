@@ -269,7 +269,7 @@ fn an_orphan_whose_peer_takes_nothing_is_reset_in_time() {
         if is_scarce {
             pair.server.set_memory_elsewhere(200 * PAGE_BYTES);
         }
-        pair.close((Side::Server, server), SECOND * seconds);
+        pair.close(Side::Server, server, SECOND * seconds);
         assert_eq!((pair.server.connections(), pair.server.counters().orphans_timed_out), (1, 0));
         pair.run_for(SECOND * 2);
         assert_eq!((pair.server.connections(), pair.server.counters().orphans_timed_out), (0, 1));
@@ -290,7 +290,7 @@ fn an_orphan_that_nobody_answers_is_sent_again_for_longer() {
             let limit = pair.server.config().limits.pages;
             pair.server.set_memory_elsewhere(limit / 8 * 7 * PAGE_BYTES);
         }
-        pair.close((Side::Server, server), SECOND * seconds);
+        pair.close(Side::Server, server, SECOND * seconds);
         assert_eq!(pair.server.connections(), 1);
         pair.run_for(SECOND * 3);
         assert_eq!(pair.server.connections(), 0);
@@ -302,7 +302,7 @@ fn an_orphan_whose_peer_reads_slowly_sends_all_it_has() {
     let (mut pair, listener) = short_of_pages(256);
     let (client, server) = pair.connect(listener);
     let sent = fill(&mut pair, server);
-    pair.close((Side::Server, server), SECOND);
+    pair.close(Side::Server, server, SECOND);
     let (mut received, mut buffer) = (0, [0; 2 * 1460]);
     // 1.46 kB/s: for 128 KiB it takes a minute and a half.
     while received < sent {
@@ -329,7 +329,7 @@ fn a_short_orphan_is_slow_only_if_its_peer_takes_almost_none() {
             drain(&mut pair, client);
             pair.run_for(MS * 10);
         }
-        pair.close((Side::Server, server), SECOND);
+        pair.close(Side::Server, server, SECOND);
         let mut buffer = [0; 400];
         for _ in 0..100 {
             pair.run_for(SECOND * 5);
@@ -348,7 +348,7 @@ fn a_linger_ends_an_orphan_when_its_user_said() {
         SocketOptions { linger: Some(SECOND * 100), ..pair.server.options(server).unwrap() };
     pair.server.set_options(pair.now, server, options).unwrap();
     fill(&mut pair, server);
-    pair.close((Side::Server, server), SECOND * 99);
+    pair.close(Side::Server, server, SECOND * 99);
     assert_eq!(pair.server.connections(), 1);
     pair.run_for(SECOND * 2);
     assert_eq!(pair.server.connections(), 0);

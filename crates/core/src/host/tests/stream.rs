@@ -16,10 +16,10 @@ fn a_connection_opens_carries_data_both_ways_and_closes() {
     assert_eq!(pair.server.state(server), State::Established);
     pair.transfer((Side::Client, client), (Side::Server, server), 100_000);
     pair.transfer((Side::Server, server), (Side::Client, client), 1_000_000);
-    pair.close((Side::Server, server), Duration::from_millis(100));
+    pair.close(Side::Server, server, Duration::from_millis(100));
     assert_eq!(pair.client.read(pair.now, client, &mut [0; 10]), Ok(0));
     assert_eq!(pair.client.state(client), State::CloseWait);
-    pair.close((Side::Client, client), Duration::from_secs(1));
+    pair.close(Side::Client, client, Duration::from_secs(1));
     assert_eq!((pair.client.connections(), pair.server.connections()), (0, 0));
     assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (0, 1));
     assert_eq!((pair.client.pages_in_use(), pair.server.pages_in_use()), (0, 0));
@@ -115,8 +115,8 @@ fn conversation(timestamps: bool, syn_cache: usize) -> Pair {
     let (_, client, server) = pair.connected();
     pair.transfer((Side::Client, client), (Side::Server, server), 100);
     pair.transfer((Side::Server, server), (Side::Client, client), 50_000);
-    pair.close((Side::Server, server), Duration::from_secs(1));
-    pair.close((Side::Client, client), Duration::from_secs(1));
+    pair.close(Side::Server, server, Duration::from_secs(1));
+    pair.close(Side::Client, client, Duration::from_secs(1));
     pair
 }
 

@@ -155,7 +155,7 @@ fn closing_pair() -> (Pair, ConnectionId) {
     let mut pair = Pair::with(client, config(SERVER));
     let (_, client, server) = pair.connected();
     pair.transfer((Side::Server, server), (Side::Client, client), 10_000);
-    pair.close((Side::Server, server), SOON);
+    pair.close(Side::Server, server, SOON);
     (pair, client)
 }
 
@@ -163,7 +163,7 @@ fn closing_pair() -> (Pair, ConnectionId) {
 fn of_two_hosts_the_client_waits_and_the_server_has_forgotten() {
     let (mut pair, client) = closing_pair();
     let from = pair.log.len();
-    pair.close((Side::Client, client), SOON);
+    pair.close(Side::Client, client, SOON);
     assert_eq!(pair.lines(from), ["Client F. 0", "Server . 0", "Client R. 0"]);
     assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (1, 0));
     assert_eq!(pair.server.counters().time_wait_taken_over, 1);
@@ -175,7 +175,7 @@ fn of_two_hosts_the_client_waits_and_the_server_has_forgotten() {
 fn where_the_reset_is_lost_both_ends_wait() {
     let (mut pair, client) = closing_pair();
     pair.filter = Some(std::boxed::Box::new(|_, s: &Segment<'_>| !s.flags.contains(Flags::RST)));
-    pair.close((Side::Client, client), SOON);
+    pair.close(Side::Client, client, SOON);
     assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (1, 1));
     assert_eq!(pair.client.counters().time_wait_swapped, 1);
     pair.run_for(Duration::from_secs(61));
@@ -191,7 +191,7 @@ fn where_the_ack_of_our_fin_is_lost_the_swap_waits_for_the_next() {
         lost |= drop;
         !drop
     }));
-    pair.close((Side::Client, client), SOON);
+    pair.close(Side::Client, client, SOON);
     assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (0, 1));
     pair.run_for(Duration::from_secs(2));
     assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (1, 0));
@@ -206,7 +206,7 @@ fn two_hosts_that_both_swap_leave_one_record() {
     };
     let mut pair = Pair::with(swap(CLIENT), swap(SERVER));
     let (_, client, server) = pair.connected();
-    pair.close((Side::Client, client), SOON);
-    pair.close((Side::Server, server), SOON);
+    pair.close(Side::Client, client, SOON);
+    pair.close(Side::Server, server, SOON);
     assert_eq!((pair.client.time_wait_len(), pair.server.time_wait_len()), (0, 1));
 }

@@ -19,7 +19,7 @@ const PAUSES: [(u64, bool); 4] = [(10, false), (262, false), (263, true), (1000,
 
 /// How far beyond the ISN of the old connection, which sent but SYN and FIN and began so long
 /// before, that of the next lies.
-fn isn_beyond((ms, by_clock): (u64, bool)) -> u32 {
+fn isn_beyond(ms: u64, by_clock: bool) -> u32 {
     let (clock, floor) = (ms as u32 * CLOCK_PER_MS, 2 + ISN_STEP);
     assert_eq!(clock > floor, by_clock);
     clock.max(floor)
@@ -29,15 +29,15 @@ fn isn_beyond((ms, by_clock): (u64, bool)) -> u32 {
 fn the_answers_isn_is_the_clocks_or_a_step_past_the_old_numbers() {
     for old in Old::all() {
         for layout in LAYOUTS {
-            for pause in PAUSES {
+            for (ms, by_clock) in PAUSES {
                 let mut peer = old.waiting();
                 let old_isn = peer.host_isn;
-                peer.now = peer.now + Duration::from_millis(pause.0);
+                peer.now = peer.now + Duration::from_millis(ms);
                 say_syn(&mut peer, layout, &old.syn(layout, true));
                 assert_eq!(peer.hear_one().flags, S | A);
                 let beyond = peer.host_isn.since(old_isn);
-                assert_eq!(beyond, isn_beyond(pause), "{old:?}, {layout:?}, {pause:?}");
-                assert_eq!(peer.host_isn == clock_isn(&peer), pause.1);
+                assert_eq!(beyond, isn_beyond(ms, by_clock), "{old:?}, {layout:?}, {ms} ms");
+                assert_eq!(peer.host_isn == clock_isn(&peer), by_clock);
             }
         }
     }
@@ -46,15 +46,15 @@ fn the_answers_isn_is_the_clocks_or_a_step_past_the_old_numbers() {
 #[test]
 fn our_opens_isn_is_the_clocks_or_a_step_past_the_old_numbers() {
     for old in Old::all().into_iter().filter(|old| old.stamped) {
-        for pause in PAUSES {
+        for (ms, by_clock) in PAUSES {
             let mut peer = old.waiting();
             let (old_isn, (local, remote)) = (peer.host_isn, peer.ends());
-            peer.now = peer.now + Duration::from_millis(pause.0);
+            peer.now = peer.now + Duration::from_millis(ms);
             peer.host.connect(peer.now, local, remote).unwrap();
             assert_eq!(peer.hear_one().flags, S);
             let beyond = peer.host_isn.since(old_isn);
-            assert_eq!(beyond, isn_beyond(pause), "{old:?}, {pause:?}");
-            assert_eq!(peer.host_isn == clock_isn(&peer), pause.1);
+            assert_eq!(beyond, isn_beyond(ms, by_clock), "{old:?}, {ms} ms");
+            assert_eq!(peer.host_isn == clock_isn(&peer), by_clock);
         }
     }
 }

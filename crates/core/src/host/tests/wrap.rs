@@ -36,8 +36,8 @@ fn streams_survive_the_wrap_of_sequence_numbers_under_loss() {
         pair.filter = Some(alloc::boxed::Box::new(move |_, _| rng.below(100) >= 3));
         pair.transfer((Side::Server, server), (Side::Client, client), 300_000);
         pair.transfer((Side::Client, client), (Side::Server, server), 50_000);
-        pair.close((Side::Server, server), Duration::from_secs(30));
-        pair.close((Side::Client, client), Duration::from_secs(100));
+        pair.close(Side::Server, server, Duration::from_secs(30));
+        pair.close(Side::Client, client, Duration::from_secs(100));
         assert_eq!((pair.client.connections(), pair.server.connections()), (0, 0));
     }
 }
@@ -46,8 +46,8 @@ fn streams_survive_the_wrap_of_sequence_numbers_under_loss() {
 fn fin_and_its_ack_may_be_what_wraps() {
     for before in 1..4 {
         let (mut pair, client, server) = at_the_wrap(Side::Client, before);
-        pair.close((Side::Client, client), Duration::from_millis(50));
-        pair.close((Side::Server, server), Duration::from_secs(1));
+        pair.close(Side::Client, client, Duration::from_millis(50));
+        pair.close(Side::Server, server, Duration::from_secs(1));
         assert_eq!((pair.client.connections(), pair.server.connections()), (0, 0));
         assert_eq!(pair.client.time_wait_len(), 1);
     }

@@ -24,7 +24,7 @@ impl Connection {
         // so both ends become established (Figure 8).
         let repeats_syn = s.flags.contains(Flags::SYN | Flags::ACK) && s.seq == syn.irs;
         if repeats_syn && syn.is_acknowledged_by(&s.head()) {
-            self.complete_simultaneous(cx, &syn, (s, facts), true);
+            self.complete_simultaneous(cx, &syn, s, facts, true);
             return self.take_rest_of_syn(cx, s, facts);
         }
         match syn.judge(&s.head(), Paws::Later, &cx.config) {
@@ -39,7 +39,7 @@ impl Connection {
             }
             Meaning::Alien => self.owe_reset(Reset { seq: s.ack, ack: None, stamps: None }, cx),
             Meaning::Completes => {
-                self.complete_simultaneous(cx, &syn, (s, facts), false);
+                self.complete_simultaneous(cx, &syn, s, facts, false);
                 // The rest of the steps, now as an established connection.
                 self.take_in(cx, Received::Any(s, 0), facts);
             }
@@ -50,7 +50,8 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         syn: &SynReceived,
-        (s, facts): (&Segment<'_>, Facts),
+        s: &Segment<'_>,
+        facts: Facts,
         unscaled: bool,
     ) {
         if syn.names != facts.named && self.options.requires_agreement() {

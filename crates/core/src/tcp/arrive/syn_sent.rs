@@ -48,7 +48,7 @@ impl Connection {
         let ours = OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6 };
         let received = ours.negotiate(s, &cx.config);
         if syn.asks.is_some() {
-            return self.on_answer_about_holder(cx, received, (&syn, acks), s, facts);
+            return self.on_answer_about_holder(cx, received, &syn, acks, s, facts);
         }
         if acks {
             self.complete_open(cx, received, syn.sent_at, s);
@@ -62,7 +62,8 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         mut received: SynReceived,
-        (syn, acks): (&SynSent, bool),
+        syn: &SynSent,
+        acks: bool,
         s: &Segment<'_>,
         facts: Facts,
     ) {

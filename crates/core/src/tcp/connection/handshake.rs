@@ -9,7 +9,7 @@ use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::ack::AckState;
 use crate::tcp::recv::buffer::RecvBuffer;
-use crate::tcp::recv::window::RecvWindow;
+use crate::tcp::recv::window::{RecvWindow, Sizes};
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::time_wait::Predecessor;
@@ -352,7 +352,7 @@ impl SynReceived {
         let rounded = |size: u32| {
             if config.quirks.window_in_segments { size.next_multiple_of(segment) } else { size }
         };
-        let sizes = (rounded(first.min(size_max)), rounded(size_max));
+        let sizes = Sizes { first: rounded(first.min(size_max)), largest: rounded(size_max) };
         RecvHalf {
             nxt: next,
             buffer: RecvBuffer::default(),

@@ -127,6 +127,15 @@ impl AtRest {
     }
 }
 
+/// Bytes of a new window.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Its size to begin with.
+    pub(crate) first: u32,
+    /// The size up to which it grows.
+    pub(crate) largest: u32,
+}
+
 impl RecvWindow {
     /// What must be kept between data: all of it, in less room.
     pub(crate) fn at_rest(&self) -> AtRest {
@@ -151,7 +160,7 @@ impl RecvWindow {
     pub(crate) fn new(
         rcv_nxt: Seq,
         offered: u16,
-        (size, size_max): (u32, u32),
+        Sizes { first: size, largest: size_max }: Sizes,
         scale: u8,
         now: Instant,
         budget: &mut WindowBudget,
@@ -302,7 +311,8 @@ mod tests {
     fn window(size: u32, size_max: u32) -> (RecvWindow, WindowBudget) {
         let scale = shift_for(size_max);
         let mut budget = WindowBudget::new(1 << 20, scale);
-        let (offered, sizes) = (budget.offer(offer_of(size, scale)), (size, size_max));
+        let offered = budget.offer(offer_of(size, scale));
+        let sizes = Sizes { first: size, largest: size_max };
         let window = RecvWindow::new(Seq(100), offered, sizes, scale, Instant::ZERO, &mut budget);
         (window, budget)
     }
@@ -376,7 +386,7 @@ mod tests {
         let mut budget = WindowBudget::new(15_000, 0);
         let mut open = |expected: u32| {
             let offered = budget.offer(offer_of(10_000, 0));
-            let sizes = (10_000, 10_000);
+            let sizes = Sizes { first: 10_000, largest: 10_000 };
             let w = RecvWindow::new(Seq(0), offered, sizes, 0, Instant::ZERO, &mut budget);
             assert_eq!((w.size(), w.offered(Seq(0))), (expected, expected));
         };
@@ -416,7 +426,7 @@ mod tests {
         let mut budget = WindowBudget::new(10_000, 0);
         let offered = budget.offer(10_000);
         budget.take(10_000);
-        let sizes = (20_000, 20_000);
+        let sizes = Sizes { first: 20_000, largest: 20_000 };
         let w = RecvWindow::new(Seq(0), offered, sizes, 0, Instant::ZERO, &mut budget);
         assert_eq!(w.offered(Seq(0)), 10_000);
     }

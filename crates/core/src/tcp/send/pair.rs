@@ -109,7 +109,7 @@ mod tests {
     use crate::time::Duration;
 
     /// Two full segments, sent at `sent_ms`, are acknowledged at `at`.
-    fn ack(pair: &mut PacketPair, (sent_ms, bytes): (u64, u32), at: Instant, tick_ns: u64) {
+    fn ack(pair: &mut PacketPair, sent_ms: u64, bytes: u32, at: Instant, tick_ns: u64) {
         if let Some(previous) = pair.on_ack(Some(Instant::from_millis(sent_ms)), at) {
             pair.on_spaced(bytes, previous, at, tick_ns);
         }
@@ -124,7 +124,7 @@ mod tests {
         let mut pair = PacketPair::default();
         for (number, us) in [100_000, 100_800, 101_600, 102_400].into_iter().enumerate() {
             assert_eq!(pair.estimate(), None, "after {number} ACKs");
-            ack(&mut pair, (50, 1000), at(us), 1);
+            ack(&mut pair, 50, 1000, at(us), 1);
         }
         assert_eq!(pair.estimate(), Some(1_250_000));
     }
@@ -133,7 +133,7 @@ mod tests {
     fn segments_sent_apart_twice_or_acked_late_give_no_sample() {
         let mut pair = PacketPair::default();
         for number in 0..100 {
-            ack(&mut pair, (number, 1000), at(number * 1000), 1);
+            ack(&mut pair, number, 1000, at(number * 1000), 1);
             assert_eq!(pair.on_ack(None, at(number * 1000 + 1)), None);
             // This one was late, and so it is not told.
             pair.on_ack(Some(Instant::from_millis(number)), at(number * 1000 + 2));
@@ -147,7 +147,7 @@ mod tests {
         let mut us = 0;
         for gap in [800, 800, 800, 8, 800, 800, 80_000, 800, 800, 800] {
             us += gap;
-            ack(&mut pair, (1, 1000), at(us), 1);
+            ack(&mut pair, 1, 1000, at(us), 1);
         }
         assert_eq!(pair.estimate(), Some(1_250_000));
     }
@@ -156,7 +156,7 @@ mod tests {
     fn a_clock_of_a_millisecond_sees_whole_milliseconds() {
         let mut pair = PacketPair::default();
         for number in 0..100 {
-            ack(&mut pair, (1, 1024), at(number * 819), 1_000_000);
+            ack(&mut pair, 1, 1024, at(number * 819), 1_000_000);
         }
         // 10 Mbit/s: a pair of 512 bytes every 0.819 ms.
         let estimate = pair.estimate().unwrap();

@@ -511,7 +511,7 @@ impl<R: Row> RecordSet<R> {
         let Some((number, seen)) = self.find(hash, tuple, handles) else { return false };
         handles.give_back(seen.row.common().handle());
         self.queue.kill(number);
-        self.index.remove(hash, number, self.queue.span().0);
+        self.index.remove(hash, number, self.queue.span().first);
         self.live -= 1;
         if self.live == 0 {
             // Nothing is left but what is dead.
@@ -544,7 +544,7 @@ impl<R: Row> RecordSet<R> {
     fn move_to_end(&mut self, hash: u64, number: u32, expires_ms: u64) {
         let Some(row) = self.queue.row_mut(number).map(|row| *row) else { return };
         let new = self.queue.push(row, expires_ms);
-        self.index.replace(hash, number, new, self.queue.span().0);
+        self.index.replace(hash, number, new, self.queue.span().first);
         self.queue.kill(number);
     }
 

@@ -31,7 +31,7 @@ fn each_wish_is_heard_and_the_other_is_refused_or_falls_back() {
                 let server = server.unwrap();
                 // The server closes first; without an agreement it holds. Having named itself it
                 // holds as well.
-                close(&mut pair, (client, server), Order::ServerFirst);
+                close(&mut pair, client, server, Order::ServerFirst);
                 let is_agreed = client_wishes == server_wishes;
                 let expected = if is_agreed && client_wishes { (1, 0) } else { (0, 1) };
                 assert_eq!(held(&pair), expected, "{what}");
@@ -91,7 +91,7 @@ fn with_cookies_the_client_may_be_named_and_the_server_never() {
             assert_eq!(pair.server.counters().cookies_accepted, 1);
             let of = |host: &crate::Host, id| host.info(id).unwrap().holder;
             assert_eq!((of(&pair.client, client), of(&pair.server, server)), holders);
-            close(&mut pair, (client, server), Order::ServerFirst);
+            close(&mut pair, client, server, Order::ServerFirst);
             assert_eq!(held(&pair), after, "{wish:?}");
         }
     }
@@ -188,8 +188,8 @@ fn a_handshake_with_losses_or_strips_never_leaves_it_unheld() {
             let late = || pair.server.accept(pair.now, listener).unwrap();
             let server = server.unwrap_or_else(late);
             pair.server.read(pair.now, server, &mut [0; 99]).unwrap();
-            pair.close((Side::Server, server), SECOND);
-            pair.close((Side::Client, client), SECOND);
+            pair.close(Side::Server, server, SECOND);
+            pair.close(Side::Client, client, SECOND);
             let (a, b) = held(&pair);
             assert!(a + b >= 1, "{wish:?}: lost {lost:05b}, stripped {stripped:05b}");
             // The third SYN does not ask, and comes where both before it were lost.

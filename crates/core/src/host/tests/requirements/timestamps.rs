@@ -109,8 +109,8 @@ fn every_segment_but_a_reset_has_the_agreed_timestamps() {
     let mut pair = Pair::new();
     let (_, client, server) = pair.connected();
     pair.transfer((Side::Client, client), (Side::Server, server), 100_000);
-    pair.close((Side::Server, server), Duration::from_millis(100));
-    pair.close((Side::Client, client), Duration::from_secs(1));
+    pair.close(Side::Server, server, Duration::from_millis(100));
+    pair.close(Side::Client, client, Duration::from_secs(1));
     for (_, _, bytes) in &pair.log {
         let packet = crate::wire::ip::Packet::parse(bytes).unwrap();
         let segment = Segment::parse(packet.payload).unwrap();

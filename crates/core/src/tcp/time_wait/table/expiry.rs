@@ -47,7 +47,7 @@ impl<R: Row> RecordSet<R> {
         let new = self.queue.push(row, expires_ms);
         let span = self.queue.span();
         // The old number is past now, and so that of the index's entry is found by itself.
-        self.index.replace(hash, number, new, span.0);
+        self.index.replace(hash, number, new, span.first);
     }
 
     /// Drops what is due, about `share` records at most, which it takes from that; how many.
@@ -99,7 +99,7 @@ impl<R: Row> RecordSet<R> {
 
     /// True if there are too many dead records, or numbers of such, or these are being made fewer.
     pub(super) fn is_long(&self) -> bool {
-        let (rows, numbers) = (self.queue.rows(), self.queue.span().1);
+        let (rows, numbers) = (self.queue.rows(), self.queue.span().len);
         // No more records live than `LIMIT_MAX`.
         let twice = 2 * self.live;
         rows > twice + self.dead_max || numbers > twice + NUMBERS_MAX || self.queue.is_sweeping()
@@ -109,8 +109,8 @@ impl<R: Row> RecordSet<R> {
     /// those that live are moved together, some at a time.
     pub(super) fn shorten(&mut self, finder: Finder<'_>) {
         let RecordSet { queue, index, .. } = self;
-        debug_assert!(queue.span().1 < index.span_max());
-        let first = queue.span().0;
+        debug_assert!(queue.span().len < index.span_max());
+        let first = queue.span().first;
         queue.sweep(LOOKS, MOVES, |row, old, new| {
             index.replace(finder.hash(row), old, new, first);
         });

@@ -53,11 +53,11 @@ impl Handles {
             entry.records += 1;
             return Some(recent);
         }
-        self.take_another(place, (address, window))
+        self.take_another(place, address, window)
     }
 
     /// A handle for a pair that was not found at `place` lately.
-    fn take_another(&mut self, place: usize, (address, window): (Address, u16)) -> Option<u16> {
+    fn take_another(&mut self, place: usize, address: Address, window: u16) -> Option<u16> {
         let handle = self.search(address, window)?;
         self.entries[usize::from(handle)].records += 1;
         self.recent[place] = handle;

@@ -48,8 +48,13 @@ const LINES_KEPT: u32 = 16;
 #[repr(align(64))]
 pub(super) struct Bucket([u32; LINE + 1]);
 
-/// The numbers that records have: the first, and how many.
-pub(super) type Span = (u32, u32);
+/// The numbers that records have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) first: u32,
+    /// How many there are.
+    pub(super) len: u32,
+}
 
 /// A walk over the entries of one line that have the tag wanted.
 #[derive(Debug)]
@@ -106,7 +111,7 @@ impl Index {
     }
 
     /// The number that an entry means, and whether a record may have it.
-    fn number(&self, entry: u32, (first, len): Span) -> Option<u32> {
+    fn number(&self, entry: u32, Span { first, len }: Span) -> Option<u32> {
         let offset = entry.wrapping_sub(first) & self.numbers;
         (offset < len).then(|| first.wrapping_add(offset))
     }
@@ -176,7 +181,7 @@ impl Index {
     /// hash of one that was added.
     pub(super) fn keep_up(&mut self, live: u32, span: Span, hash_of: impl Fn(u32) -> Option<u64>) {
         if self.lines == 0 {
-            self.add_line(span.0);
+            self.add_line(span.first);
         } else if live > SPLIT * self.lines {
             self.split(span, hash_of);
         }
@@ -188,13 +193,13 @@ impl Index {
         let Index { segments, halves, numbers, .. } = self;
         let Bucket(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         let place = (line[LINE] >> TURN_SHIFT) as usize;
-        if line[place].wrapping_sub(span.0) & *numbers < span.1 {
-            return put_elsewhere(line, halves, entry, (span, *numbers));
+        if line[place].wrapping_sub(span.first) & *numbers < span.len {
+            return put_elsewhere(line, halves, entry, span, *numbers);
         }
         line[place] = entry;
         line[LINE] = line[LINE].wrapping_add(1 << TURN_SHIFT);
         if line[LINE] >= TURNS {
-            begin_anew(line, halves, (span, *numbers));
+            begin_anew(line, halves, span, *numbers);
         }
     }
 
@@ -252,7 +257,7 @@ impl Index {
         let new = self.lines;
         let old = new ^ (1 << new.ilog2());
         self.take_out(old, span);
-        self.add_line(span.0);
+        self.add_line(span.first);
         let mut kept = core::mem::take(&mut self.scratch);
         let mut moved = core::mem::take(&mut self.moved);
         let home = |entry: u32| hash_of(self.number(entry, span)?).map(|hash| self.line_of(hash));
@@ -264,9 +269,9 @@ impl Index {
             home == Some(old)
         });
         self.scratch = moved;
-        self.put_back(new, span.0);
+        self.put_back(new, span.first);
         self.moved = core::mem::replace(&mut self.scratch, kept);
-        self.put_back(old, span.0);
+        self.put_back(old, span.first);
     }
 
     /// True if it takes up no more than what the next records need at once.
@@ -293,14 +298,14 @@ impl Index {
             self.scratch.append(&mut entries);
             self.set_lines(last);
             self.segments.truncate((last as usize).div_ceil(SEGMENT));
-            self.put_back(into, span.0);
+            self.put_back(into, span.first);
         }
     }
 
     /// Takes out of a line, into `scratch`, what is not stale, and frees its half lines.
     fn take_out(&mut self, line: u32, span: Span) {
         let Index { scratch, segments, halves, numbers, .. } = self;
-        let is_live = |entry: &&u32| entry.wrapping_sub(span.0) & *numbers < span.1;
+        let is_live = |entry: &&u32| entry.wrapping_sub(span.first) & *numbers < span.len;
         scratch.clear();
         let Bucket(line) = &mut segments[line as usize / SEGMENT][line as usize % SEGMENT];
         let (newer, older) = line[..LINE].split_at((line[LINE] >> TURN_SHIFT) as usize % LINE);
@@ -346,7 +351,7 @@ impl Index {
         for line in 0..self.lines {
             self.take_out(line, span);
             most = most.max(self.scratch.len());
-            self.put_back(line, span.0);
+            self.put_back(line, span.first);
         }
         most
     }
@@ -358,11 +363,11 @@ fn turn(place: usize) -> u32 {
 }
 
 /// Each place of a line has had its turn. What lies behind it and is stale is no longer needed.
-fn begin_anew(line: &mut [u32; LINE + 1], halves: &mut Halves, (span, numbers): (Span, u32)) {
+fn begin_anew(line: &mut [u32; LINE + 1], halves: &mut Halves, span: Span, numbers: u32) {
     let mut link = line[LINE] & LINK;
     line[LINE] = 0;
     while let Some(half) = halves.get(link) {
-        let is_stale = |entry: &u32| entry.wrapping_sub(span.0) & numbers >= span.1;
+        let is_stale = |entry: &u32| entry.wrapping_sub(span.first) & numbers >= span.len;
         let (is_empty, next) = (half[..HALF].iter().all(is_stale), half[HALF]);
         if is_empty {
             halves.give_back(link);
@@ -379,10 +384,11 @@ fn put_elsewhere(
     line: &mut [u32; LINE + 1],
     halves: &mut Halves,
     entry: u32,
-    (span, numbers): (Span, u32),
+    span: Span,
+    numbers: u32,
 ) {
     // Both are below 2^31.
-    let (first, last) = (span.0, span.1 as i32 - 1);
+    let (first, last) = (span.first, span.len as i32 - 1);
     let is_stale = |entry: u32| (entry.wrapping_sub(first) & numbers) as i32 > last;
     if let Some(place) = put(line, entry, is_stale) {
         line[LINE] = line[LINE] & LINK | turn(place + 1);

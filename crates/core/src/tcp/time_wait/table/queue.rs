@@ -32,6 +32,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::index::Span;
 use super::row::{Row, Scale};
 
 const ROW_BITS: u32 = 10;
@@ -133,8 +134,8 @@ impl<R: Row> Queue<R> {
     }
 
     /// The numbers that there may be: the first, and how many.
-    pub(super) fn span(&self) -> (u32, u32) {
-        (self.front, self.next.wrapping_sub(self.front))
+    pub(super) fn span(&self) -> Span {
+        Span { first: self.front, len: self.next.wrapping_sub(self.front) }
     }
 
     /// Rows that take up memory, of records that are dead as well.
@@ -498,7 +499,7 @@ impl<R: Row> Queue<R> {
 
     /// Every record that is not dead.
     pub(super) fn iter(&self) -> impl Iterator<Item = Located<'_, R>> {
-        let (front, len) = self.span();
+        let Span { first: front, len } = self.span();
         (0..len).filter_map(move |offset| self.row(front.wrapping_add(offset)))
     }
 

@@ -141,7 +141,7 @@ impl Fixture {
     fn check_queues(&mut self) {
         each_record_set!(&mut self.table.classes, records => {
             records.queue.check();
-            assert!(records.queue.span().1 < records.index.span_max());
+            assert!(records.queue.span().len < records.index.span_max());
         });
     }
 
@@ -278,7 +278,7 @@ fn restarts_move_nothing_and_the_others_expire_as_before() {
         fixture.pass(Duration::from_millis(1));
         fixture.restart(1);
     }
-    assert_eq!(fixture.table.classes[0].v4.queue.span().1, 3);
+    assert_eq!(fixture.table.classes[0].v4.queue.span().len, 3);
     fixture.pass(Duration::from_secs(58));
     assert_eq!([0, 1, 2].map(|n| fixture.find(n).is_some()), [false, true, false]);
     assert_eq!(fixture.table.len(), 1);
@@ -448,7 +448,8 @@ fn run(
     steps: &[Step],
     terms: [Duration; 3],
     sixes: u32,
-    (start, dead_max): (u32, u32),
+    start: u32,
+    dead_max: u32,
 ) -> Result<(), TestCaseError> {
     let tuple = |number| tuple_among(sixes, number);
     let mut fixture = Fixture::with(terms, 1 << 20);
@@ -533,7 +534,7 @@ fn a_record_that_is_queued_again_in_a_new_chunk_stays() {
         let alone = [Step::Enter(0, 0), Step::Pass(4096)].repeat(blocks);
         let last = [Step::Enter(330, 0), Step::Pass(9967), Step::Restart(330), Step::Pass(45_937)];
         for sixes in [0, 4] {
-            run(&[&alone[..], &last].concat(), [TERM; 3], sixes, (0, DEAD_MAX)).unwrap();
+            run(&[&alone[..], &last].concat(), [TERM; 3], sixes, 0, DEAD_MAX).unwrap();
         }
     }
 }
@@ -551,7 +552,7 @@ proptest! {
         start in prop_oneof![Just(0u32), Just(u32::MAX - 5000), any::<u32>()],
         dead_max in prop_oneof![Just(0u32), Just(100), Just(DEAD_MAX)],
     ) {
-        run(&few, terms, sixes, (start, dead_max))?;
-        run(&many, terms, sixes, (start, dead_max))?;
+        run(&few, terms, sixes, start, dead_max)?;
+        run(&many, terms, sixes, start, dead_max)?;
     }
 }

@@ -1,6 +1,7 @@
 //! What the table costs: memory, growth, attackers.
 
 use super::*;
+use crate::tcp::time_wait::table::index::Span;
 
 /// Bytes of rows, lines and half lines for which there is memory.
 pub(super) fn bytes(table: &TimeWait) -> usize {
@@ -61,12 +62,12 @@ fn no_new_record_moves_many_or_takes_much_memory_at_once() {
     for number in 0..COUNT {
         rehashed.set(0);
         if index.is_due() {
-            index.keep_up(number, (0, number), |number| {
+            index.keep_up(number, Span { first: 0, len: number }, |number| {
                 rehashed.set(rehashed.get() + 1);
                 Some(hash(number))
             });
         }
-        index.insert(hash(number), number, (0, number + 1));
+        index.insert(hash(number), number, Span { first: 0, len: number + 1 });
         most = most.max(rehashed.get());
     }
     assert!((10..=64).contains(&most), "{most} records in another line");
@@ -272,7 +273,7 @@ fn numbers_do_not_run_out_where_the_newest_comes_and_goes() {
         if round % 100 == 0 {
             fixture.now = fixture.now + Duration::from_millis(1);
         }
-        most = most.max(fixture.table.classes[0].v4.queue.span().1);
+        most = most.max(fixture.table.classes[0].v4.queue.span().len);
     }
     assert!(most > 2 * LIMIT + NUMBERS_MAX, "{most} numbers: nothing was moved");
     assert!(most < LIMIT * 21 / 8 + (1 << 17), "{most} numbers");
@@ -341,7 +342,7 @@ fn few_records_of_long_terms_are_all_there() {
             for number in 0..3 * (secs * 1000 / between) as u32 {
                 fixture.enter(number);
                 fixture.pass(Duration::from_millis(between));
-                most = most.max(fixture.table.classes[0].v4.queue.span().1);
+                most = most.max(fixture.table.classes[0].v4.queue.span().len);
                 if number.is_multiple_of(97) {
                     let there = (number.saturating_sub(10_000)..=number).rev();
                     let found = there.take_while(|number| fixture.find(*number).is_some());

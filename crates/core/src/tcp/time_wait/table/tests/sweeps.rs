@@ -129,7 +129,7 @@ fn blocks_that_are_taken_back_are_in_order_and_tell_all_times() {
         fixture.remove(number);
         fixture.check_queues();
     }
-    assert!(fixture.table.classes[0].v4.queue.span().1 < 6 * EACH, "it was made shorter");
+    assert!(fixture.table.classes[0].v4.queue.span().len < 6 * EACH, "it was made shorter");
     churn(&mut fixture, 1, 100);
     for number in (0..9 * EACH).filter(stays) {
         let record = fixture.find(number).unwrap();
