@@ -58,8 +58,7 @@ impl Host {
         if is_syn && segment.seq == syn.irs {
             self.repeat_syn_ack(now, tuple, syn);
         } else if !segment.flags.contains(Flags::SYN)
-            && let Some(record) = self.time_wait_record(incoming.hash, tuple)
-            && !record.is_over(now)
+            && let Some(record) = self.living_record(now, incoming.hash, tuple)
         {
             self.on_time_wait(now, &record, incoming);
         } else if self.shared.challenges.take(incoming.hash, now) {

@@ -85,13 +85,24 @@ impl Host {
     /// timestamps (RFC 6191 §3).
     pub(super) fn may_take(&self, now: Instant, choice: &mut TupleChoice) -> bool {
         choice.hash = self.live.hasher.hash(&choice.tuple);
+        matches!(self.judge(now, choice, false), PortState::Free | PortState::Waiting(true))
+    }
+
+    /// The state of the port of `choice`, and in `choice` what its record of TIME-WAIT asks for.
+    /// `is_heard`: a listener has the port, so it is not free.
+    #[inline(always)]
+    fn judge(&self, now: Instant, choice: &mut TupleChoice, is_heard: bool) -> PortState {
         let record = self.time_wait_record(choice.hash, &choice.tuple);
-        self.find_beside(now, choice, record)
+        let is_free = !is_heard && self.find_beside(now, choice, record);
+        match record {
+            Some(record) if !record.is_over(now) => PortState::Waiting(is_free),
+            _ if is_free => PortState::Free,
+            _ => PortState::Taken,
+        }
     }
 
     /// True if an active open may take the tuple of `choice`, where `record` is what TIME-WAIT has
     /// of it.
-    #[inline(always)]
     fn find_beside(&self, now: Instant, choice: &mut TupleChoice, record: Option<Record>) -> bool {
         let (hash, tuple) = (choice.hash, &choice.tuple);
         let is_taken = self.find_unexpected(hash, tuple).is_some()
@@ -190,14 +201,8 @@ impl Host {
         let Candidate { port, hash } = self.opening.ports.next(search)?;
         choice.tuple = choice.tuple.with_local_port(port);
         choice.hash = hash.unwrap_or_else(|| self.live.hasher.hash(&choice.tuple));
-        let record = self.time_wait_record(choice.hash, &choice.tuple);
-        let is_free =
-            !self.opening.listeners.has_port(port) && self.find_beside(now, choice, record);
-        Some(match record {
-            Some(record) if !record.is_over(now) => PortState::Waiting(is_free),
-            _ if is_free => PortState::Free,
-            _ => PortState::Taken,
-        })
+        let is_heard = self.opening.listeners.has_port(port);
+        Some(self.judge(now, choice, is_heard))
     }
 
     /// Finds a tuple to `remote` from any of our addresses: of the range, if there is one, in

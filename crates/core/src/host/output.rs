@@ -111,7 +111,7 @@ impl Host {
             return self.flush_by_steps(now, index, outbox);
         }
         if let Some(route) = self.ip.good_route(now, slot.place, &slot.tuple)
-            && emit_predicted(slot, route, &mut self.shared, now, outbox)
+            && flush_predicted(slot, route, &mut self.shared, now, outbox)
         {
             return slot.rearm(&mut self.live.timers, index, now);
         }
@@ -200,7 +200,7 @@ fn turn_budget(packets: usize, mtu: u16) -> usize {
 
 /// Sends the segment that is predicted of the connection in `slot`, which asks nothing of its IP
 /// headers. False if another is due, or none.
-fn emit_predicted(
+fn flush_predicted(
     slot: &mut Slot,
     route: &CachedRoute,
     shared: &mut Context,

@@ -182,8 +182,7 @@ impl Host {
         if !is_old {
             return false;
         }
-        let record = self.time_wait_record(hash, &tuple).filter(|record| !record.is_over(now));
-        let Some(record) = record else { return false };
+        let Some(record) = self.living_record(now, hash, &tuple) else { return false };
         self.shared.counters.segments_in += 1;
         let (tuple, head) = (&tuple, segment);
         let incoming = Incoming { tuple, hash, head, received, facts, is_ours };

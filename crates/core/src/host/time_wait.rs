@@ -271,6 +271,11 @@ impl Host {
         self.closed.time_wait.get(hash, tuple).map(|found| found.record())
     }
 
+    /// The record of `tuple`, if its time is not over.
+    pub(super) fn living_record(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
+        self.time_wait_record(hash, tuple).filter(|record| !record.is_over(now))
+    }
+
     /// A new connection takes the place of the record of `tuple`, if there is one.
     pub(super) fn end_time_wait(&mut self, hash: u64, tuple: &Tuple) {
         let ended = self.remove_time_wait(hash, tuple);
