@@ -21,7 +21,7 @@ impl Server {
         Server::start_with(directory, &[])
     }
 
-    /// The same with more flags.
+    /// Serves `directory` on a port of the kernel's choice, with more flags.
     fn start_with(directory: &std::path::Path, flags: &[&str]) -> Server {
         let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
             .args(["serve", "--listen", "127.0.0.1:0", "--json"])
@@ -81,7 +81,7 @@ impl<L: BufRead> Server<L> {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    /// The same after a signal.
+    /// Sends a signal, waits for the end, and returns the status and the rest of the log.
     fn finish_after(self, signal: &str) -> (ExitStatus, Vec<serde_json::Value>) {
         self.signal(signal);
         self.finish()

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The crate is pure: time comes in as an argument, and every random choice follows from one seed.
-//! The same pushes at the same times give the same link, however often it is polled. A packet's
+//! A link does not depend on how often it is polled, only on the pushes and their times. A packet's
 //! fate is decided when it is pushed. Under CoDel, and in a changeable link, it is decided when the
 //! serializer begins to send it.
 #![no_std]

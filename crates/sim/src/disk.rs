@@ -44,13 +44,13 @@ impl Disk {
         }
     }
 
-    /// The same disk, whose reads leave the buffer as it is: to make the content takes more
+    /// This disk without content. Its reads leave the buffer as it is: to make content takes more
     /// instructions than to send it, which a measurement should not count.
     pub fn without_content(self) -> Disk {
         Disk { has_content: false, ..self }
     }
 
-    /// The same disk with an arm for each operation: none waits for another.
+    /// This disk with an arm for each operation: none waits for another.
     pub fn with_many_arms(self) -> Disk {
         Disk { free: None, ..self }
     }

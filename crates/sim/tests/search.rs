@@ -28,7 +28,7 @@ const SOON: Bounds = again(1, true);
 const LATER: Bounds = again(10, true);
 /// The old packet is late, and its copy was sent at a time-out.
 const LATE_AND_LATER: Bounds = Bounds { reopens: LATER.reopens, ..LATE };
-/// The same while any packet of the first one is under way.
+/// The next connection begins while any packet of the first one is under way.
 const BEHIND_ANY: Bounds = again(10, false);
 
 const fn again(millis: u64, with_text: bool) -> Bounds {
@@ -276,7 +276,7 @@ fn names_the_client_and_resets(side: usize, views: [&View; 2], packet: Packet) -
     if side == 0 { vec![naming(packet, 0)] } else { resets_behind_its_fin(side, views, packet) }
 }
 
-/// The same, but it names that side.
+/// The packet, unless it is an RST, with an option that names `side`.
 fn naming(packet: Packet, side: usize) -> Packet {
     if packet.flags().contains(Flags::RST) {
         return packet;

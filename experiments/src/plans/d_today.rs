@@ -236,7 +236,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// The same of few rules, with more clients.
+/// The plan of fewer rules and more clients.
 pub(crate) fn crowd(report: &mut Report) -> Outcome {
     set_up(report);
     let clients = if report.is_quick() { QUICK_CROWD } else { CROWD };

@@ -66,7 +66,7 @@ impl Server {
         Server::start_on(cable, directory, flags)
     }
 
-    /// The same on a cable that is prepared.
+    /// Serves `directory` on a cable that is prepared.
     pub(crate) fn start_on(cable: Cable, directory: &Path, flags: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lightwait"));
         command.arg("serve").args(cable.flags());
@@ -140,7 +140,7 @@ impl Server {
         self.stop_and_tell();
     }
 
-    /// The same; returns what it wrote.
+    /// Stops it as a user does, and returns its output.
     pub(crate) fn stop_and_tell(mut self) -> String {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());

@@ -218,7 +218,7 @@ fn run_with(
     run_late(server, plan, tuples, stop, [Instant::ZERO; 2], |_| ())
 }
 
-/// The same on a machine that is busy from the one to the other.
+/// Runs `plan` on a machine that does nothing else from the first of these times to the second.
 fn run_late(
     server: Server,
     plan: Plan,
