@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use lightwait_http::path::resolve;
+use lightwait_http::source::ReadBuffer;
 use lightwait_http::{Disk, FileSource, ThreadPoolFiles};
 use rustix::fs::{Advice, fadvise};
 use tokio::task::LocalSet;
@@ -69,7 +70,8 @@ fn read_all(files: &Rc<ThreadPoolFiles>, at_once: usize) {
             for number in (task..READS).step_by(at_once) {
                 let place = number * 40_503 % (FILE_BYTES / READ_BYTES);
                 let offset = (place * READ_BYTES) as u64;
-                let read = files.read_at(&opened.handle, offset, vec![0; READ_BYTES]).await;
+                let read =
+                    files.read_at(&opened.handle, offset, ReadBuffer::zeroed(READ_BYTES)).await;
                 assert_eq!(read.unwrap()[0], (offset >> 20) as u8);
             }
         });

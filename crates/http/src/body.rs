@@ -39,7 +39,7 @@ use crate::Pending;
 use crate::again::{Origin, Versioned};
 use crate::memory::Charge;
 use crate::patient::Phase;
-use crate::source::{FileSource, Metadata};
+use crate::source::{FileSource, Metadata, ReadBuffer};
 
 pub(crate) use buffers::Buffers;
 pub(crate) use read_time::ReadTime;
@@ -243,8 +243,8 @@ struct Reading {
     offset: u64,
     length: usize,
     charge: Charge,
-    outcome: Pending<io::Result<Vec<u8>>>,
-    done: Option<io::Result<Vec<u8>>>,
+    outcome: Pending<io::Result<ReadBuffer>>,
+    done: Option<io::Result<ReadBuffer>>,
     /// When it began, if the time is needed.
     begun: Option<Instant>,
     /// The body waits for it.

@@ -18,7 +18,7 @@ use crate::listing::shelf::Shelf;
 use crate::memory::Memory;
 use crate::path::{PathError, RelativePath, Target, resolve};
 use crate::range::{self, Selection};
-use crate::source::{FileSource, Kind, Metadata, OpenError, Opened};
+use crate::source::{FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
 use crate::{Clock, Pending};
 use cache::{Content, FileCache, Found, Known};
 
@@ -241,7 +241,7 @@ impl<S: FileSource> Files<S> {
             return None;
         }
         let length = usize::try_from(metadata.len_bytes).ok()?;
-        let read = self.source.read_at(handle, 0, vec![0; length]).await.ok()?;
+        let read = self.source.read_at(handle, 0, ReadBuffer::zeroed(length)).await.ok()?;
         let is_same = |now: Metadata| metadata.has_bytes_of(&now);
         let is_whole = read.len() == length && self.source.metadata(handle).is_ok_and(is_same);
         is_whole.then(|| self.buffers.keep(read))

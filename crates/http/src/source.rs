@@ -3,6 +3,7 @@
 //! [`thread_pool`] reads the machine's own file system; a simulator brings a disk of its own.
 
 mod beneath;
+mod read_buffer;
 pub mod thread_pool;
 
 use std::fmt;
@@ -11,6 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::Pending;
 use crate::path::RelativePath;
+
+pub use read_buffer::ReadBuffer;
 
 /// A place with files under a root.
 pub trait FileSource: 'static {
@@ -27,8 +30,8 @@ pub trait FileSource: 'static {
         &self,
         handle: &Self::Handle,
         offset: u64,
-        buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>>;
+        buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>>;
 
     /// The metadata of an open file by now. It does not wait for a disk.
     ///

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use crate::access::Access;
 use crate::memory::{ConnectionRoom, Keeper};
 use crate::path::RelativePath;
-use crate::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
+use crate::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
 use crate::{Clock, Control, Files, FilesConfig, Handler, Pending, Server, ServerConfig};
 
 /// Sun, 09 Sep 2001 01:46:40 GMT.
@@ -92,8 +92,8 @@ impl FileSource for MemoryFiles {
         &self,
         handle: &Vec<u8>,
         offset: u64,
-        mut buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>> {
+        mut buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>> {
         self.reads.borrow_mut().push((offset, buffer.len()));
         let file = &self.files[handle];
         let end = file.len().min(self.shrunk_to.unwrap_or(usize::MAX));

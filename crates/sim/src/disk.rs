@@ -12,7 +12,9 @@ use lightwait::shard::Handle;
 use lightwait_core::Instant;
 use lightwait_http::Pending;
 use lightwait_http::path::RelativePath;
-use lightwait_http::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
+use lightwait_http::source::{
+    Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer,
+};
 
 use crate::pattern::Pattern;
 
@@ -107,8 +109,8 @@ impl FileSource for Disk {
         &self,
         handle: &String,
         offset: u64,
-        mut buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>> {
+        mut buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>> {
         let Some((length, pattern)) = self.files.get(handle).copied() else {
             return Box::pin(std::future::ready(Err(io::ErrorKind::IsADirectory.into())));
         };

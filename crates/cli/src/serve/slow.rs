@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use lightwait_http::path::RelativePath;
-use lightwait_http::source::{Entries, FileSource, Metadata, OpenError, Opened};
+use lightwait_http::source::{Entries, FileSource, Metadata, OpenError, Opened, ReadBuffer};
 use lightwait_http::{Pending, ThreadPoolFiles};
 
 /// A file source whose reads each take this much longer.
@@ -25,8 +25,8 @@ impl FileSource for Slow {
         &self,
         handle: &Self::Handle,
         offset: u64,
-        buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>> {
+        buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>> {
         let reading = self.files.read_at(handle, offset, buffer);
         if self.delay.is_zero() {
             return reading;

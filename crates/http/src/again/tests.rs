@@ -12,7 +12,7 @@ use tokio::task::{LocalSet, yield_now};
 
 use super::*;
 use crate::path::RelativePath;
-use crate::source::{Entries, Metadata, OpenError, Opened};
+use crate::source::{Entries, Metadata, OpenError, Opened, ReadBuffer};
 use crate::testing::{MemoryFiles, clock, peer};
 use crate::{Files, FilesConfig, Server, ServerConfig};
 
@@ -206,8 +206,8 @@ impl FileSource for Changing {
         &self,
         handle: &Vec<u8>,
         offset: u64,
-        buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>> {
+        buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>> {
         self.files.read_at(handle, offset, buffer)
     }
 

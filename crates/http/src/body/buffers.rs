@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use crate::memory::{Charge, Memory};
+use crate::source::ReadBuffer;
 
 /// Chunks that come back when the connection has written them. In the steady state they need no
-/// allocation and no clearing.
+/// allocation and no clearing, whatever the lengths of reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
-    pub(super) spare: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// By length, and of one length that first which came back last: caches may still have it.
+    pub(super) spare: Arc<Mutex<Vec<ReadBuffer>>>,
     pub(crate) memory: Memory,
 }
 
@@ -26,33 +28,34 @@ impl Buffers {
     }
 
     /// A buffer of exactly `length` bytes, charged to the memory; what is in them is arbitrary.
-    pub(crate) fn take(&self, length: usize) -> (Vec<u8>, Charge) {
+    pub(crate) fn take(&self, length: usize) -> (ReadBuffer, Charge) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = spare.partition_point(|buffer| buffer.capacity() < length);
         // A much longer buffer would be charged for bytes that it does not need.
-        let fits = |buffer: &Vec<u8>| buffer.capacity() / 2 < length;
-        let mut buffer = if spare.last().is_some_and(fits) { spare.pop() } else { None }
-            .unwrap_or_else(|| Vec::with_capacity(length));
+        let fits = spare.get(place).is_some_and(|buffer| buffer.capacity() / 2 < length);
+        let found = fits.then(|| spare.remove(place));
         drop(spare);
-        buffer.resize(length, 0);
+        let mut buffer = found.unwrap_or_else(|| ReadBuffer::zeroed(length));
+        buffer.set_len(length);
         let charge = self.memory.charge(buffer.capacity());
         (buffer, charge)
     }
 
     /// Shared bytes, charged to the memory until the last share is dropped.
-    pub(crate) fn keep(&self, buffer: Vec<u8>) -> Bytes {
+    pub(crate) fn keep(&self, buffer: ReadBuffer) -> Bytes {
         let charge = self.memory.charge(buffer.capacity());
         Bytes::from_owner(Kept { buffer, _charge: charge })
     }
 
     /// The buffer as shared bytes; it comes back when the last share is dropped.
-    pub(crate) fn lend(&self, (buffer, charge): (Vec<u8>, Charge)) -> Bytes {
+    pub(crate) fn lend(&self, (buffer, charge): (ReadBuffer, Charge)) -> Bytes {
         Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), charge })
     }
 }
 
 /// A buffer that is freed when dropped.
 struct Kept {
-    buffer: Vec<u8>,
+    buffer: ReadBuffer,
     _charge: Charge,
 }
 
@@ -64,8 +67,8 @@ impl AsRef<[u8]> for Kept {
 
 /// A buffer that goes home when dropped.
 struct Lent {
-    buffer: Vec<u8>,
-    spare: Arc<Mutex<Vec<Vec<u8>>>>,
+    buffer: ReadBuffer,
+    spare: Arc<Mutex<Vec<ReadBuffer>>>,
     charge: Charge,
 }
 
@@ -78,11 +81,15 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_BUFFERS {
-            spare.push(std::mem::take(&mut self.buffer));
+        let buffer = std::mem::take(&mut self.buffer);
+        let place = spare.partition_point(|spare| spare.capacity() < buffer.capacity());
+        spare.insert(place, buffer);
+        if spare.len() > SPARE_BUFFERS {
+            // The shortest takes the least to be made again.
+            spare.remove(0);
         }
         let most = self.charge.total().max(SPARE_BYTES);
-        let mut kept: usize = spare.iter().map(Vec::capacity).sum();
+        let mut kept: usize = spare.iter().map(ReadBuffer::capacity).sum();
         while kept > most
             && let Some(buffer) = spare.pop()
         {

@@ -305,6 +305,33 @@ fn buffers_come_home_when_the_last_share_is_dropped() {
 }
 
 #[test]
+fn buffers_are_taken_again_by_length_and_not_cleared() {
+    let buffers = Buffers::new(Memory::boundless());
+    let fill = |length| {
+        let (mut buffer, charge) = buffers.take(length);
+        buffer.fill(length as u8);
+        buffers.lend((buffer, charge))
+    };
+    drop([fill(100), fill(200), fill(50)]);
+    drop(buffers.lend(buffers.take(150)));
+    for length in [100, 200, 50] {
+        let (buffer, _) = buffers.take(length);
+        assert_eq!((buffer.capacity(), buffer.len()), (length, length));
+        assert!(buffer.iter().all(|byte| *byte == length as u8), "{length} are not cleared");
+    }
+}
+
+#[test]
+fn the_shortest_of_too_many_spare_buffers_goes() {
+    let buffers = Buffers::new(Memory::boundless());
+    let lengths = 1..=SPARE_BUFFERS + 1;
+    let lent: Vec<Bytes> = lengths.map(|length| buffers.lend(buffers.take(length))).collect();
+    drop(lent);
+    let spare = buffers.spare.lock().unwrap();
+    assert!(spare.iter().map(ReadBuffer::capacity).eq(2..=SPARE_BUFFERS + 1));
+}
+
+#[test]
 fn spare_buffers_are_kept_up_to_the_limit() {
     let buffers = Buffers::new(Memory::boundless());
     let lent: Vec<Bytes> = (0..=SPARE_BUFFERS).map(|_| buffers.lend(buffers.take(1))).collect();

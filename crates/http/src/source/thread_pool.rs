@@ -19,7 +19,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tokio::sync::oneshot;
 
 use super::beneath::{self, Effort};
-use super::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened};
+use super::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
 use crate::Pending;
 use crate::path::RelativePath;
 
@@ -47,8 +47,8 @@ trait Reads: Send + Sync + std::fmt::Debug {
     fn read(
         &self,
         file: Arc<OpenFile>,
-        job: (u64, Vec<u8>, usize),
-    ) -> oneshot::Receiver<io::Result<Vec<u8>>>;
+        job: (u64, ReadBuffer, usize),
+    ) -> oneshot::Receiver<io::Result<ReadBuffer>>;
 }
 
 /// A directory of the machine's file system. Clones share the threads and may serve other shards.
@@ -165,8 +165,8 @@ impl FileSource for ThreadPoolFiles {
         &self,
         handle: &FileHandle,
         offset: u64,
-        mut buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>> {
+        mut buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>> {
         let start = match read_cached(&handle.file.file, offset, &mut buffer) {
             Ok(Cached::Complete(length)) => {
                 buffer.truncate(length);

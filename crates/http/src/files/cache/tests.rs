@@ -3,7 +3,7 @@
 use super::super::Files;
 use super::*;
 use crate::memory::Memory;
-use crate::source::{Entries, FileSource, GRANULE, OpenError, Opened};
+use crate::source::{Entries, FileSource, GRANULE, OpenError, Opened, ReadBuffer};
 use crate::testing::Purse;
 use crate::{Clock, Pending, ThreadPoolFiles};
 use http::{Request, StatusCode, header};
@@ -54,8 +54,8 @@ impl<S: FileSource> FileSource for Counted<S> {
         &self,
         handle: &S::Handle,
         offset: u64,
-        buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>> {
+        buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>> {
         self.count(1);
         self.source.read_at(handle, offset, buffer)
     }
@@ -462,8 +462,8 @@ impl FileSource for Restless {
         &self,
         handle: &Self::Handle,
         offset: u64,
-        mut buffer: Vec<u8>,
-    ) -> Pending<io::Result<Vec<u8>>> {
+        mut buffer: ReadBuffer,
+    ) -> Pending<io::Result<ReadBuffer>> {
         self.step();
         let version = handle.borrow().clone();
         buffer.truncate(version.length.saturating_sub(offset as usize));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Pending;
-use crate::source::{Kind, OpenError};
+use crate::source::{Kind, OpenError, ReadBuffer};
 use crate::testing::{clock, date, local};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
@@ -29,7 +29,7 @@ impl FileSource for Slow {
         Box::pin(std::future::ready(Ok(Opened { handle: (), metadata })))
     }
 
-    fn read_at(&self, _: &(), _: u64, _: Vec<u8>) -> Pending<io::Result<Vec<u8>>> {
+    fn read_at(&self, _: &(), _: u64, _: ReadBuffer) -> Pending<io::Result<ReadBuffer>> {
         unreachable!("directories are not read")
     }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::OpenFile;
+use super::{OpenFile, ReadBuffer};
 
 /// Reads in progress, at most; one more is for the bell.
 const DEPTH: u32 = 128;
@@ -37,7 +37,7 @@ pub(super) struct Read<T> {
     pub(super) file: Arc<OpenFile>,
     /// The offset in the file of the buffer's first byte.
     pub(super) offset: u64,
-    pub(super) buffer: Vec<u8>,
+    pub(super) buffer: ReadBuffer,
     /// Bytes of the buffer that are filled.
     pub(super) filled: usize,
     pub(super) owner: T,
@@ -137,7 +137,7 @@ impl<T> Ring<T> {
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: the file and the buffer that the entry names are owned by `self`: in a slot that
         // is emptied only when the kernel has completed the read, or as the bell, whose box and
-        // descriptor are never replaced. Neither is touched meanwhile, a vector's bytes do not move
+        // descriptor are never replaced. Neither is touched meanwhile, a buffer's bytes do not move
         // with it, and `drop` waits for all that was submitted.
         let pushed = unsafe { self.ring.submission().push(entry) };
         // There are as many entries as slots, and one for the bell.

@@ -20,11 +20,11 @@ async fn a_file_is_opened_described_and_read() {
     let opened = files.open(&path("/ten")).await.unwrap();
     assert_eq!((opened.metadata.kind, opened.metadata.len_bytes), (Kind::File, 10));
     assert!(opened.metadata.modified.is_some());
-    let read = |offset, length| files.read_at(&opened.handle, offset, vec![0; length]);
-    assert_eq!(read(0, 10).await.unwrap(), b"0123456789");
-    assert_eq!(read(3, 4).await.unwrap(), b"3456");
-    assert_eq!(read(8, 4).await.unwrap(), b"89", "truncated at the end");
-    assert_eq!(read(10, 4).await.unwrap(), b"", "and beyond it");
+    let read = |offset, length| files.read_at(&opened.handle, offset, ReadBuffer::zeroed(length));
+    assert_eq!(*read(0, 10).await.unwrap(), *b"0123456789");
+    assert_eq!(*read(3, 4).await.unwrap(), *b"3456");
+    assert_eq!(*read(8, 4).await.unwrap(), *b"89", "truncated at the end");
+    assert_eq!(*read(10, 4).await.unwrap(), *b"", "and beyond it");
 }
 
 #[tokio::test]
@@ -55,8 +55,8 @@ async fn all_who_read_a_file_share_one_descriptor() {
     fs::rename(dir.path().join("new"), dir.path().join("ten")).unwrap();
     let third = open().await;
     assert!(!Arc::ptr_eq(&first.file, &third.file));
-    assert_eq!(files.read_at(&second, 0, vec![0; 3]).await.unwrap(), b"012");
-    assert_eq!(files.read_at(&third, 0, vec![0; 3]).await.unwrap(), b"abc");
+    assert_eq!(*files.read_at(&second, 0, ReadBuffer::zeroed(3)).await.unwrap(), *b"012");
+    assert_eq!(*files.read_at(&third, 0, ReadBuffer::zeroed(3)).await.unwrap(), *b"abc");
     assert_eq!(files.root.open.by_inode().len(), 2);
     drop((first, second, third));
     assert!(files.root.open.by_inode().is_empty(), "what nobody reads is closed");
@@ -73,11 +73,11 @@ fn a_file_in_memory_is_read_at_once() {
         panic!("opening waits");
     };
     assert!(is_in_memory(&opened.handle.file.file));
-    let mut reading = files.read_at(&opened.handle, 2, vec![0; 20]);
+    let mut reading = files.read_at(&opened.handle, 2, ReadBuffer::zeroed(20));
     let std::task::Poll::Ready(Ok(read)) = reading.as_mut().poll(&mut context) else {
         panic!("reading waits");
     };
-    assert_eq!(read, b"23456789");
+    assert_eq!(*read, *b"23456789");
 }
 
 #[tokio::test]
@@ -157,27 +157,27 @@ async fn every_reader_reads_the_same() {
     let file = files.open(&path("/long")).await.unwrap().handle.file;
     for (name, reader) in readers() {
         let read = |offset: u64, length: usize, filled: usize| {
-            let mut buffer = vec![0; length];
+            let mut buffer = ReadBuffer::zeroed(length);
             let end = (offset as usize + filled).min(long.len());
             buffer[..end - offset as usize].copy_from_slice(&long[offset as usize..end]);
             reader.read(file.clone(), (offset, buffer, filled))
         };
-        assert_eq!(read(0, 1_000_000, 0).await.unwrap().unwrap(), long, "{name}");
-        assert_eq!(read(10, 500, 100).await.unwrap().unwrap(), long[10..510], "{name}");
+        assert_eq!(*read(0, 1_000_000, 0).await.unwrap().unwrap(), *long, "{name}");
+        assert_eq!(*read(10, 500, 100).await.unwrap().unwrap(), long[10..510], "{name}");
         assert_eq!(
-            read(999_990, 500, 0).await.unwrap().unwrap(),
+            *read(999_990, 500, 0).await.unwrap().unwrap(),
             long[999_990..],
             "{name}: the end"
         );
-        assert_eq!(read(5, 7, 7).await.unwrap().unwrap(), long[5..12], "{name}: nothing to do");
+        assert_eq!(*read(5, 7, 7).await.unwrap().unwrap(), long[5..12], "{name}: nothing to do");
         // More at once than a ring has room for; some are abandoned.
         let many: Vec<_> = (0..500).map(|at| read(at * 1000, 1000 + at as usize, 0)).collect();
         for (at, reading) in many.into_iter().enumerate().filter(|(at, _)| at % 3 > 0) {
             let expected = &long[at * 1000..at * 1000 + 1000 + at];
-            assert_eq!(reading.await.unwrap().unwrap(), expected, "{name}");
+            assert_eq!(*reading.await.unwrap().unwrap(), *expected, "{name}");
         }
         let directory = Arc::new(OpenFile { file: File::open(dir.path()).unwrap(), listed: None });
-        let failed = reader.read(directory, (0, vec![0; 10], 0)).await.unwrap();
+        let failed = reader.read(directory, (0, ReadBuffer::zeroed(10), 0)).await.unwrap();
         assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::IsADirectory, "{name}");
     }
 }
@@ -188,8 +188,8 @@ async fn a_reader_that_ends_leaves_nobody_waiting() {
     fs::write(dir.path().join("long"), vec![7; 4 << 20]).unwrap();
     let file = files.open(&path("/long")).await.unwrap().handle.file;
     for (name, reader) in readers() {
-        let reads: Vec<_> =
-            (0..300).map(|_| reader.read(file.clone(), (0, vec![0; 1 << 20], 0))).collect();
+        let read = |_| reader.read(file.clone(), (0, ReadBuffer::zeroed(1 << 20), 0));
+        let reads: Vec<_> = (0..300).map(read).collect();
         drop(reader);
         for read in reads {
             if let Ok(read) = read.await {

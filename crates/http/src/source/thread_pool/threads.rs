@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use super::{OpenFile, Reads, read_blocking};
+use super::{OpenFile, ReadBuffer, Reads, read_blocking};
 
 /// A unit of work that may wait for a disk.
 type Job = Box<dyn FnOnce() + Send>;
@@ -69,8 +69,8 @@ impl Reads for Threads {
     fn read(
         &self,
         file: Arc<OpenFile>,
-        (offset, mut buffer, filled): (u64, Vec<u8>, usize),
-    ) -> oneshot::Receiver<io::Result<Vec<u8>>> {
+        (offset, mut buffer, filled): (u64, ReadBuffer, usize),
+    ) -> oneshot::Receiver<io::Result<ReadBuffer>> {
         self.run(move || {
             let rest = &mut buffer[filled..];
             let length = filled + read_blocking(&file.file, offset + filled as u64, rest)?;

@@ -12,9 +12,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
 
 use super::ring::{Done, Read, Ring};
-use super::{OpenFile, Reads};
+use super::{OpenFile, ReadBuffer, Reads};
 
-type Owner = oneshot::Sender<io::Result<Vec<u8>>>;
+type Owner = oneshot::Sender<io::Result<ReadBuffer>>;
 
 /// The thread, and the reads on their way to it.
 #[derive(Debug)]
@@ -81,8 +81,8 @@ impl Reads for Uring {
     fn read(
         &self,
         file: Arc<OpenFile>,
-        (offset, mut buffer, filled): (u64, Vec<u8>, usize),
-    ) -> oneshot::Receiver<io::Result<Vec<u8>>> {
+        (offset, mut buffer, filled): (u64, ReadBuffer, usize),
+    ) -> oneshot::Receiver<io::Result<ReadBuffer>> {
         let (owner, receiver) = oneshot::channel();
         if filled == buffer.len() {
             buffer.truncate(filled);
