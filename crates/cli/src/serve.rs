@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use lightwait::bridge::{Bridge, Peers};
 use lightwait::driver::{self, Stop as DriverStop};
 use lightwait::executor::JoinHandle;
@@ -308,6 +309,10 @@ impl lightwait_http::Control for Transport {
 
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.0.unacknowledged_bytes())
+    }
+
+    fn adopt(&self, chunk: &Bytes) -> bool {
+        self.0.adopt(chunk)
     }
 
     fn is_wanted_back(&self) -> bool {

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use bytes::{Buf, Bytes};
 
 use crate::Pending;
-use crate::body::{Buffers, Opening};
+use crate::body::{Buffers, Chunk, Opening};
 use crate::control::Control;
 use crate::source::FileSource;
 
@@ -57,7 +57,7 @@ impl<S: FileSource> Origin for Versioned<S> {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             opening.check()?;
-            Ok(buffers.lend((buffer, charge)))
+            Ok(buffers.lend((buffer, charge)).bytes)
         })
     }
 }
@@ -83,7 +83,7 @@ impl Stretch {
 #[derive(Default)]
 pub(crate) struct Record {
     /// Chunks that were handed over and are not all written, with their places in their files.
-    handed: VecDeque<(Bytes, Rc<dyn Origin>, u64)>,
+    handed: VecDeque<(Chunk, Rc<dyn Origin>, u64)>,
     stretches: VecDeque<Stretch>,
     /// Bytes written in all.
     written: u64,
@@ -97,9 +97,9 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// `bytes` of a file, from `offset` on, will be written next, behind those before.
-    pub(crate) fn hand_over(&mut self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64) {
-        self.handed.push_back((bytes.clone(), origin.clone(), offset));
+    /// `chunk` of a file, from `offset` on, will be written next, behind those before.
+    pub(crate) fn hand_over(&mut self, chunk: Chunk, origin: &Rc<dyn Origin>, offset: u64) {
+        self.handed.push_back((chunk, origin.clone(), offset));
     }
 
     /// The response is written: chunks that are not recognised by now will never be.
@@ -121,10 +121,34 @@ impl Record {
         is_held
     }
 
+    /// The chunk that is written next, if `bytes` are all of it.
+    fn whole(&self, bytes: &[u8]) -> Option<&Chunk> {
+        let (chunk, ..) = self.handed.front()?;
+        std::ptr::eq(&*chunk.bytes, bytes).then_some(chunk)
+    }
+
+    /// True if `bytes` are the chunk that is written next, whole: the transport may adopt it.
+    pub(crate) fn is_whole(&self, bytes: &[u8]) -> bool {
+        self.whole(bytes).is_some()
+    }
+
+    /// Has the transport adopt the chunk that `bytes` are, if they are one.
+    pub(crate) fn pass_on(&mut self, bytes: &[u8], transport: &impl Control) -> bool {
+        let Some(chunk) = self.whole(bytes) else { return false };
+        if !transport.adopt(&chunk.bytes) {
+            return false;
+        }
+        chunk.charge.pass_on(bytes.len());
+        self.on_written(bytes);
+        true
+    }
+
     /// Counts `bytes` as the next in the stream, if they are a file's. Returns whether they are.
     fn note(&mut self, bytes: &[u8]) -> bool {
         let at = self.written;
-        let Some((chunk, origin, offset)) = self.handed.front() else { return false };
+        let Some((Chunk { bytes: chunk, .. }, origin, offset)) = self.handed.front() else {
+            return false;
+        };
         let within = bytes.as_ptr().addr().wrapping_sub(chunk.as_ptr().addr());
         if bytes.is_empty() || within >= chunk.len() {
             return false;

@@ -41,7 +41,7 @@ use crate::memory::Charge;
 use crate::patient::Phase;
 use crate::source::{FileSource, Metadata, ReadBuffer};
 
-pub(crate) use buffers::Buffers;
+pub(crate) use buffers::{Buffers, Chunk};
 pub(crate) use read_time::ReadTime;
 
 /// The body of a response.
@@ -77,8 +77,8 @@ pub(crate) trait Sink {
     /// The calling task is woken when that is over.
     fn is_held_back(&self) -> bool;
 
-    /// `bytes` are written next: the file has them at `offset`, and they can be read again.
-    fn hand_over(&self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64);
+    /// `chunk` is written next: the file has it at `offset`, and it can be read again.
+    fn hand_over(&self, chunk: Chunk, origin: &Rc<dyn Origin>, offset: u64);
 }
 
 /// A body that can read as fast as its transport accepts data.
@@ -432,9 +432,10 @@ impl<S: FileSource> FileBody<S> {
             self.opening.check()?;
         }
         self.tell_supply(&read);
-        let bytes = self.buffers.lend((buffer, read.charge));
+        let chunk = self.buffers.lend((buffer, read.charge));
+        let bytes = chunk.bytes.clone();
         if let (Some(sink), Some(origin)) = (&self.sink, &self.origin) {
-            sink.hand_over(&bytes, origin, read.offset);
+            sink.hand_over(chunk, origin, read.offset);
         }
         Ok(bytes)
     }

@@ -11,7 +11,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -24,7 +23,7 @@ use crate::access::Access;
 use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
 use crate::again::Origin;
 use crate::answer::page;
-use crate::body::{Body, RequestBody, Sink};
+use crate::body::{Body, Chunk, RequestBody, Sink};
 use crate::client_close;
 use crate::config::ServerConfig;
 use crate::control::Control;
@@ -300,10 +299,10 @@ impl<C: Control> Sink for Outlet<C> {
         self.phase.record_mut().as_ref().is_some_and(|record| record.is_held_back())
     }
 
-    fn hand_over(&self, bytes: &Bytes, origin: &Rc<dyn Origin>, offset: u64) {
+    fn hand_over(&self, chunk: Chunk, origin: &Rc<dyn Origin>, offset: u64) {
         // A transport that cannot tell its undelivered bytes gives no memory back.
         if self.transport.undelivered_bytes().is_some() {
-            self.phase.record_mut().get_or_insert_default().hand_over(bytes, origin, offset);
+            self.phase.record_mut().get_or_insert_default().hand_over(chunk, origin, offset);
         }
     }
 }

@@ -4,6 +4,8 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
+
 /// The transport of one connection.
 pub trait Control: 'static {
     /// Resets the connection: drops what was written and not sent, and frees its memory at once.
@@ -29,6 +31,13 @@ pub trait Control: 'static {
     /// Reports how long a read of the source takes, and whether more follows after the next write.
     fn set_supply(&self, read_time: Duration, more: bool) {
         let _ = (read_time, more);
+    }
+
+    /// Writes all of `chunk` without a copy. The transport shares it, and charges its memory from
+    /// then on. If false, nothing is written.
+    fn adopt(&self, chunk: &Bytes) -> bool {
+        let _ = chunk;
+        false
     }
 
     /// Written bytes that the peer has not acknowledged; `None` if the transport cannot tell.

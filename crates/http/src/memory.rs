@@ -166,13 +166,21 @@ impl fmt::Debug for Memory {
 #[derive(Debug)]
 pub(crate) struct Charge {
     held: Arc<AtomicUsize>,
-    bytes: usize,
+    bytes: AtomicUsize,
 }
 
 impl Charge {
     fn new(held: &Arc<AtomicUsize>, bytes: usize) -> Charge {
         held.fetch_add(bytes, Ordering::Relaxed);
-        Charge { held: held.clone(), bytes }
+        Charge { held: held.clone(), bytes: bytes.into() }
+    }
+
+    /// Charges `bytes` less, at most all: another charges them now.
+    pub(crate) fn pass_on(&self, bytes: usize) {
+        let before = self.bytes.load(Ordering::Relaxed);
+        let passed = bytes.min(before);
+        self.bytes.store(before - passed, Ordering::Relaxed);
+        self.held.fetch_sub(passed, Ordering::Relaxed);
     }
 
     /// All bytes charged to the same counter.
@@ -183,6 +191,6 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.held.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
     }
 }

@@ -584,6 +584,11 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Patient<I, C> {
         };
         restored?;
         let undelivered = this.control.undelivered_bytes();
+        let adopted = this.pass_on(slices);
+        if adopted > 0 {
+            return this.judge_write(cx, Poll::Ready(Ok(adopted)), undelivered);
+        }
+        let slices = this.before_chunk(slices);
         let outcome = Pin::new(&mut this.inner).poll_write_vectored(cx, slices);
         if let Poll::Ready(Ok(taken)) = outcome {
             this.note_written(slices.iter().map(|slice| &**slice), taken);

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
+use bytes::Bytes;
 use lightwait::net::{Control, TcpListener};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle};
@@ -137,6 +138,10 @@ impl lightwait_http::Control for Transport {
 
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.control.unacknowledged_bytes())
+    }
+
+    fn adopt(&self, chunk: &Bytes) -> bool {
+        self.control.adopt(chunk)
     }
 
     fn is_wanted_back(&self) -> bool {

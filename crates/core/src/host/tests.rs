@@ -1,5 +1,6 @@
 //! Pairs of hosts in virtual time, over a wire without a link layer.
 
+mod adopt;
 mod bounds;
 mod bursts;
 mod claims;

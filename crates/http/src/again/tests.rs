@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use proptest::prelude::*;
 use tokio::task::{LocalSet, yield_now};
 
 use super::*;
+use crate::memory::Memory;
 use crate::path::RelativePath;
 use crate::source::{Entries, Metadata, OpenError, Opened, ReadBuffer};
-use crate::testing::{MemoryFiles, clock, peer};
+use crate::testing::{MemoryFiles, Purse, clock, peer};
 use crate::{Files, FilesConfig, Server, ServerConfig};
 
 const ROOM: usize = 60_000;
@@ -28,6 +30,8 @@ struct State {
     received: Vec<u8>,
     is_wanted_back: bool,
     taken_back: usize,
+    /// Bytes of chunks that it adopted; `None`: it adopts none.
+    adopted: Option<usize>,
     is_reset: bool,
     wakers: Vec<Waker>,
 }
@@ -63,7 +67,7 @@ impl Wire {
 
     fn write(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.0.borrow_mut();
-        let count = bytes.len().min(ROOM - state.held.len());
+        let count = bytes.len().min(ROOM.saturating_sub(state.held.len()));
         if count == 0 && !bytes.is_empty() {
             state.wakers.push(cx.waker().clone());
             return Poll::Pending;
@@ -144,12 +148,20 @@ impl Control for Wire {
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
         let mut state = self.0.borrow_mut();
-        let room = ROOM - state.held.len();
+        let room = ROOM.saturating_sub(state.held.len());
         if room == 0 {
             state.wakers.push(cx.waker().clone());
             return Poll::Pending;
         }
         Poll::Ready(room)
+    }
+
+    fn adopt(&self, chunk: &Bytes) -> bool {
+        let State { held, adopted, .. } = &mut *self.0.borrow_mut();
+        let Some(adopted) = adopted.as_mut().filter(|_| held.len() < ROOM) else { return false };
+        held.extend_from_slice(chunk);
+        *adopted += chunk.len();
+        true
     }
 
     fn undelivered_bytes(&self) -> Option<usize> {
@@ -243,16 +255,17 @@ const ALL: &str = "GET /large HTTP/1.1\r\nHost: h\r\n\r\n\
 const ONE: &str = "GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
 /// Serves the requests while the steps are done, and then until the peer has taken all. Returns the
-/// bytes that the peer received, the bytes taken back, and whether the connection was reset.
+/// state of the transport; `adopts`: it adopts chunks.
 fn serve(
     source: Changing,
     requests: &str,
-    steps: &[Step],
+    (steps, adopts): (&[Step], bool),
     when_done: impl Fn(),
-) -> (Vec<u8>, usize, bool) {
+) -> State {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let wire = Wire::default();
-    wire.0.borrow_mut().requests = requests.as_bytes().to_vec();
+    let (requests, adopted) = (requests.as_bytes().to_vec(), adopts.then_some(0));
+    *wire.0.borrow_mut() = State { requests, adopted, ..State::default() };
     LocalSet::new().block_on(&runtime, async {
         let files = Files::new(source, FilesConfig::default(), clock());
         let server = Rc::new(Server::new(files, ServerConfig::default(), clock()));
@@ -280,8 +293,7 @@ fn serve(
         }
         assert!(serving.is_finished(), "it stands still");
     });
-    let state = wire.0.borrow();
-    (state.received.clone(), state.taken_back, state.is_reset)
+    wire.0.take()
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -295,33 +307,33 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn the_peer_gets_the_same_whatever_is_taken_back(steps in steps()) {
-        let (expected, ..) = serve(Changing::new(), ALL, &[], || ());
-        let (received, _, is_reset) = serve(Changing::new(), ALL, &steps, || ());
-        prop_assert!(!is_reset);
-        prop_assert_eq!(received.len(), expected.len());
-        prop_assert!(received == expected);
+    fn the_peer_gets_the_same_whatever_is_taken_back(steps in steps(), adopts: bool) {
+        let expected = serve(Changing::new(), ALL, (&[], false), || ()).received;
+        let got = serve(Changing::new(), ALL, (&steps, adopts), || ());
+        prop_assert!(!got.is_reset);
+        prop_assert_eq!(got.received.len(), expected.len());
+        prop_assert!(got.received == expected);
     }
 
     #[test]
-    fn a_file_that_changes_fails_and_is_not_mixed(steps in steps()) {
-        let (expected, ..) = serve(Changing::new(), ONE, &[], || ());
+    fn a_file_that_changes_fails_and_is_not_mixed(steps in steps(), adopts: bool) {
+        let expected = serve(Changing::new(), ONE, (&[], false), || ()).received;
         let source = Changing::new();
         let has_changed = source.has_changed.clone();
-        let (received, ..) = serve(source, ONE, &steps, || has_changed.set(true));
-        prop_assert!(expected.starts_with(&received));
+        let got = serve(source, ONE, (&steps, adopts), || has_changed.set(true));
+        prop_assert!(expected.starts_with(&got.received));
     }
 }
 
 #[test]
 fn what_was_not_sent_is_taken_back_and_what_was_is_not() {
     let steps = [Step::Turn(20), Step::WantBack(10_000), Step::Turn(20)];
-    let (_, taken_back, is_reset) = serve(Changing::new(), ONE, &steps, || ());
-    assert_eq!((taken_back, is_reset), (ROOM - 10_000, false));
+    let got = serve(Changing::new(), ONE, (&steps, false), || ());
+    assert_eq!((got.taken_back, got.is_reset), (ROOM - 10_000, false));
     // The head is not from a file.
     let steps = [Step::Turn(20), Step::WantBack(0), Step::Turn(20)];
-    let (bytes, taken_back, _) = serve(Changing::new(), ONE, &steps, || ());
-    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let State { received, taken_back, .. } = serve(Changing::new(), ONE, (&steps, false), || ());
+    let head = received.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
     assert_eq!(taken_back, ROOM - head);
 }
 
@@ -330,8 +342,47 @@ fn a_file_that_changes_while_held_back_resets_the_connection() {
     let source = Changing::new();
     let has_changed = source.has_changed.clone();
     let steps = [Step::Turn(20), Step::WantBack(10_000), Step::Turn(20)];
-    let (received, taken_back, is_reset) = serve(source, ONE, &steps, || has_changed.set(true));
-    assert_eq!((taken_back, is_reset), (ROOM - 10_000, true));
-    let (expected, ..) = serve(Changing::new(), ONE, &[], || ());
-    assert_eq!(received, expected[..10_000], "what was sent before, and nothing else");
+    let got = serve(source, ONE, (&steps, false), || has_changed.set(true));
+    assert_eq!((got.taken_back, got.is_reset), (ROOM - 10_000, true));
+    let expected = serve(Changing::new(), ONE, (&[], false), || ()).received;
+    assert_eq!(got.received, expected[..10_000], "what was sent before, and nothing else");
+}
+
+/// What is not read again.
+struct Unread;
+
+impl Origin for Unread {
+    fn read(&self, _: u64, _: usize) -> Pending<io::Result<Bytes>> {
+        unreachable!("nothing is taken back")
+    }
+}
+
+#[test]
+fn whole_chunks_are_adopted_and_charged_no_more() {
+    let purse = Purse::default();
+    let held = purse.held.clone();
+    let held = || held.load(Ordering::Relaxed);
+    let buffers = Buffers::new(Memory::new(purse));
+    let wire = Wire::default();
+    wire.0.borrow_mut().adopted = Some(0);
+    let (mut record, origin): (_, Rc<dyn Origin>) = (Record::default(), Rc::new(Unread));
+    let chunk = buffers.lend(buffers.take(5000));
+    let bytes = chunk.bytes.clone();
+    record.hand_over(chunk, &origin, 0);
+    assert!(!record.pass_on(&bytes[1..], &wire), "a part would keep the whole");
+    let copy = bytes.to_vec();
+    assert!(!record.pass_on(&copy, &wire), "it is not the chunk");
+    assert_eq!(held(), 5000);
+    assert!(record.pass_on(&bytes, &wire));
+    assert!(!record.pass_on(&bytes, &wire), "it is written");
+    assert_eq!((held(), wire.0.borrow().held.len()), (0, 5000));
+    drop(bytes);
+    assert_eq!((held(), buffers.spare.lock().unwrap().len()), (0, 1));
+}
+
+#[test]
+fn a_transport_that_adopts_chunks_gets_all_of_a_file_so() {
+    let got = serve(Changing::new(), ONE, (&[], true), || ());
+    assert_eq!(got.adopted, Some(300_000));
+    assert!(got.received == serve(Changing::new(), ONE, (&[], false), || ()).received);
 }

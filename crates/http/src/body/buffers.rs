@@ -12,19 +12,26 @@ use crate::source::ReadBuffer;
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
     /// By length, and of one length that first which came back last: caches may still have it.
-    pub(super) spare: Arc<Mutex<Vec<ReadBuffer>>>,
+    pub(crate) spare: Arc<Mutex<Vec<ReadBuffer>>>,
+    /// Bytes of spare chunks that may always be kept.
+    spare_bytes: usize,
     pub(crate) memory: Memory,
 }
 
 /// Chunks kept for reuse, at most.
 pub(super) const SPARE_BUFFERS: usize = 64;
 
-/// Bytes of spare chunks that may always be kept; beyond it, no more than responses hold.
-const SPARE_BYTES: usize = 1 << 20;
+/// Bytes of spare chunks that may always be kept, as of freed pages; beyond it, no more than
+/// responses hold.
+const SPARE_BYTES: usize = 4 << 20;
+
+/// The part of the memory that they may be.
+const SPARE_PART: usize = 16;
 
 impl Buffers {
     pub(crate) fn new(memory: Memory) -> Self {
-        Buffers { spare: Arc::default(), memory }
+        let spare_bytes = SPARE_BYTES.min(memory.bytes() / SPARE_PART);
+        Buffers { spare: Arc::default(), spare_bytes, memory }
     }
 
     /// A buffer of exactly `length` bytes, charged to the memory; what is in them is arbitrary.
@@ -48,9 +55,19 @@ impl Buffers {
     }
 
     /// The buffer as shared bytes; it comes back when the last share is dropped.
-    pub(crate) fn lend(&self, (buffer, charge): (ReadBuffer, Charge)) -> Bytes {
-        Bytes::from_owner(Lent { buffer, spare: self.spare.clone(), charge })
+    pub(crate) fn lend(&self, (buffer, charge): (ReadBuffer, Charge)) -> Chunk {
+        let charge = Arc::new(charge);
+        let (spare, spare_bytes) = (self.spare.clone(), self.spare_bytes);
+        let lent = Lent { buffer, spare, spare_bytes, charge: charge.clone() };
+        Chunk { bytes: Bytes::from_owner(lent), charge }
     }
+}
+
+/// Bytes that were read, and the charge for their memory until the last share of them is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    pub(crate) bytes: Bytes,
+    pub(crate) charge: Arc<Charge>,
 }
 
 /// A buffer that is freed when dropped.
@@ -69,7 +86,8 @@ impl AsRef<[u8]> for Kept {
 struct Lent {
     buffer: ReadBuffer,
     spare: Arc<Mutex<Vec<ReadBuffer>>>,
-    charge: Charge,
+    spare_bytes: usize,
+    charge: Arc<Charge>,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -88,7 +106,7 @@ impl Drop for Lent {
             // The shortest takes the least to be made again.
             spare.remove(0);
         }
-        let most = self.charge.total().max(SPARE_BYTES);
+        let most = self.charge.total().max(self.spare_bytes);
         let mut kept: usize = spare.iter().map(ReadBuffer::capacity).sum();
         while kept > most
             && let Some(buffer) = spare.pop()

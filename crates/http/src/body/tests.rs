@@ -68,7 +68,7 @@ impl Sink for Wanting {
         self.is_held_back.get()
     }
 
-    fn hand_over(&self, _bytes: &Bytes, _origin: &Rc<dyn Origin>, _offset: u64) {}
+    fn hand_over(&self, _chunk: Chunk, _origin: &Rc<dyn Origin>, _offset: u64) {}
 }
 
 /// A body of the file `f` of 100,000 bytes, each of whose reads is done when it has been polled so
@@ -292,7 +292,7 @@ async fn an_empty_file_reads_nothing() {
 #[test]
 fn buffers_come_home_when_the_last_share_is_dropped() {
     let buffers = Buffers::new(Memory::boundless());
-    let bytes = buffers.lend(buffers.take(100));
+    let bytes = buffers.lend(buffers.take(100)).bytes;
     let share = bytes.slice(10..20);
     drop(bytes);
     assert_eq!(buffers.spare.lock().unwrap().len(), 0);
@@ -325,7 +325,7 @@ fn buffers_are_taken_again_by_length_and_not_cleared() {
 fn the_shortest_of_too_many_spare_buffers_goes() {
     let buffers = Buffers::new(Memory::boundless());
     let lengths = 1..=SPARE_BUFFERS + 1;
-    let lent: Vec<Bytes> = lengths.map(|length| buffers.lend(buffers.take(length))).collect();
+    let lent: Vec<Chunk> = lengths.map(|length| buffers.lend(buffers.take(length))).collect();
     drop(lent);
     let spare = buffers.spare.lock().unwrap();
     assert!(spare.iter().map(ReadBuffer::capacity).eq(2..=SPARE_BUFFERS + 1));
@@ -334,7 +334,7 @@ fn the_shortest_of_too_many_spare_buffers_goes() {
 #[test]
 fn spare_buffers_are_kept_up_to_the_limit() {
     let buffers = Buffers::new(Memory::boundless());
-    let lent: Vec<Bytes> = (0..=SPARE_BUFFERS).map(|_| buffers.lend(buffers.take(1))).collect();
+    let lent: Vec<Chunk> = (0..=SPARE_BUFFERS).map(|_| buffers.lend(buffers.take(1))).collect();
     drop(lent);
     assert_eq!(buffers.spare.lock().unwrap().len(), SPARE_BUFFERS);
 }

@@ -1,7 +1,7 @@
 //! Gives memory back that the transport wants, and writes taken-back data again
 //! ([`Record`](crate::again::Record)).
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -47,6 +47,25 @@ impl<I, C: Control> Patient<I, C> {
             let bytes = &slice[..slice.len().min(taken)];
             record.on_written(bytes);
             taken -= bytes.len();
+        }
+    }
+
+    /// Has the transport adopt the first of these slices, as far as they are whole chunks. Returns
+    /// how many bytes it did.
+    pub(super) fn pass_on(&self, slices: &[IoSlice<'_>]) -> usize {
+        let mut record = self.phase.record_mut();
+        let Some(record) = record.as_mut() else { return 0 };
+        let adopted = slices.iter().take_while(|slice| record.pass_on(slice, &self.control));
+        adopted.map(|slice| slice.len()).sum()
+    }
+
+    /// These slices before the first that the transport may adopt, if it is not the first.
+    pub(super) fn before_chunk<'a, 'b>(&self, slices: &'b [IoSlice<'a>]) -> &'b [IoSlice<'a>] {
+        let record = self.phase.record_mut();
+        let is_chunk = |slice: &IoSlice<'_>| record.as_ref().is_some_and(|r| r.is_whole(slice));
+        match slices.iter().position(is_chunk) {
+            Some(count @ 1..) => &slices[..count],
+            _ => slices,
         }
     }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::Host;
+use crate::buffer::{LARGE_BYTES, PAGE_BYTES};
 use crate::error::WriteError;
 use crate::event::ConnectionId;
 use crate::tcp::connection::{Blocked, Shape};
@@ -50,8 +51,8 @@ impl Host {
         let (buffer, room) = connection.writable(data.len(), shared)?;
         let (part, pool) = (data.slice(..room), &mut shared.pool);
         let taken = match is_in_turn {
-            true => pool.in_turn(usize::MAX, |pool| buffer.push(part, pool)),
-            false => buffer.push(part, pool),
+            true => pool.in_turn(usize::MAX, |pool| buffer.push(&part, pool)),
+            false => buffer.push(&part, pool),
         };
         if taken < room {
             self.wait_for_pages(now, id);
@@ -63,6 +64,26 @@ impl Host {
         }
         self.after_input(now, id.index);
         Ok(taken)
+    }
+
+    /// Writes all of `data`, which the send buffer shares, if there is room for some of it: what is
+    /// more than that would hold the same memory beside the buffer. The caller charges that memory
+    /// no longer. False, and nothing is written, if the pool does not let all of it in, a page
+    /// would do, or pages are of one segment.
+    pub fn adopt(&mut self, now: Instant, id: ConnectionId, data: &Bytes) -> bool {
+        let Ok((connection, shared)) = self.connection_and_shared(id) else { return false };
+        let shared = shared.at(now);
+        let waits = connection.blocked.is_in_line() || connection.blocked == Blocked::InTurn;
+        if waits || data.len() < LARGE_BYTES || shared.pool.page_bytes() < PAGE_BYTES {
+            return false;
+        }
+        connection.end_lack(shared);
+        let Ok((buffer, room)) = connection.writable(data.len(), shared) else { return false };
+        if room == 0 || !buffer.adopt(data, &mut shared.pool) {
+            return false;
+        }
+        self.after_input(now, id.index);
+        true
     }
 
     /// Writes as [`Host::write`] does, and marks the last byte taken as urgent (RFC 9293 MUST-30;

@@ -271,28 +271,28 @@ impl SendBuffer {
         room
     }
 
-    /// Puts `data` into the chain as it is, charged to the pool, or as many whole pages of it as
-    /// the pool lets it. Returns how many bytes those are.
-    pub fn push(&mut self, data: Bytes, pool: &mut PagePool) -> usize {
-        if data.is_empty() {
-            return 0;
+    /// Puts `data` into the chain as it is, charged to the pool, if the pool lets it take all.
+    pub fn adopt(&mut self, data: &Bytes, pool: &mut PagePool) -> bool {
+        let (pages, per_page) = (pages_of(data.len()), PAGE_BYTES / UNIT_BYTES);
+        let is_in_share = self.units() + pages * per_page <= pool.share();
+        if !is_in_share || !pool.charge(pages, self.purpose()) {
+            return false;
         }
-        let purpose = self.purpose();
+        self.held += (pages * per_page) as u32;
+        self.append(Memory::Bytes(Box::new(data.clone())), data.len() as u32);
+        true
+    }
+
+    /// Adopts `data`, or as many whole pages of it as the pool lets it take. Returns how many bytes
+    /// those are.
+    pub fn push(&mut self, data: &Bytes, pool: &mut PagePool) -> usize {
+        if data.is_empty() || self.adopt(data, pool) {
+            return data.len();
+        }
         let share = pool.share().saturating_sub(self.units()) / (PAGE_BYTES / UNIT_BYTES);
-        let wanted = pages_of(data.len());
-        let taken = if wanted <= share && pool.charge(wanted, purpose) {
-            data
-        } else {
-            let pages = pool.available_pages(purpose).min(data.len() / PAGE_BYTES).min(share);
-            if pages == 0 || !pool.charge(pages, purpose) {
-                return 0;
-            }
-            data.slice(..pages * PAGE_BYTES)
-        };
-        let len = taken.len();
-        self.held += (pages_of(len) * (PAGE_BYTES / UNIT_BYTES)) as u32;
-        self.append(Memory::Bytes(Box::new(taken)), len as u32);
-        len
+        let pages = pool.available_pages(self.purpose()).min(data.len() / PAGE_BYTES).min(share);
+        let part = data.slice(..pages * PAGE_BYTES);
+        if pages > 0 && self.adopt(&part, pool) { part.len() } else { 0 }
     }
 
     /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use lightwait_core::config::SendSize;
 use lightwait_core::tcp::{Demand, SendInfo, Supply};
 use lightwait_core::{ConnectionId, Readiness};
@@ -89,6 +90,18 @@ impl Control {
     /// becomes so.
     pub fn is_wanted_back(&self) -> bool {
         self.local.host().is_wanted_back(self.id)
+    }
+
+    /// Writes all of `data` without a copy, if there is room for some of it. If false, nothing is
+    /// written, and an ordinary write should follow
+    /// ([`Host::adopt`](lightwait_core::Host::adopt)).
+    pub fn adopt(&self, data: &Bytes) -> bool {
+        let now = self.local.now();
+        let is_adopted = self.local.host_mut().adopt(now, self.id, data);
+        if is_adopted {
+            self.local.touch();
+        }
+        is_adopted
     }
 
     /// Drops what was written last and never sent, `most` bytes at most, if that is wanted back.

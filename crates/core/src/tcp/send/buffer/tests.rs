@@ -49,10 +49,10 @@ fn a_full_pool_takes_what_fits_and_no_more() {
     let mut buffer = SendBuffer::default();
     assert_eq!(buffer.write(&vec![1; PAGE_BYTES + 1], &mut pool), PAGE_BYTES);
     assert_eq!(buffer.write(&[1], &mut pool), 0);
-    assert_eq!(buffer.push(Bytes::from_static(b"x"), &mut pool), 0);
+    assert_eq!(buffer.push(&Bytes::from_static(b"x"), &mut pool), 0);
     buffer.advance(PAGE_BYTES, &mut pool);
     assert_eq!((pool.in_use(), buffer.len()), (0, 0));
-    assert_eq!(buffer.push(Bytes::from_static(b"x"), &mut pool), 1);
+    assert_eq!(buffer.push(&Bytes::from_static(b"x"), &mut pool), 1);
 }
 
 #[test]
@@ -123,7 +123,7 @@ proptest! {
                     model.extend(data);
                 }
                 Op::Push(data) => {
-                    let pushed = buffer.push(Bytes::from(data.clone()), &mut pool);
+                    let pushed = buffer.push(&Bytes::from(data.clone()), &mut pool);
                     prop_assert_eq!(pushed, data.len());
                     model.extend(data);
                 }
