@@ -32,8 +32,8 @@ impl Watch {
     /// Forgets earlier readiness. Wakes the task when the descriptor becomes readable, or writable
     /// if `writable`. The caller must then take everything that is available.
     pub(crate) fn rearm(&self, writable: bool, context: &mut Context<'_>) -> io::Result<()> {
-        // A descriptor whose other end is closed stays ready. Nothing else comes there, and the turn
-        // finds its end.
+        // A descriptor whose other end is closed stays ready. Nothing else comes there, and the
+        // turn finds its end.
         while let Poll::Ready(guard) = self.registered.poll_read_ready(context) {
             let mut guard = guard?;
             if guard.ready().is_read_closed() {
