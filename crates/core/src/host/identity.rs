@@ -88,37 +88,27 @@ impl Host {
         matches!(self.judge(now, choice, false), PortState::Free | PortState::Waiting(true))
     }
 
-    /// The state of the port of `choice`, and in `choice` what its record of TIME-WAIT asks for.
-    /// `is_heard`: a listener has the port, so it is not free.
+    /// The state of the port of `choice`. Where it may be taken, `choice` then has what its record
+    /// of TIME-WAIT asks for. `is_heard`: a listener has the port, so it is not free.
     #[inline(always)]
     fn judge(&self, now: Instant, choice: &mut TupleChoice, is_heard: bool) -> PortState {
-        let record = self.time_wait_record(choice.hash, &choice.tuple);
-        let is_free = !is_heard && self.find_beside(now, choice, record);
-        match record {
-            Some(record) if !record.is_over(now) => PortState::Waiting(is_free),
-            _ if is_free => PortState::Free,
-            _ => PortState::Taken,
-        }
-    }
-
-    /// True if an active open may take the tuple of `choice`, where `record` is what TIME-WAIT has
-    /// of it.
-    fn find_beside(&self, now: Instant, choice: &mut TupleChoice, record: Option<Record>) -> bool {
         let (hash, tuple) = (choice.hash, &choice.tuple);
-        let is_taken = self.find_unexpected(hash, tuple).is_some()
+        let record = self.time_wait_record(hash, tuple);
+        let is_over = record.is_some_and(|record| record.is_over(now));
+        let living = record.filter(|_| !is_over);
+        let is_taken = is_heard
+            || self.find_unexpected(hash, tuple).is_some()
             || self.closed.fin_wait_2.has(now, hash, tuple);
         if is_taken {
-            return false;
+            return if living.is_some() { PortState::Waiting(false) } else { PortState::Taken };
         }
-        (choice.predecessor, choice.is_over) = (None, false);
-        let Some(record) = record else { return true };
-        if record.is_over(now) {
-            choice.is_over = true;
-            return true;
+        choice.is_over = is_over;
+        let may_open = |record: &Record| self.shared.config.timestamps && record.may_open(now);
+        choice.predecessor = living.filter(may_open).map(|record| record.predecessor());
+        match living {
+            Some(_) => PortState::Waiting(choice.predecessor.is_some()),
+            None => PortState::Free,
         }
-        let may_open = self.shared.config.timestamps && record.may_open(now);
-        choice.predecessor = may_open.then(|| record.predecessor());
-        may_open
     }
 
     /// Finds an ephemeral port for `choice`: one that is not in TIME-WAIT, if one is soon found,
