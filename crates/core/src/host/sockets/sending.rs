@@ -82,6 +82,7 @@ impl Host {
         if room == 0 || !buffer.adopt(data, &mut shared.pool) {
             return false;
         }
+        shared.counters.adopted_bytes += data.len() as u64;
         self.after_input(now, id.index);
         true
     }
