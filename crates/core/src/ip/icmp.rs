@@ -137,7 +137,7 @@ impl Ip {
         }
         cx.counters.echo_replies += 1;
         let (v4, v6) = (icmpv4::Message::EchoReply(echo), icmpv6::Message::EchoReply(echo));
-        self.send(Outgoing::icmp((packet.destination, packet.source), &v4, &v6));
+        self.send(Outgoing::icmp(packet.destination, packet.source, &v4, &v6));
     }
 
     /// A protocol that we do not speak (RFC 1122 §3.2.2.1; RFC 8200 §4, RFC 4443 §3.4).
@@ -158,7 +158,7 @@ impl Ip {
             // Code 1, at the Next Header field of the fixed header.
             icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted }
         };
-        self.send(Outgoing::icmp((packet.destination, packet.source), &by_v4, &by_v6));
+        self.send(Outgoing::icmp(packet.destination, packet.source, &by_v4, &by_v6));
     }
 }
 

@@ -180,7 +180,7 @@ impl Ip {
             let (code, quoted) = (REASSEMBLY_TIME_EXCEEDED, &expired.quoted[..]);
             let v4 = icmpv4::Message::TimeExceeded { code, quoted };
             let v6 = icmpv6::Message::TimeExceeded { code, quoted };
-            self.send(Outgoing::icmp((expired.destination, expired.source), &v4, &v6));
+            self.send(Outgoing::icmp(expired.destination, expired.source, &v4, &v6));
         }
     }
 }

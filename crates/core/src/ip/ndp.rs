@@ -218,6 +218,6 @@ impl Ip {
             solicited,
             overrides: !optimistic,
         });
-        self.send(Outgoing::icmpv6((target, destination), &message));
+        self.send(Outgoing::icmpv6(target, destination, &message));
     }
 }

@@ -363,7 +363,7 @@ impl Neighbours {
     }
 
     /// The next question about an address in doubt, or the end of asking.
-    fn probe(&mut self, now: Instant, target: IpAddr, (mac, asked, whom): (Mac, u8, Whom)) {
+    fn probe(&mut self, now: Instant, target: IpAddr, mac: Mac, asked: u8, whom: Whom) {
         let (asked, whom) = match whom {
             // It has had its chance.
             Whom::Contradicted if asked > 0 => (0, Whom::Everybody),
@@ -402,8 +402,8 @@ impl Neighbours {
                 self.set(target, State::Failed { until: now + FAILED }, None);
                 self.push_notice(target, Resolution::Failed);
             }
-            State::Delay { mac } => self.probe(now, target, (mac, 0, Whom::Known)),
-            State::Probe { mac, asked, whom } => self.probe(now, target, (mac, asked, whom)),
+            State::Delay { mac } => self.probe(now, target, mac, 0, Whom::Known),
+            State::Probe { mac, asked, whom } => self.probe(now, target, mac, asked, whom),
             state @ (State::Reachable { .. } | State::Stale { .. } | State::Failed { .. }) => {
                 unreachable!("{state:?} has no timer")
             }

@@ -27,32 +27,34 @@ pub(crate) enum Content {
 impl Outgoing {
     /// An ICMP message of the version of the addresses: `v4` or `v6`.
     pub(crate) fn icmp(
-        (ours, theirs): (IpAddr, IpAddr),
+        ours: IpAddr,
+        theirs: IpAddr,
         v4: &icmpv4::Message<'_>,
         v6: &icmpv6::Message<'_>,
     ) -> Outgoing {
         if let (IpAddr::V6(ours), IpAddr::V6(theirs)) = (ours, theirs) {
-            return Outgoing::icmpv6((ours, theirs), v6);
+            return Outgoing::icmpv6(ours, theirs, v6);
         }
         let mut payload = Vec::new();
         v4.emit(&mut payload);
         let (protocol, hop_limit) = (ip::protocol::ICMPV4, ip::DEFAULT_HOP_LIMIT);
-        Outgoing::packet((ours, theirs), Content::Packet { protocol, hop_limit, payload })
+        Outgoing::packet(ours, theirs, Content::Packet { protocol, hop_limit, payload })
     }
 
     /// An ICMP message of IPv6.
     pub(crate) fn icmpv6(
-        (ours, theirs): (Ipv6Addr, Ipv6Addr),
+        ours: Ipv6Addr,
+        theirs: Ipv6Addr,
         message: &icmpv6::Message<'_>,
     ) -> Outgoing {
         let mut payload = Vec::new();
         message.emit(ours, theirs, &mut payload);
         let (protocol, hop_limit) = (ip::protocol::ICMPV6, message.hop_limit());
         let content = Content::Packet { protocol, hop_limit, payload };
-        Outgoing::packet((ours.into(), theirs.into()), content)
+        Outgoing::packet(ours.into(), theirs.into(), content)
     }
 
-    fn packet((ours, theirs): (IpAddr, IpAddr), content: Content) -> Outgoing {
+    fn packet(ours: IpAddr, theirs: IpAddr, content: Content) -> Outgoing {
         Outgoing { ends: Tuple::new((ours, 0), (theirs, 0)), content }
     }
 
