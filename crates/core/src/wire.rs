@@ -17,6 +17,7 @@
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod fast;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ip;
@@ -29,7 +30,6 @@ pub mod peek;
 pub mod quoted;
 pub mod received;
 pub mod tcp;
-pub mod usual;
 
 use core::fmt;
 

@@ -66,7 +66,7 @@ fn every_hop_of_the_walks_is_there() {
     assert!(hops.len() > 60, "{} hops", hops.len());
     let missing: Vec<_> = hops.into_iter().filter(|hop| !exists(hop, &all)).collect();
     assert!(missing.is_empty(), "there is no {missing:?}");
-    for gone in ["take_usual", "Host::on_tcp", "wire::unusual", "Sight", "host/tcp_output.rs"] {
+    for gone in ["take_fast", "Host::on_tcp", "wire::unusual", "Sight", "host/tcp_output.rs"] {
         assert!(!exists(gone, &all), "{gone}");
     }
 }

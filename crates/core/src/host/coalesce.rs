@@ -12,8 +12,8 @@ use crate::frame::{Medium, RxChecksum, RxFrame};
 use crate::tcp::slot::at_hint;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
+use crate::wire::fast::FastSegment;
 use crate::wire::peek::is_alike;
-use crate::wire::usual::UsualSegment;
 
 /// Bytes of a frame from which on it is worth a look whether the next one belongs to it.
 const LONG: usize = 256;
@@ -24,14 +24,14 @@ impl Host {
     #[inline(always)]
     pub(super) fn coalesce(&mut self, now: Instant, burst: &[RxFrame<'_>]) -> usize {
         #[cfg(test)]
-        if self.live.knows_no_usual {
+        if self.live.without_fast_paths {
             return 0;
         }
         match burst {
             [first, second, ..] if first.bytes.len() >= LONG => {
                 let link = self.link_bytes();
                 let is_alike = is_alike(first.bytes, second.bytes, link);
-                if is_alike { self.take_texts_behind(now, burst, link) } else { 0 }
+                if is_alike { self.take_front(now, burst, link) } else { 0 }
             }
             _ => 0,
         }
@@ -47,13 +47,13 @@ impl Host {
 
     /// Takes in the text at the front of `burst`, behind a link header of `link` bytes; returns how
     /// many segments that were.
-    fn take_texts_behind(&mut self, now: Instant, burst: &[RxFrame<'_>], link: usize) -> usize {
+    fn take_front(&mut self, now: Instant, burst: &[RxFrame<'_>], link: usize) -> usize {
         let Some(first) = burst.first() else { return 0 };
         let (link, packet) = first.bytes.split_at_checked(link).unwrap_or_default();
-        let Some(usual) = UsualSegment::parse(packet).filter(|_| self.is_ipv4_to_us(link)) else {
+        let Some(fast) = FastSegment::parse(packet).filter(|_| self.is_ipv4_to_us(link)) else {
             return 0;
         };
-        let tuple = usual.tuple();
+        let tuple = fast.tuple();
         let index = self.live.demux.first_guess(self.live.hasher.hash(&tuple));
         let Some((slot, generation)) = at_hint(&mut self.slots, index, &tuple, false) else {
             return 0;
@@ -62,11 +62,11 @@ impl Host {
         let Some(connection) = slot.awake_mut() else { return 0 };
         let Some(mut coalesced) = connection.coalesced(self.shared.at(now)) else { return 0 };
         for frame in burst {
-            let Some(usual) = packet_behind(link, frame.bytes).and_then(UsualSegment::parse) else {
+            let Some(fast) = packet_behind(link, frame.bytes).and_then(FastSegment::parse) else {
                 break;
             };
             let trusted = frame.checksum == RxChecksum::Good;
-            if usual.tuple() != tuple || !coalesced.take(&usual, trusted, frame.segment_size) {
+            if fast.tuple() != tuple || !coalesced.take(&fast, trusted, frame.segment_size) {
                 break;
             }
         }

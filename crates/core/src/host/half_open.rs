@@ -18,8 +18,8 @@ use crate::tcp::syn_cookie::CookieFacts;
 use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::time::{Duration, Instant};
+use crate::wire::fast::Syn;
 use crate::wire::tcp::{Flags, Header, Plain};
-use crate::wire::usual::Syn;
 
 /// A cookie is believed only this long after one was sent (two steps of its clock).
 const COOKIES_VALID: Duration = Duration::from_secs(128);

@@ -1,13 +1,13 @@
 //! A TCP segment that has come in, as the host looks for what it belongs to.
 //!
 //! ```text
-//!   frame ─┬─ wire::usual ─▶ Hinted ─┬─▶ the connection that its hash leads to
+//!   frame ─┬─ wire::fast ─▶ Hinted ─┬─▶ the connection that its hash leads to
 //!          │                         └─┐
 //!          └─ IP ─▶ Delivery ──────────┴─▶ Inbound ─▶ find ─┬─▶ a connection
 //!                                                           └─▶ Incoming ─▶ dispatch
 //! ```
 //!
-//! Nearly every segment has the usual layout and belongs to the connection that its hash leads to,
+//! Nearly every segment has the fast layout and belongs to the connection that its hash leads to,
 //! which takes it at once. Any other becomes an [`Inbound`], whichever parser has read it. What it
 //! belongs to decides what a wrong checksum counts as.
 
@@ -18,14 +18,14 @@ use crate::ip::input::Delivery;
 use crate::tcp::arrive::Facts;
 use crate::time::Instant;
 use crate::wire::Malformed;
+use crate::wire::fast::FastSegment;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Plain, Segment, verify_checksum};
-use crate::wire::usual::UsualSegment;
 
-/// A segment of the usual layout, and where what it belongs to may be.
+/// A segment of the fast layout, and where what it belongs to may be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hinted<'a> {
-    pub(super) usual: UsualSegment<'a>,
+    pub(super) fast: FastSegment<'a>,
     /// The hash of its tuple.
     pub(super) hash: u64,
     /// The number of what it belongs to, if it belongs to anything, if that has not changed, and
@@ -95,12 +95,12 @@ pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault
 }
 
 impl Host {
-    /// The segment in `packet`, if that is of the usual layout.
+    /// The segment in `packet`, if that is of the fast layout.
     #[inline(always)]
     pub(super) fn hinted<'a>(&self, packet: &'a [u8]) -> Option<Hinted<'a>> {
-        let usual = UsualSegment::parse(packet)?;
-        let hash = self.live.hasher.hash(&usual.tuple());
-        Some(Hinted { usual, hash, hint: self.live.demux.first_guess(hash) })
+        let fast = FastSegment::parse(packet)?;
+        let hash = self.live.hasher.hash(&fast.tuple());
+        Some(Hinted { fast, hash, hint: self.live.demux.first_guess(hash) })
     }
 
     pub(super) fn note_fault(&mut self, fault: Fault) {

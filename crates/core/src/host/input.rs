@@ -1,4 +1,4 @@
-//! A frame arrives: from the link header to TCP, by the usual layout at once, or through IP.
+//! A frame arrives: from the link header to TCP, by the fast layout at once, or through IP.
 
 use super::Host;
 use super::prefetch::Notes;
@@ -115,9 +115,9 @@ impl Host {
             None => self.hinted(frame.bytes),
         };
         #[cfg(test)]
-        let hinted = hinted.filter(|_| !self.live.knows_no_usual);
+        let hinted = hinted.filter(|_| !self.live.without_fast_paths);
         match &hinted {
-            Some(hinted) => self.take_usual_segment(now, hinted, frame, from),
+            Some(hinted) => self.take_fast_segment(now, hinted, frame, from),
             None => self.take_any_packet(now, frame, from),
         }
     }

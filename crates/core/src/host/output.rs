@@ -90,9 +90,9 @@ impl Host {
             Route::Open(place) => {
                 let (route, outbox) = self.ip.along(place, outbox);
                 #[cfg(test)]
-                let usual = route.usual.filter(|_| !self.live.knows_no_usual);
+                let fast = route.fast.filter(|_| !self.live.without_fast_paths);
                 #[cfg(test)]
-                let route = &CachedRoute { usual, ..*route };
+                let route = &CachedRoute { fast, ..*route };
                 push_reply(route, reply, outbox, &mut self.shared.counters);
             }
             Route::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, index),
@@ -107,7 +107,7 @@ impl Host {
         };
         slot.ready = false;
         #[cfg(test)]
-        if self.live.knows_no_usual {
+        if self.live.without_fast_paths {
             return self.flush_by_steps(now, index, outbox);
         }
         if let Some(route) = self.ip.good_route(now, slot.place, &slot.tuple)
@@ -207,7 +207,7 @@ fn flush_predicted(
     now: Instant,
     outbox: &mut Outbox,
 ) -> bool {
-    let is_sent = route.usual.as_ref().zip(slot.awake_mut()).is_some_and(|(path, connection)| {
+    let is_sent = route.fast.as_ref().zip(slot.awake_mut()).is_some_and(|(path, connection)| {
         connection.emit_predicted(now, &shared.config, path, outbox)
     });
     if is_sent {
@@ -224,8 +224,8 @@ fn push_reply(route: &CachedRoute, reply: &Reply, outbox: &mut Outbox, counters:
         counters.replies_suppressed += 1;
         return;
     };
-    let usual = route.usual.as_ref().filter(|_| reply.marks == IpFields::default());
-    let is_written = match (usual, &reply.body) {
+    let fast = route.fast.as_ref().filter(|_| reply.marks == IpFields::default());
+    let is_written = match (fast, &reply.body) {
         (Some(path), Body::Stamped(header)) => path.write(frame, header, &[]),
         (Some(path), Body::Syn(header)) => path.write_syn(frame, header),
         _ => false,

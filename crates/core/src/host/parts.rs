@@ -48,9 +48,9 @@ pub(super) struct Live {
     pub(super) awaiting: BTreeMap<IpAddr, Vec<u32>>,
     /// Connections whose user has left.
     pub(super) orphans: usize,
-    /// No segment is read or written by the words of the usual layout: the effect must be the same.
+    /// No segment is read or written by the words of the fast layout: the effect must be the same.
     #[cfg(test)]
-    pub(super) knows_no_usual: bool,
+    pub(super) without_fast_paths: bool,
 }
 
 /// How connections begin.
@@ -97,7 +97,7 @@ impl Live {
             awaiting: BTreeMap::new(),
             orphans: 0,
             #[cfg(test)]
-            knows_no_usual: false,
+            without_fast_paths: false,
         }
     }
 }

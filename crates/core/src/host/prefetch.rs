@@ -21,8 +21,8 @@ use crate::flow::Tuple;
 use crate::frame::{BURST, RxFrame};
 use crate::tcp::demux::Bucket;
 use crate::tcp::slot::Slot;
+use crate::wire::fast::FastSegment;
 use crate::wire::peek::{self, Peeked};
-use crate::wire::usual::UsualSegment;
 
 /// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most. A
 /// power of two.
@@ -45,7 +45,7 @@ pub(super) struct Notes {
 struct Noted {
     /// The slot that its connection may be in.
     hint: u32,
-    /// Bytes of the packet; 0 if it is not of the usual kind.
+    /// Bytes of the packet; 0 if it does not have the fast layout.
     len: u32,
 }
 
@@ -55,8 +55,8 @@ impl Notes {
     pub(super) fn hinted<'a>(&self, position: usize, packet: &'a [u8]) -> Option<Hinted<'a>> {
         let position = position % BURST;
         let Noted { hint, len } = self.packets[position];
-        let usual = UsualSegment::of_parsed(packet.get(..len as usize)?)?;
-        Some(Hinted { usual, hash: self.hashes[position], hint })
+        let fast = FastSegment::of_parsed(packet.get(..len as usize)?)?;
+        Some(Hinted { fast, hash: self.hashes[position], hint })
     }
 }
 
@@ -134,9 +134,9 @@ impl Host {
         let noted = notes.hashes.iter_mut().zip(&mut notes.packets);
         for (((hash, note), line), frame) in noted.zip(lines).zip(frames) {
             let packet = frame.bytes.get(link..);
-            (*hash, note.len) = match packet.and_then(UsualSegment::parse) {
-                Some(usual) => {
-                    (self.hash_and_prefetch::<RECORDS>(&usual.peeked()), usual.packet_len())
+            (*hash, note.len) = match packet.and_then(FastSegment::parse) {
+                Some(fast) => {
+                    (self.hash_and_prefetch::<RECORDS>(&fast.peeked()), fast.packet_len())
                 }
                 None => (self.hash_unusual::<RECORDS>(packet), 0),
             };

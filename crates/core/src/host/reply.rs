@@ -10,8 +10,8 @@ use crate::ip::outgoing::{Content, Outgoing};
 use crate::ip::path::IpFields;
 use crate::ip::path::PacketPath;
 use crate::tcp::egress;
+use crate::wire::fast::{Stamped, Syn};
 use crate::wire::tcp::Header;
-use crate::wire::usual::{Stamped, Syn};
 
 /// Replies that wait at most; beyond it they are dropped, as a full link would.
 const REPLIES_MAX: usize = 4096;

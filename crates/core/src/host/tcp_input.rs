@@ -22,47 +22,47 @@ use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Header};
 
 impl Host {
-    /// A segment of the usual layout. That the addresses of one of our connections are ours and the
+    /// A segment of the fast layout. That the addresses of one of our connections are ours and the
     /// peer's was found out when the connection began, so they are not judged again.
     #[inline(always)]
-    pub(super) fn take_usual_segment(
+    pub(super) fn take_fast_segment(
         &mut self,
         now: Instant,
         hinted: &Hinted<'_>,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let &Hinted { usual, hint, .. } = hinted;
-        if frame.checksum != RxChecksum::Good && !usual.verify_checksum() {
-            return self.take_usual_elsewhere(now, hinted, false, frame, from);
+        let &Hinted { fast, hint, .. } = hinted;
+        if frame.checksum != RxChecksum::Good && !fast.verify_checksum() {
+            return self.take_fast_elsewhere(now, hinted, false, frame, from);
         }
         // Nearly always the first that may be it is it.
         let is_from_ourselves = from == Origin::Ourselves;
-        let found = at_hint(&mut self.slots, hint, &usual.tuple(), is_from_ourselves);
+        let found = at_hint(&mut self.slots, hint, &fast.tuple(), is_from_ourselves);
         let Some((slot, generation)) = found else {
-            return self.take_usual_elsewhere(now, hinted, true, frame, from);
+            return self.take_fast_elsewhere(now, hinted, true, frame, from);
         };
         let facts = Facts::of_piece(frame.segment_size);
         let id = ConnectionId { index: hint, generation };
-        slot.connection_mut().on_segment(self.shared.at(now), Received::Usual(usual), facts);
+        slot.connection_mut().on_segment(self.shared.at(now), Received::Fast(fast), facts);
         if publish(slot, id, &mut self.live.ready, &mut self.events) {
             self.reap(now, hint);
         }
     }
 
-    /// A segment of the usual layout that is not for the connection its hash leads to, or whose
+    /// A segment of the fast layout that is not for the connection its hash leads to, or whose
     /// checksum is wrong.
-    fn take_usual_elsewhere(
+    fn take_fast_elsewhere(
         &mut self,
         now: Instant,
-        &Hinted { usual, hash, .. }: &Hinted<'_>,
+        &Hinted { fast, hash, .. }: &Hinted<'_>,
         is_right: bool,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let received = if is_right { Ok(Received::Usual(usual)) } else { Err(Fault::Checksum) };
+        let received = if is_right { Ok(Received::Fast(fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
-        self.take_segment(now, &Inbound { tuple: usual.tuple(), hash, received, facts }, from);
+        self.take_segment(now, &Inbound { tuple: fast.tuple(), hash, received, facts }, from);
     }
 
     /// A segment of any layout.

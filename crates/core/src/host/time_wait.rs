@@ -20,9 +20,9 @@ use crate::tcp::isn::IsnSource;
 use crate::tcp::slot::Slot;
 use crate::tcp::time_wait::{Distance, Holding, Record, TimeWait, Verdict};
 use crate::time::Instant;
+use crate::wire::fast::Stamped;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Header};
-use crate::wire::usual::Stamped;
 
 /// What an ACK from TIME-WAIT says.
 #[derive(Clone, Copy)]

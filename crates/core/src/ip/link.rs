@@ -64,9 +64,9 @@ impl Ip {
             path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
         let plain = class == Class::Other && self.is_ours(path.source);
-        let usual = path.marked(IpFields::default()).usual();
+        let fast = path.marked(IpFields::default()).fast();
         let changes = self.route_changes();
-        let route = CachedRoute { ends: *ends, changes, until, path, usual, local, plain };
+        let route = CachedRoute { ends: *ends, changes, until, path, fast, local, plain };
         Route::Open(self.route_cache.keep(route))
     }
 

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use crate::frame::Capabilities;
-use crate::wire::usual::{Envelope, Template};
+use crate::wire::fast::{Envelope, Template};
 use crate::wire::{ethernet, ip};
 
 /// The largest IP packet there is, and so the largest we hand to a device to cut.
@@ -74,9 +74,9 @@ pub(crate) struct PacketPath<'a> {
 }
 
 impl PacketPath<'_> {
-    /// This path in its usual form, if all its packets are of the usual kind and alike: IPv4 that
-    /// no router cuts, with checksums of our own.
-    pub(crate) fn usual(&self) -> Option<UsualPath> {
+    /// This path for the fast layout, if all its packets are alike: IPv4 that no router cuts, with
+    /// checksums of our own.
+    pub(crate) fn fast(&self) -> Option<FastPath> {
         let &PacketPath { base, dont_fragment, hop_limit, traffic_class } = self;
         let (IpAddr::V4(source), IpAddr::V4(destination)) = (base.source, base.destination) else {
             return None;
@@ -85,13 +85,13 @@ impl PacketPath<'_> {
             return None;
         }
         let template = Envelope { source, destination, traffic_class, hop_limit }.template();
-        Some(UsualPath { link: base.link, template, mss: base.mss() })
+        Some(FastPath { link: base.link, template, mss: base.mss() })
     }
 }
 
-/// A path whose packets are of the usual kind, and what they have in common.
+/// A path whose packets may have the fast layout, and what they have in common.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UsualPath {
+pub(crate) struct FastPath {
     /// The link header, on a medium that has one.
     pub link: Option<ethernet::Header>,
     /// The IP header.

@@ -11,7 +11,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use crate::flow::Tuple;
 use crate::frame::{Capabilities, Medium};
-use crate::ip::path::{Path, UsualPath};
+use crate::ip::path::{FastPath, Path};
 use crate::time::Instant;
 
 /// Routes kept. Two that share a place push each other out, which costs a search each time.
@@ -45,9 +45,8 @@ pub(crate) struct CachedRoute {
     pub(crate) until: Instant,
     /// The path of a packet without IP fields of its own.
     pub(crate) path: Path,
-    /// The path in its usual form, if its packets are of the usual kind and connections may send
-    /// them.
-    pub(crate) usual: Option<UsualPath>,
+    /// The path for the fast layout, if its packets may have it.
+    pub(crate) fast: Option<FastPath>,
     /// It leads to ourselves.
     pub(crate) local: bool,
     /// It leads from one of our addresses to a single other host.
@@ -68,7 +67,7 @@ const NOWHERE: CachedRoute = CachedRoute {
         hop_limit: 0,
         device: Capabilities::plain(Medium::Ip, 0),
     },
-    usual: None,
+    fast: None,
     local: false,
     plain: false,
 };

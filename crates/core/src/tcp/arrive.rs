@@ -124,9 +124,9 @@ impl Connection {
             return self.take_rest_of_syn(cx, &segment, facts);
         }
         match received {
-            Received::Usual(usual) => {
-                let facts = facts.with_class(usual.traffic_class());
-                self.take_by_steps(cx, &usual.segment(), facts);
+            Received::Fast(fast) => {
+                let facts = facts.with_class(fast.traffic_class());
+                self.take_by_steps(cx, &fast.segment(), facts);
             }
             Received::Any(segment, class) => {
                 self.take_by_steps(cx, segment, facts.with_class(class));

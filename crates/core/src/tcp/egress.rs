@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 
 use crate::flow::Seq;
 use crate::frame::{Frame, Outbox, Segmentation, TxChecksum};
-use crate::ip::path::{PacketPath, Path, UsualPath};
+use crate::ip::path::{FastPath, PacketPath, Path};
 use crate::tcp::send::buffer::{Cursor, SendBuffer};
 use crate::wire::checksum::{Sum, append_and_sum, pseudo_header, sum};
+use crate::wire::fast::{self, Stamped, Syn, Text};
 use crate::wire::ip;
 use crate::wire::tcp::{CHECKSUM_OFFSET, Flags, Header, PROTOCOL, checksum};
-use crate::wire::usual::{self, Stamped, Syn, Text};
 
 /// Payload up to here, a segment of Ethernet's at most, is copied even when the device does the
 /// checksum. Counting the frames that share a page takes atomic operations, which pay only for what
@@ -24,7 +24,7 @@ const COPY_BYTES: usize = 1500;
 /// the headers are made before there is a place for them.
 const SUM_WHILE_COPIED: usize = 256;
 
-impl UsualPath {
+impl FastPath {
     /// Writes the frame of a segment around `text`. False if it is too long for one.
     pub(crate) fn write(&self, frame: &mut Frame, header: &Stamped, text: &[u8]) -> bool {
         if text.len() >= SUM_WHILE_COPIED {
@@ -67,20 +67,20 @@ impl UsualPath {
         append: impl FnOnce(&mut Vec<u8>) -> Sum,
     ) -> bool {
         self.write_link(frame);
-        usual::emit_around(&self.template, header, len, append, &mut frame.head)
+        fast::emit_around(&self.template, header, len, append, &mut frame.head)
     }
 
     /// Writes the headers before `text`, and `body` behind them.
     #[inline(always)]
     fn write_stamped(&self, frame: &mut Frame, header: &Stamped, text: Text, body: &[u8]) -> bool {
         self.write_link(frame);
-        usual::emit_stamped(&self.template, header, text, body, &mut frame.head)
+        fast::emit_stamped(&self.template, header, text, body, &mut frame.head)
     }
 
     /// Writes the frame of a SYN, if its options are all the usual ones; else nothing.
     pub(crate) fn write_syn(&self, frame: &mut Frame, header: &Syn) -> bool {
         self.write_link(frame);
-        let written = usual::emit_syn(&self.template, header, &mut frame.head);
+        let written = fast::emit_syn(&self.template, header, &mut frame.head);
         if !written {
             frame.head.clear();
         }
@@ -173,7 +173,7 @@ impl Egress<'_> {
         let mut header = *header;
         let last_flags = header.flags.without(Flags::CWR);
         header.flags = header.flags.without(Flags::PSH | Flags::FIN);
-        let usual = Stamped::of(&header).and_then(|stamped| Some((stamped, self.path.usual()?)));
+        let fast = Stamped::of(&header).and_then(|stamped| Some((stamped, self.path.fast()?)));
         let Span { begin: mut cursor, len: mut left } = text.span();
         while left > 0 {
             let len = left.min(text.segment);
@@ -182,7 +182,7 @@ impl Egress<'_> {
                 header.flags = last_flags;
             }
             let (seq, flags) = (header.seq, header.flags);
-            let sent = self.put(1, |frame, path| match &usual {
+            let sent = self.put(1, |frame, path| match &fast {
                 Some((stamped, path)) => {
                     path.write_piece(frame, &Stamped { seq, flags, ..*stamped }, &mut cursor, len)
                 }

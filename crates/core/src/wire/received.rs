@@ -1,14 +1,14 @@
-//! A sound segment, as the parser that knows its layout has left it: words of the usual layout, or
+//! A sound segment, as the parser that knows its layout has left it: words of the fast layout, or
 //! fields of any other.
 
+use super::fast::FastSegment;
 use super::tcp::{Plain, Segment};
-use super::usual::UsualSegment;
 
 /// A segment that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Received<'a> {
-    /// A segment of the usual layout.
-    Usual(UsualSegment<'a>),
+    /// A segment of the fast layout.
+    Fast(FastSegment<'a>),
     /// A segment of any layout, in a packet of this traffic class.
     Any(&'a Segment<'a>, u8),
 }
@@ -17,7 +17,7 @@ impl<'a> Received<'a> {
     /// All of it.
     pub(crate) fn segment(&self) -> Segment<'a> {
         match self {
-            Received::Usual(usual) => usual.segment(),
+            Received::Fast(fast) => fast.segment(),
             Received::Any(segment, _) => **segment,
         }
     }
@@ -25,7 +25,7 @@ impl<'a> Received<'a> {
     /// All but the options other than timestamps, and urgent data.
     pub(crate) fn head(&self) -> Plain<'a> {
         match self {
-            Received::Usual(usual) => usual.head(),
+            Received::Fast(fast) => fast.head(),
             Received::Any(segment, _) => segment.head(),
         }
     }
@@ -33,7 +33,7 @@ impl<'a> Received<'a> {
     /// What it says, if [`Received::head`] is all that matters beside a SYN.
     pub(crate) fn plain(&self) -> Option<Plain<'a>> {
         match self {
-            Received::Usual(usual) => usual.plain(),
+            Received::Fast(fast) => fast.plain(),
             Received::Any(segment, _) => segment.plain(),
         }
     }

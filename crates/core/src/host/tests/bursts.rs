@@ -128,10 +128,10 @@ impl World {
         }
     }
 
-    /// Without fast paths by the words of the usual layout, in or out.
+    /// Without fast paths by the words of the fast layout, in or out.
     fn by_steps(mut self) -> World {
-        self.client.live.knows_no_usual = true;
-        self.server.live.knows_no_usual = true;
+        self.client.live.without_fast_paths = true;
+        self.server.live.without_fast_paths = true;
         self
     }
 
@@ -139,7 +139,7 @@ impl World {
     /// of the last input.
     fn all(&mut self) -> [String; 2] {
         [&mut self.client, &mut self.server].map(|host| {
-            (host.live.knows_no_usual, host.live.notes) = (false, None);
+            (host.live.without_fast_paths, host.live.notes) = (false, None);
             (host.shared.now, host.shared.arrived) = (self.now, self.now);
             format!("{host:?}")
         })
@@ -280,8 +280,8 @@ proptest! {
 }
 
 proptest! {
-    /// What reads and writes the words of the usual layout does what the general parser, the one
-    /// dispatch, the steps of sending and the general writer do: `take_usual_segment`, `coalesce`,
+    /// What reads and writes the words of the fast layout does what the general parser, the one
+    /// dispatch, the steps of sending and the general writer do: `take_fast_segment`, `coalesce`,
     /// `emit_predicted` and replies by words. Other layouts go the general way in both worlds.
     #[test]
     fn fast_paths_do_what_the_steps_do(

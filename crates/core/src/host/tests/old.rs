@@ -10,7 +10,7 @@ use crate::tcp::State;
 use crate::tcp::connection::FinalState;
 use crate::tcp::time_wait::{Distance, Holding, Record};
 use crate::time::{Duration, Instant};
-use crate::wire::usual::UsualSegment;
+use crate::wire::fast::FastSegment;
 use std::vec::Vec;
 
 /// The last TSval of the peer.
@@ -25,10 +25,10 @@ pub(crate) enum Layout {
     /// Without options.
     Bare,
     /// As Linux writes it.
-    Usual,
+    Fast,
 }
 
-pub(crate) const LAYOUTS: [Layout; 2] = [Layout::Bare, Layout::Usual];
+pub(crate) const LAYOUTS: [Layout; 2] = [Layout::Bare, Layout::Fast];
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Old {
@@ -95,8 +95,8 @@ impl Old {
         match layout {
             Layout::Bare => Say::new(S, seq, 0),
             // The timestamp alone decides where it counts.
-            Layout::Usual if self.stamped => Say::new(S, 0, 0).usual(stamp),
-            Layout::Usual => Say::new(S, seq, 0).usual(stamp),
+            Layout::Fast if self.stamped => Say::new(S, 0, 0).fast(stamp),
+            Layout::Fast => Say::new(S, seq, 0).fast(stamp),
         }
     }
 }
@@ -147,8 +147,8 @@ pub(crate) fn clock_isn(peer: &Peer) -> Seq {
 /// Says a SYN that must be of this layout.
 pub(crate) fn say_syn(peer: &mut Peer, layout: Layout, syn: &Say) {
     let packet = peer.packet(syn.clone());
-    let is_usual = layout == Layout::Usual && peer.ip.is_ipv4();
-    assert_eq!(UsualSegment::parse(&packet).is_some(), is_usual, "{layout:?}");
+    let is_fast = layout == Layout::Fast && peer.ip.is_ipv4();
+    assert_eq!(FastSegment::parse(&packet).is_some(), is_fast, "{layout:?}");
     peer.say(syn.clone());
 }
 

@@ -85,7 +85,7 @@ impl Say {
     }
 
     /// With the options of a SYN in the order in which Linux writes them.
-    pub(crate) fn usual(self, stamp: u32) -> Say {
+    pub(crate) fn fast(self, stamp: u32) -> Say {
         let mut say = self.mss(1000).sack_permitted().stamp(stamp, 0);
         say.options.window_scale = Some(7);
         say

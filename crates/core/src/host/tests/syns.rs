@@ -101,7 +101,7 @@ fn a_syn_for_a_fin_wait_2_orphan_opens_nothing_before_its_reset() {
             for seq in [500_000, 11] {
                 let mut peer = resting_of(config(address));
                 let syn = Say::new(S, seq, 0);
-                let syn = if layout == Layout::Usual { syn.usual(2000) } else { syn };
+                let syn = if layout == Layout::Fast { syn.fast(2000) } else { syn };
                 say_syn(&mut peer, layout, &syn);
                 assert_eq!(peer.host.half_open(), 0, "{address}, {layout:?}, {seq}");
                 assert_eq!(peer.hear_text(), [". 22:22(0) ack 11"], "{address}, {layout:?}");

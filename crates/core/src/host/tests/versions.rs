@@ -190,7 +190,7 @@ fn an_orphan_wakes_by_its_peer_on_our_host_not_by_a_forgery() {
             .into_iter()
             .map(|flags| Say::new(flags, 0, 0))
             .flat_map(|say| [say.clone(), say.stamp(stamp, 0)])
-            .chain([Say::new(S, 0, 0).usual(stamp)])
+            .chain([Say::new(S, 0, 0).fast(stamp)])
             .collect();
         let assert_unheard = |peer: &mut Peer| {
             let counts = |peer: &Peer| (states(peer), peer.host.closed.fin_wait_2.awake());

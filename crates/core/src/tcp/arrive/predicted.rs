@@ -89,7 +89,7 @@ impl Synchronized {
     #[inline(always)]
     fn take_next_text(&mut self, cx: &mut Context, common: &mut Common, text: &[u8], piece: u16) {
         if self.recv.on_next_text(text, &mut cx.pool) {
-            self.note_text(cx, common, text.len(), piece);
+            self.note_received(cx, common, text.len(), piece);
         } else {
             cx.counters.receive_pool_empty += 1;
             self.recv.ack.now = true;
@@ -98,7 +98,7 @@ impl Synchronized {
 
     /// Notes that so much text has been taken in.
     #[inline(always)]
-    fn note_text(&mut self, cx: &Context, common: &mut Common, len: usize, piece: u16) {
+    fn note_received(&mut self, cx: &Context, common: &mut Common, len: usize, piece: u16) {
         let recv = &mut self.recv;
         let piece = if piece == 0 { recv.whole_piece(len) } else { piece };
         recv.ack.on_data(len as u32, piece, cx.now, &cx.config, &mut common.deadlines);

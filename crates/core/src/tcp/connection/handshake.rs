@@ -16,9 +16,9 @@ use crate::tcp::time_wait::Predecessor;
 use crate::tcp::time_wait::negotiate::{ASKING_SYNS, End, Holder};
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
+use crate::wire::fast::Syn;
 use crate::wire::options::{Options, Timestamps};
 use crate::wire::tcp::{Flags, Header, Plain, Segment};
-use crate::wire::usual::Syn;
 
 /// Our SYN is out (RFC 9293 §3.10.7.3).
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use crate::tcp::egress::Egress;
 use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
+use crate::wire::fast::Syn;
 use crate::wire::tcp::{Flags, Header};
-use crate::wire::usual::Syn;
 
 impl Common {
     /// Sends the RST that is due, if one is. False if there was no room.

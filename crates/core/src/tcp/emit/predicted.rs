@@ -5,13 +5,13 @@
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
 use crate::frame::Outbox;
-use crate::ip::path::UsualPath;
+use crate::ip::path::FastPath;
 use crate::tcp::connection::{Connection, Shape, Stamps, SynSent, Synchronized, stamp_at};
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
+use crate::wire::fast::Stamped;
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::Flags;
-use crate::wire::usual::Stamped;
 
 /// The last segment that this turn calls for.
 struct Predicted {
@@ -34,7 +34,7 @@ impl Connection {
         &mut self,
         now: Instant,
         config: &Settings,
-        path: &UsualPath,
+        path: &FastPath,
         outbox: &mut Outbox,
     ) -> bool {
         self.note_route();
@@ -78,7 +78,7 @@ impl Connection {
         &mut self,
         now: Instant,
         config: &Settings,
-        path: &UsualPath,
+        path: &FastPath,
         outbox: &mut Outbox,
     ) -> bool {
         // One that asks for more than the usual takes longer.

@@ -42,7 +42,7 @@ fn the_third_segment_repeats_the_choice_until_the_peer_speaks() {
         assert_eq!(names(&syn), Some(ours));
         assert_eq!(syn.options.len(), if ipv6 { 40 } else { 28 }, "all the rest is there as well");
         assert!(syn.options.sack_permitted && syn.options.window_scale.is_some());
-        peer.say(Say::new(S | A, 0, 1).usual(500).naming(ours));
+        peer.say(Say::new(S | A, 0, 1).fast(500).naming(ours));
         assert_eq!(names(&peer.hear_one()), Some(ours));
         assert!(peer.write(3000) > 0);
         let sent = peer.hear();
@@ -51,7 +51,7 @@ fn the_third_segment_repeats_the_choice_until_the_peer_speaks() {
         let options = 12 + usize::from(Code::padded_len(ipv6));
         assert_eq!(sent[0].len, 1000 - options);
         // A SYN, ACK again is no sign that the ACK has come.
-        peer.say(Say::new(S | A, 0, 1).usual(500).naming(ours));
+        peer.say(Say::new(S | A, 0, 1).fast(500).naming(ours));
         assert_eq!(names(&peer.hear_one()), Some(ours));
         peer.say(Say::new(A, 1, 3001).stamp(501, 0));
         peer.hear();
@@ -69,7 +69,7 @@ fn a_sack_block_gives_way_to_the_option_where_both_do_not_fit() {
         let (mut peer, _) = Peer::opening(config);
         let (ours, _) = addresses(&peer);
         // Text on the SYN, ACK that comes again is a duplicate, which is reported (RFC 2883 §4).
-        let syn_ack = || Say::new(S | A, 0, 1).usual(500).naming(ours).data(b"hello");
+        let syn_ack = || Say::new(S | A, 0, 1).fast(500).naming(ours).data(b"hello");
         peer.say(syn_ack());
         peer.hear();
         peer.say(syn_ack());

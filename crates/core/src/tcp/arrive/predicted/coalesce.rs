@@ -5,8 +5,8 @@
 use super::may_predict;
 use crate::flow::Seq;
 use crate::tcp::connection::{Connection, Context, Step, Synchronized};
+use crate::wire::fast::FastSegment;
 use crate::wire::tcp::{Flags, Plain};
-use crate::wire::usual::UsualSegment;
 
 /// A connection that takes in one text after the other. [`Coalesced::end`] must follow.
 pub(crate) struct Coalesced<'a> {
@@ -27,11 +27,11 @@ impl Connection {
 }
 
 impl Coalesced<'_> {
-    /// Takes in `usual` if it brings the next text, and nothing else; else nothing has happened,
+    /// Takes in `fast` if it brings the next text, and nothing else; else nothing has happened,
     /// and it is false. `trusted`: its checksum is known to be right. `piece`: payload size of the
     /// segments joined into it; 0 if it is a single one.
-    pub(crate) fn take(&mut self, usual: &UsualSegment<'_>, trusted: bool, piece: u16) -> bool {
-        let Some(segment) = usual.plain().filter(|segment| is_text_alone(self.step.s, segment))
+    pub(crate) fn take(&mut self, fast: &FastSegment<'_>, trusted: bool, piece: u16) -> bool {
+        let Some(segment) = fast.plain().filter(|segment| is_text_alone(self.step.s, segment))
         else {
             return false;
         };
@@ -43,13 +43,13 @@ impl Coalesced<'_> {
         let is_taken = if trusted {
             recv.on_next_text(segment.text, pool)
         } else {
-            recv.on_next_text_if(segment.text, pool, |text| usual.is_right_with(text))
+            recv.on_next_text_if(segment.text, pool, |text| fast.is_right_with(text))
         };
         if !is_taken {
             return false;
         }
         s.note_stamp(segment.seq, segment.stamps, cx.now);
-        s.note_text(cx, common, segment.text.len(), piece);
+        s.note_received(cx, common, segment.text.len(), piece);
         self.count += 1;
         self.last = (segment.seq, segment.window);
         true

@@ -57,10 +57,10 @@ impl End {
         let mut outbox = Outbox::new(64);
         let (path, predicts) = (self.path, self.predicts && room > 0);
         let marked = path.marked(MARKS);
-        let usual = marked.usual().filter(|_| predicts);
+        let fast = marked.fast().filter(|_| predicts);
         let (flushed, predicted) = self.lone.with(now, |connection, cx| {
-            if let Some(usual) = &usual
-                && connection.emit_predicted(now, &cx.config, usual, &mut outbox)
+            if let Some(fast) = &fast
+                && connection.emit_predicted(now, &cx.config, fast, &mut outbox)
             {
                 cx.counters.segments_out += 1;
                 return (Flushed::Done, true);
@@ -294,8 +294,8 @@ proptest! {
             prop_assert_eq!(one, other);
         }
         let Setting { path, .. } = setting;
-        let is_usual = path.dont_fragment && !path.device.checksum;
-        prop_assert!(reset || (ends[0].predicted > 0) == (room > 0 && is_usual));
+        let is_fast = path.dont_fragment && !path.device.checksum;
+        prop_assert!(reset || (ends[0].predicted > 0) == (room > 0 && is_fast));
     }
 }
 

@@ -66,13 +66,13 @@ proptest! {
     ) {
         let mut bytes = plain(&envelope, &header, &payload);
         bytes.resize(bytes.len() + padding, 0xee);
-        let usual = UsualSegment::parse(&bytes).unwrap();
-        prop_assert!(usual.verify_checksum());
-        prop_assert_eq!(usual.traffic_class(), envelope.traffic_class);
-        let ends = (usual.tuple().remote_ip(), usual.tuple().local_ip());
+        let fast = FastSegment::parse(&bytes).unwrap();
+        prop_assert!(fast.verify_checksum());
+        prop_assert_eq!(fast.traffic_class(), envelope.traffic_class);
+        let ends = (fast.tuple().remote_ip(), fast.tuple().local_ip());
         prop_assert_eq!(ends, (envelope.source.into(), envelope.destination.into()));
         let packet = ip::Packet::parse(&bytes).unwrap();
-        prop_assert_eq!(usual.segment(), Segment::parse(packet.payload).unwrap());
+        prop_assert_eq!(fast.segment(), Segment::parse(packet.payload).unwrap());
     }
 
     #[test]
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// Whatever one flipped bit makes of it: what is taken for usual is read the same way, and
+    /// Whatever one flipped bit makes of it: what is taken for fast is read the same way, and
     /// what is not sound is left to the others.
     #[test]
     fn a_damaged_one_is_read_as_the_others_read_it(
@@ -125,12 +125,12 @@ proptest! {
         let at = flip / 8 % bytes.len();
         bytes[at] ^= 1 << (flip % 8);
         bytes.truncate(bytes.len() - cut.saturating_sub(30).min(bytes.len()));
-        if let Some(usual) = UsualSegment::parse(&bytes) {
+        if let Some(fast) = FastSegment::parse(&bytes) {
             let packet = ip::Packet::parse(&bytes).unwrap();
-            prop_assert_eq!(Segment::parse(packet.payload), Ok(usual.segment()));
+            prop_assert_eq!(Segment::parse(packet.payload), Ok(fast.segment()));
             let good = tcp::verify_checksum(packet.payload, packet.source, packet.destination);
-            prop_assert_eq!(usual.verify_checksum(), good);
-            prop_assert_eq!(Some(usual.peeked()), peek::at(&bytes));
+            prop_assert_eq!(fast.verify_checksum(), good);
+            prop_assert_eq!(Some(fast.peeked()), peek::at(&bytes));
             prop_assert!(packet.fragment.is_none() && packet.protocol == PROTOCOL);
         }
     }

@@ -1,6 +1,6 @@
-//! The segments that nearly all are: in an IPv4 packet without options or fragments, with
-//! timestamps as the only TCP option, or those of a SYN as Linux and we write them. Read and
-//! written as words, which are summed on the way.
+//! The fast layout, which nearly all segments have: an IPv4 packet without options or fragments,
+//! with timestamps as the only TCP option, or with those of a SYN as Linux and we write them. It is
+//! read and written as words, which are summed on the way.
 //!
 //! ```text
 //!    0 version, IHL, DSCP, total length     5 ports            10 nop nop timestamps 10
@@ -48,10 +48,10 @@ const DF: u32 = 0x4000;
 /// More fragments, and the fragment's offset.
 const FRAGMENT: u32 = 0x3fff;
 
-/// A segment of the usual layout that has arrived. Its IP checksum is right; its TCP checksum was
+/// A segment of the fast layout that has arrived. Its IP checksum is right; its TCP checksum was
 /// not looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UsualSegment<'a> {
+pub(crate) struct FastSegment<'a> {
     /// The words up to the third of the options.
     head: &'a [u8; HEAD_BYTES],
     /// The bytes that follow them: two more words of options in a SYN, then the payload.
@@ -71,10 +71,10 @@ pub(crate) struct Envelope {
     pub hop_limit: u8,
 }
 
-impl<'a> UsualSegment<'a> {
+impl<'a> FastSegment<'a> {
     /// The segment in the IP packet `bytes`, if it is of these kinds and sound so far.
     #[inline(always)]
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<UsualSegment<'a>> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Option<FastSegment<'a>> {
         let head = bytes.first_chunk::<HEAD_BYTES>()?;
         let word = |index| word_of(head, index);
         let unusual = (word(0) >> 24 ^ VERSION)
@@ -92,13 +92,13 @@ impl<'a> UsualSegment<'a> {
         } else {
             options_of_syn(head, rest).is_some_and(|words| words.are_sound())
         };
-        is_sound.then_some(UsualSegment { head, rest })
+        is_sound.then_some(FastSegment { head, rest })
     }
 
-    /// The usual segment in a whole packet that was parsed before.
-    pub(crate) fn of_parsed(packet: &'a [u8]) -> Option<UsualSegment<'a>> {
+    /// The segment in a whole packet that was parsed before.
+    pub(crate) fn of_parsed(packet: &'a [u8]) -> Option<FastSegment<'a>> {
         let (head, rest) = packet.split_first_chunk()?;
-        Some(UsualSegment { head, rest })
+        Some(FastSegment { head, rest })
     }
 
     /// Bytes of the packet, from the IP header on.
