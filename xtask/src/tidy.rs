@@ -7,6 +7,7 @@ mod functions;
 mod hints;
 mod layers;
 mod lines;
+mod map;
 
 use std::path::Path;
 
@@ -27,7 +28,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     findings.extend(markdown.flat_map(lines::check_page));
     findings.extend(decisions::check(&pages));
     findings.extend(layers::check(&rust, &pages)?);
-    findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?)?);
+    findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?, &pages)?);
     Ok(findings)
 }
 

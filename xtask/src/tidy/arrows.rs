@@ -1,98 +1,81 @@
-//! The map of dependencies between crates. No arrow points right.
+//! Checks the dependencies between crates: no arrow points right.
 //!
-//! ```text
-//! processor ← core ← netem ← lightwait ← http ← load ← cli
-//! {core, netem, lightwait} ← wan ← cli, experiments
-//! {core, netem, lightwait, http, load} ← sim ← bench ← experiments
-//! heap ← bench, experiments
-//! core ← conformance, fuzz
-//! ```
+//! ARCHITECTURE.md lists the crates, and what a crate may depend on stands to its left, at any
+//! distance.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 
+use super::map;
 use crate::Finding;
 use crate::sources::Source;
 
+/// The line before the crates.
+const MARK: &str = "Dependencies point left";
+
 /// Each of our crates, with those that it may depend on.
-const MAP: [(&str, &[&str]); 17] = [
-    ("lightwait-processor", &[]),
-    ("lightwait-core", &["lightwait-processor"]),
-    ("lightwait-netem", &["lightwait-core"]),
-    ("lightwait", &["lightwait-core", "lightwait-netem"]),
-    ("lightwait-http", &["lightwait-core", "lightwait-netem", "lightwait"]),
-    ("lightwait-load", &["lightwait-core", "lightwait-netem", "lightwait", "lightwait-http"]),
-    ("lightwait-wan", &["lightwait-core", "lightwait-netem", "lightwait"]),
-    ("lightwait-cli", &TO_WAN),
-    ("lightwait-sim", &TO_LOAD),
-    // The experiments measure the papers' costs as the benches do.
-    ("lightwait-experiments", &TO_BENCH),
-    ("lightwait-bench", &TO_PEERS),
-    ("lightwait-heap", &[]),
-    ("lightwait-lwip", &[]),
-    ("lightwait-conformance", &["lightwait-core"]),
-    ("lightwait-fuzz", &["lightwait-core", "lightwait-netem"]),
-    ("lightwait-examples", &TO_LOAD),
-    ("lightwait-xtask", &[]),
-];
-const TO_LOAD: [&str; 5] =
-    ["lightwait-core", "lightwait-netem", "lightwait", "lightwait-http", "lightwait-load"];
-const TO_WAN: [&str; 6] = [
-    "lightwait-core",
-    "lightwait-netem",
-    "lightwait",
-    "lightwait-http",
-    "lightwait-load",
-    "lightwait-wan",
-];
-const TO_PEERS: [&str; 8] = [
-    "lightwait-core",
-    "lightwait-netem",
-    "lightwait",
-    "lightwait-http",
-    "lightwait-load",
-    "lightwait-sim",
-    "lightwait-heap",
-    "lightwait-lwip",
-];
-const TO_BENCH: [&str; 9] = [
-    "lightwait-core",
-    "lightwait-netem",
-    "lightwait",
-    "lightwait-http",
-    "lightwait-load",
-    "lightwait-wan",
-    "lightwait-sim",
-    "lightwait-heap",
-    "lightwait-bench",
-];
+type Arrows<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// The tables of dependencies in a manifest. Arrows hold for tests as well: a crate must be
 /// testable without the crates above it.
 const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Checks all manifests.
-pub(super) fn check(manifests: &[Source]) -> Result<Vec<Finding>, String> {
+/// Checks all manifests against the page with the map.
+pub(super) fn check(manifests: &[Source], pages: &[Source]) -> Result<Vec<Finding>, String> {
+    let arrows = arrows(map::block(pages, MARK)?)?;
     let mut findings = Vec::new();
     for manifest in manifests {
         let table: Table = manifest.text.parse().map_err(|e| format!("{}: {e}", manifest.path))?;
-        findings.extend(check_manifest(&manifest.path, &table));
+        findings.extend(check_manifest(&manifest.path, &table, &arrows));
     }
     Ok(findings)
 }
 
+/// What each crate of the map may depend on. Each line is a part of the map, and arrows go on from
+/// one line to the next.
+fn arrows(block: &str) -> Result<Arrows<'_>, String> {
+    let mut arrows = Arrows::new();
+    for line in block.lines().filter(|line| !line.trim().is_empty()) {
+        let mut left = BTreeSet::new();
+        for group in map::groups(line)? {
+            for name in &group {
+                arrows.entry(*name).or_default().extend(&left);
+            }
+            left.extend(group);
+        }
+    }
+    // As many rounds as a path has arrows at most.
+    for _ in 0..arrows.len() {
+        let before = arrows.clone();
+        for allowed in arrows.values_mut() {
+            allowed.extend(allowed.clone().iter().flat_map(|name| &before[name]));
+        }
+    }
+    match arrows.iter().find(|(name, allowed)| allowed.contains(*name)) {
+        Some((name, _)) => Err(format!("{}: {name} stands to its own left", map::PAGE)),
+        None => Ok(arrows),
+    }
+}
+
+/// The name on the map of the package `package`, if that is ours.
+fn on_map(package: &str) -> Option<&str> {
+    if package == "lightwait" { Some(package) } else { package.strip_prefix("lightwait-") }
+}
+
 /// Checks one manifest. The workspace's own has no package and passes.
-fn check_manifest(path: &str, table: &Table) -> Vec<Finding> {
+fn check_manifest(path: &str, table: &Table, arrows: &Arrows<'_>) -> Vec<Finding> {
     let name = table.get("package").and_then(|package| package.get("name")).and_then(Value::as_str);
     let Some(name) = name else { return Vec::new() };
-    let Some((_, allowed)) = MAP.iter().find(|(package, _)| *package == name) else {
+    let Some(allowed) = on_map(name).and_then(|name| arrows.get(name)) else {
         return vec![Finding::new(path, 0, format!("{name} is not on the map"))];
     };
     let mut findings = Vec::new();
     for (key, value) in dependencies(table) {
         let dependency = value.get("package").and_then(Value::as_str).unwrap_or(key);
-        let ours = dependency == "lightwait" || dependency.starts_with("lightwait-");
+        let is_refused = on_map(dependency).is_some_and(|ours| !allowed.contains(ours));
         // A crate may name itself among its own development dependencies.
-        if ours && dependency != name && !allowed.contains(&dependency) {
+        if is_refused && dependency != name {
             findings.push(Finding::new(path, 0, format!("{name} must not depend on {dependency}")));
         }
         if value.get("workspace").and_then(Value::as_bool) != Some(true) {
@@ -118,9 +101,25 @@ fn dependencies(table: &Table) -> Vec<(&String, &Value)> {
 mod tests {
     use super::*;
 
+    const PAGE: &str = "Dependencies point left:\n```\ncore ← lightwait ← {http, wan} ← cli\n\
+        {core, http} ← sim\n```\n";
+
+    fn source(path: &str, text: &str) -> Source {
+        Source { path: path.to_owned(), text: text.to_owned() }
+    }
+
     fn findings(text: &str) -> Vec<String> {
-        let manifest = Source { path: "Cargo.toml".to_owned(), text: text.to_owned() };
-        check(&[manifest]).unwrap().into_iter().map(|finding| finding.text).collect()
+        let found = check(&[source("Cargo.toml", text)], &[source(map::PAGE, PAGE)]).unwrap();
+        found.into_iter().map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn arrows_go_on_from_line_to_line_and_never_round() {
+        let of = |block| arrows(block).map(|all| all["c"].iter().copied().collect::<Vec<_>>());
+        assert_eq!(of("a ← {b, d}\n\nb ← c"), Ok(vec!["a", "b"]));
+        assert_eq!(of("b ← c\nx ← y ← b"), Ok(vec!["b", "x", "y"]));
+        assert!(of("a ← b ← c\nc ← a").is_err());
+        assert!(of("c ← c").is_err());
     }
 
     #[test]
@@ -134,6 +133,9 @@ mod tests {
             ["lightwait-core must not depend on lightwait"]
         );
         assert!(findings(&manifest("lightwait-sim", "lightwait-http")).is_empty());
+        assert!(findings(&manifest("lightwait-sim", "lightwait")).is_empty(), "by way of http");
+        assert_eq!(findings(&manifest("lightwait-sim", "lightwait-wan")).len(), 1);
+        assert_eq!(findings(&manifest("lightwait-wan", "lightwait-http")).len(), 1, "beside it");
         assert_eq!(findings(&manifest("lightwait-http", "lightwait-sim")).len(), 1);
         assert_eq!(findings(&manifest("lightwait-http", "lightwait-cli")).len(), 1);
     }

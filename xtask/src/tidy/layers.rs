@@ -1,24 +1,21 @@
 //! Checks the layers inside `core`, and circles of files, by the text of the imports.
 //!
-//! ARCHITECTURE.md lists the layers, and no import points right:
-//!
-//! ```text
-//! {error, time, rng} ← flow ← wire ← … ← host
-//! ```
+//! ARCHITECTURE.md lists the layers, and no import points right. A file and its children are
+//! one: a path that begins with the name of the file's own child is no edge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemMod, ItemUse, Path, UseTree};
 
+use super::map;
 use crate::Finding;
 use crate::sources::{Source, is_test_path};
 
 /// Packages whose files are checked.
 const ROOTS: [&str; 3] = ["crates/core/src", "conformance/src", "bench/src"];
 
-/// The page with the layers, and the line before them.
-const MAP: &str = "ARCHITECTURE.md";
+/// The line before the layers.
 const MARK: &str = "imports only from layers to its left";
 
 /// Circles of files that are still there, each by its first file in the alphabet and its size. One
@@ -38,28 +35,12 @@ pub(super) fn check(rust: &[Source], pages: &[Source]) -> Result<Vec<Finding>, S
         let name = |module: &Module| format!("{root}/{}.rs", module.join("/"));
         circles.extend(circles_in(&graph).iter().map(|it| it.iter().map(name).collect::<Vec<_>>()));
         if root == ROOTS[0] {
-            let page = pages.iter().find(|page| page.path == MAP).ok_or("no ARCHITECTURE.md")?;
-            let found = against_layers(&graph, &layers(&page.text)?);
+            let found = against_layers(&graph, &map::groups(map::block(pages, MARK)?)?);
             findings.extend(found.into_iter().map(|(at, text)| Finding::new(&name(&at), 0, text)));
         }
     }
     findings.extend(against_known(&circles, KNOWN));
     Ok(findings)
-}
-
-/// The layers of the map: the names of each, lowest first.
-fn layers(page: &str) -> Result<Vec<Vec<&str>>, String> {
-    let after = page.split_once(MARK).ok_or(format!("{MAP}: no line says {MARK:?}"))?.1;
-    let block = after.split("```").nth(1).ok_or(format!("{MAP}: no block after {MARK:?}"))?;
-    let names = |layer: &'_ str| layer.trim().trim_matches(['{', '}']).to_owned();
-    if block.split('←').any(|layer| names(layer).is_empty()) {
-        return Err(format!("{MAP}: a layer without a name"));
-    }
-    let split = |layer| {
-        let layer: &str = layer;
-        layer.trim().trim_matches(['{', '}']).split(',').map(str::trim).collect()
-    };
-    Ok(block.split('←').map(split).collect())
 }
 
 /// Imports from a layer above the importing one, and modules without a layer.
@@ -71,7 +52,7 @@ fn against_layers(graph: &Graph, layers: &[Vec<&str>]) -> Vec<(Module, String)> 
     let mut findings = Vec::new();
     for (module, imports) in graph.iter().filter(|(module, _)| *module != &["lib"]) {
         let Some(own) = rank(module) else {
-            findings.push((module.clone(), format!("stands in no layer of {MAP}")));
+            findings.push((module.clone(), format!("stands in no layer of {}", map::PAGE)));
             continue;
         };
         let above = imports.iter().filter(|import| rank(import) > Some(own));
@@ -263,12 +244,9 @@ mod tests {
         graph(&files.iter().map(source).collect::<Vec<_>>(), "r").unwrap()
     }
 
-    const MAP_PAGE: &str = "A file imports only from layers to its left:\n```\n{a, b} ← c\n```\n";
-
     #[test]
     fn a_file_imports_from_layers_below_its_own() {
-        let layers = layers(MAP_PAGE).unwrap();
-        assert_eq!(layers, [vec!["a", "b"], vec!["c"]]);
+        let layers = [vec!["a", "b"], vec!["c"]];
         let findings = |files: &[(&str, &str)]| against_layers(&graph_of(files), &layers).len();
         assert_eq!(findings(&[("a", ""), ("c", "use crate::a::X;"), ("c/d", "use super::E;")]), 0);
         assert_eq!(findings(&[("a", "use crate::c::X;"), ("c", "")]), 1);
@@ -278,7 +256,6 @@ mod tests {
         assert_eq!(findings(&[("z", "")]), 1, "in no layer");
         let in_tests = "#[cfg(test)] mod tests { use crate::c::X; }";
         assert_eq!(findings(&[("a", in_tests), ("a/tests", "use crate::c::X;"), ("c", "")]), 0);
-        assert!(super::layers("no map").is_err());
     }
 
     #[test]
