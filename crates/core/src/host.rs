@@ -302,8 +302,7 @@ impl Host {
 
     // ---- what the host says about itself
 
-    /// Live connections, with a user or without; of those that are only records (TIME-WAIT, and
-    /// orphans in FIN-WAIT-2) none.
+    /// Live connections, with a user or without. Records (TIME-WAIT, FIN-WAIT-2) do not count.
     pub fn connections(&self) -> usize {
         self.slots.len() - self.closed.whole_blocks.orphans()
     }

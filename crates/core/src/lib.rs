@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   frames ──▶ Host::on_frame ─┐
-//!    calls ──▶ Host::send, …  ─┼─▶ dirty connections ──▶ Host::emit ──▶ Outbox ──▶ device
+//!    calls ──▶ Host::write, … ─┼─▶ ready connections ──▶ Host::emit ──▶ Outbox ──▶ device
 //!     time ──▶ Host::on_time  ─┘
 //! ```
 //!

@@ -122,7 +122,7 @@ impl Host {
         empty_slot(slots, index, timers, block_pool, orphans, goes);
     }
 
-    /// Tells the user of that connection what it has to tell, without more ado.
+    /// Tells the user of that connection what it has to tell, and nothing else.
     pub(super) fn tell_notices(&mut self, id: ConnectionId) {
         let Some(slot) = self.slots.get_mut(id.index) else { return };
         let connection = slot.connection_mut();

@@ -74,7 +74,7 @@ pub(super) enum Past {
     Living(Seq),
 }
 
-/// Whence a handshake is completed.
+/// What a handshake is completed from.
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     /// Its entry in the SYN cache; a cookie has none.

@@ -25,8 +25,7 @@ use crate::wire::fast::FastSegment;
 use crate::wire::peek::{self, Peeked};
 
 /// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most. A
-/// power of two.
-/// Tests have no more than some.
+/// power of two. Tests have few connections, so theirs is 4.
 const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
 
 /// Entries from which on it pays to fetch the index's line alone: of fewer, the first cache holds

@@ -92,7 +92,7 @@ impl Connection {
         flushed
     }
 
-    /// True if it has ended and owes nothing: it will never send again, and needs no way.
+    /// True if it has ended and owes nothing: it will never send again, and needs no route.
     pub fn is_silent(&self) -> bool {
         self.is_over() && self.reset_due.is_none()
     }

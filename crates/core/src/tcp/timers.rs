@@ -1,7 +1,7 @@
 //! A connection's timers, and the schemes that look after them.
 //!
 //! The engine only stores deadlines in the connection: setting or cancelling a timer is one store.
-//! When a dirty connection has been flushed, the host tells the scheme once with
+//! When a ready connection has been flushed, the host tells the scheme once with
 //! [`Timers::touched`], and that is all a scheme ever hears. What it has to remember of a
 //! connection, 12 bytes, lies beside the deadlines ([`Filed`]), where a segment has been anyhow.
 //!

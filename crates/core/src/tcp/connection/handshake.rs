@@ -35,7 +35,7 @@ pub struct SynSent {
     pub mss: u16,
     /// The window that we announce, never scaled.
     pub offer: u16,
-    /// The way is IPv6's.
+    /// The path is IPv6.
     pub ipv6: bool,
     /// The connection whose TIME-WAIT it cuts short.
     pub(crate) predecessor: Option<Predecessor>,
@@ -97,7 +97,7 @@ pub(crate) struct OurSyn {
     pub offer: u16,
     /// How often it was sent.
     pub attempts: u8,
-    /// The way is IPv6's.
+    /// The path is IPv6.
     pub ipv6: bool,
 }
 

@@ -17,7 +17,7 @@ const R1: u8 = 3;
 
 impl Connection {
     /// Handles every timer that is due at `tick`, the last one of the scheduling clock. The
-    /// connection is dirty afterwards.
+    /// caller puts the connection on the ready list.
     pub fn on_time(&mut self, cx: &mut Context, tick: Instant) {
         if self.deadlines.take_due(Timer::Lifetime, tick) {
             self.on_lifetime(cx);
