@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Host;
-use crate::buffer::{LARGE_BYTES, PAGE_BYTES};
+use crate::buffer::{LARGE_BYTES, PAGE_BYTES, Purpose};
 use crate::error::WriteError;
 use crate::event::ConnectionId;
 use crate::tcp::connection::{Blocked, Shape};
@@ -69,7 +69,8 @@ impl Host {
     /// Writes all of `data`, which the send buffer shares, if there is room for some of it: what is
     /// more than that would hold the same memory beside the buffer. The caller charges that memory
     /// no longer. False, and nothing is written, if the pool does not let all of it in, a page
-    /// would do, or pages are of one segment.
+    /// would do, or pages are of one segment. An empty buffer gets no more than others: what is
+    /// kept for first pages is for many.
     pub fn adopt(&mut self, now: Instant, id: ConnectionId, data: &Bytes) -> bool {
         let Ok((connection, shared)) = self.connection_and_shared(id) else { return false };
         let shared = shared.at(now);
@@ -79,7 +80,7 @@ impl Host {
         }
         connection.end_lack(shared);
         let Ok((buffer, room)) = connection.writable(data.len(), shared) else { return false };
-        if room == 0 || !buffer.adopt(data, &mut shared.pool) {
+        if room == 0 || !buffer.adopt(data, Purpose::More, &mut shared.pool) {
             return false;
         }
         shared.counters.adopted_bytes += data.len() as u64;

@@ -59,12 +59,15 @@ fn only_long_data_is_adopted_and_only_with_pages_for_all() {
         (100, PageSize::Auto, LARGE_BYTES - 1, false),
         (4, PageSize::Auto, LARGE_BYTES, true),
         (4, PageSize::Auto, LARGE_BYTES + 1, false),
+        // The last eighth is not for those that hold pages, nor for a chunk that is the first.
+        (64, PageSize::Auto, 56 * PAGE_BYTES, true),
+        (64, PageSize::Auto, 56 * PAGE_BYTES + 1, false),
         (800, PageSize::Segment, LARGE_BYTES, false),
     ] {
         let (mut pair, _, server) = connected(pages, page);
         let adopted = pair.server.adopt(pair.now, server, &data(bytes));
         assert_eq!(adopted, is_adopted, "{bytes} bytes, {pages} pages");
-        let held = if is_adopted { 4 } else { 0 };
+        let held = if is_adopted { bytes / PAGE_BYTES } else { 0 };
         assert_eq!(pair.server.pages_in_use(), held, "nothing is charged otherwise");
     }
 }

@@ -271,11 +271,12 @@ impl SendBuffer {
         room
     }
 
-    /// Puts `data` into the chain as it is, charged to the pool, if the pool lets it take all.
-    pub fn adopt(&mut self, data: &Bytes, pool: &mut PagePool) -> bool {
+    /// Puts `data` into the chain as it is, charged to the pool, if the pool lets it take all for
+    /// that purpose.
+    pub fn adopt(&mut self, data: &Bytes, purpose: Purpose, pool: &mut PagePool) -> bool {
         let (pages, per_page) = (pages_of(data.len()), PAGE_BYTES / UNIT_BYTES);
         let is_in_share = self.units() + pages * per_page <= pool.share();
-        if !is_in_share || !pool.charge(pages, self.purpose()) {
+        if !is_in_share || !pool.charge(pages, purpose) {
             return false;
         }
         self.held += (pages * per_page) as u32;
@@ -286,13 +287,14 @@ impl SendBuffer {
     /// Adopts `data`, or as many whole pages of it as the pool lets it take. Returns how many bytes
     /// those are.
     pub fn push(&mut self, data: &Bytes, pool: &mut PagePool) -> usize {
-        if data.is_empty() || self.adopt(data, pool) {
+        let purpose = self.purpose();
+        if data.is_empty() || self.adopt(data, purpose, pool) {
             return data.len();
         }
         let share = pool.share().saturating_sub(self.units()) / (PAGE_BYTES / UNIT_BYTES);
-        let pages = pool.available_pages(self.purpose()).min(data.len() / PAGE_BYTES).min(share);
+        let pages = pool.available_pages(purpose).min(data.len() / PAGE_BYTES).min(share);
         let part = data.slice(..pages * PAGE_BYTES);
-        if pages > 0 && self.adopt(&part, pool) { part.len() } else { 0 }
+        if pages > 0 && self.adopt(&part, purpose, pool) { part.len() } else { 0 }
     }
 
     /// The first `n` bytes were acknowledged. A chunk is freed when all of it is.
