@@ -189,10 +189,16 @@ impl PagePool {
 
     /// A page, or `None` when the limit is reached. Its content is arbitrary.
     pub fn take(&mut self, purpose: Purpose) -> Option<Page> {
-        self.charge_units(PAGE, purpose).then(|| match self.free.pop() {
+        self.charge_units(PAGE, purpose).then(|| self.take_charged())
+    }
+
+    /// A page that is charged already: it takes over the charge of one page of
+    /// [`PagePool::charge`]. Its content is arbitrary.
+    pub fn take_charged(&mut self) -> Page {
+        match self.free.pop() {
             Some(page) => page,
             None => self.make(),
-        })
+        }
     }
 
     /// A small page, or `None` when the limit is reached. Its content is arbitrary.

@@ -22,6 +22,8 @@ struct Download {
     at: usize,
     read: usize,
     taken_back: usize,
+    /// What the server held to be sent when it last took something back.
+    kept: Option<usize>,
 }
 
 struct Downloads {
@@ -29,6 +31,8 @@ struct Downloads {
     listener: ListenerId,
     all: Vec<Download>,
     bytes: usize,
+    /// Chunks of so many bytes are adopted where that is possible; 0: none.
+    chunk: usize,
 }
 
 impl Downloads {
@@ -47,14 +51,14 @@ impl Downloads {
         client.tcp.buffers.receive_max = window;
         let mut pair = Pair::with(client, server);
         let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
-        let mut downloads = Downloads { pair, listener, all: Vec::new(), bytes };
+        let mut downloads = Downloads { pair, listener, all: Vec::new(), bytes, chunk: 0 };
         (0..count).for_each(|_| downloads.add());
         downloads
     }
 
     fn add(&mut self) {
         let (client, server) = self.pair.connect(self.listener);
-        self.all.push(Download { client, server, at: 0, read: 0, taken_back: 0 });
+        self.all.push(Download { client, server, at: 0, read: 0, taken_back: 0, kept: None });
     }
 
     /// Others hold all but so many pages, and one more comes, that reads and finds too few.
@@ -72,7 +76,7 @@ impl Downloads {
     fn run(&mut self, steps: usize, most: usize) {
         for _ in 0..steps {
             self.pair.run_for(MS * 5);
-            let Downloads { pair, all, bytes, .. } = self;
+            let Downloads { pair, all, bytes, chunk, .. } = self;
             let wanted = |(side, event): &(Side, Event)| match event {
                 Event::Ready(id, ready) if *side == Side::Server => {
                     ready.contains(Readiness::WANTED_BACK).then_some(*id)
@@ -87,10 +91,15 @@ impl Downloads {
                     assert!(taken <= most && !pair.server.is_wanted_back(one.server));
                     one.at -= taken;
                     one.taken_back += taken;
-                    // As a reader of a file does: it reads again only once the peer has taken
-                    // something.
+                    one.kept = held(pair, one);
+                }
+                // As a reader of a file does: it reads again only once the peer has taken
+                // something.
+                if held(pair, one).is_some_and(|held| held > 0 && Some(held) == one.kept) {
                     continue;
                 }
+                one.kept = None;
+                adopt(pair, one, *bytes, *chunk);
                 write(pair, one, *bytes);
             }
         }
@@ -124,8 +133,7 @@ impl Downloads {
 
     /// What the server holds for each to send, in bytes.
     fn held(&self) -> Vec<usize> {
-        let held = |one: &Download| self.pair.server.send_info(one.server).unwrap().held_bytes;
-        self.all.iter().map(held).collect()
+        self.all.iter().map(|one| held(&self.pair, one).unwrap()).collect()
     }
 
     fn resets(&self) -> u64 {
@@ -136,6 +144,21 @@ impl Downloads {
     fn taken_back(&self) -> u64 {
         let counters = self.pair.server.counters();
         counters.taken_back_closed_window_bytes + counters.taken_back_slow_bytes
+    }
+}
+
+/// What the server holds to be sent, in bytes, unless the connection is over.
+fn held(pair: &Pair, one: &Download) -> Option<usize> {
+    pair.server.send_info(one.server).map(|info| info.held_bytes)
+}
+
+fn adopt(pair: &mut Pair, one: &mut Download, bytes: usize, chunk: usize) {
+    while chunk > 0 && one.at + chunk <= bytes {
+        let data = (one.at..one.at + chunk).map(pattern).collect();
+        if !pair.server.adopt(pair.now, one.server, &data) {
+            break;
+        }
+        one.at += chunk;
     }
 }
 
@@ -164,6 +187,38 @@ fn what_was_never_sent_is_taken_back_before_anybody_is_reset() {
     downloads.pair.server.set_memory_elsewhere(0);
     downloads.read_in_turns(10, 2000);
     assert!(downloads.all.iter().all(|one| one.read == 120_000), "all of it is read");
+    assert_eq!(downloads.resets(), 0);
+}
+
+#[test]
+fn adopted_chunks_are_taken_back_behind_what_is_in_flight() {
+    const CHUNK: usize = 128 << 10;
+    let mut downloads = Downloads::with_window(4, 2 * CHUNK, 60 << 10, SendRule::Fixed);
+    downloads.chunk = CHUNK;
+    // These clients fall silent: what they are sent stays in flight.
+    let ports: Vec<_> = (downloads.all.iter())
+        .map(|one| downloads.pair.client.local_address(one.client).unwrap().port())
+        .collect();
+    downloads.pair.filter = Some(std::boxed::Box::new(move |side, segment| {
+        side == Side::Server || !ports.contains(&segment.source_port)
+    }));
+    let after = downloads.pair.server.config().tcp.stall.after;
+    downloads.run((after.as_millis() / 5) as usize, usize::MAX);
+    assert_eq!(downloads.pair.server.counters().adopted_bytes, 4 * CHUNK as u64);
+    assert!(downloads.pair.server.pages_in_use() >= 4 * CHUNK / PAGE_BYTES);
+    downloads.squeeze(100);
+    let in_flight = |one: &Download| {
+        let info = downloads.pair.server.send_info(one.server).unwrap();
+        (info.outstanding > PAGE_BYTES, info.held_pages < 10)
+    };
+    let silent = &downloads.all[..4];
+    assert!(silent.iter().all(|one| in_flight(one) == (true, true)), "memory came back");
+    assert!(silent.iter().all(|one| one.taken_back > CHUNK / 2), "each gave some");
+    assert_eq!((downloads.all[4].read, downloads.resets()), (2 * CHUNK, 0));
+    downloads.pair.filter = None;
+    downloads.pair.server.set_memory_elsewhere(0);
+    downloads.read_in_turns(4, 2000);
+    assert!(downloads.all.iter().all(|one| one.read == 2 * CHUNK), "all of it is read");
     assert_eq!(downloads.resets(), 0);
 }
 

@@ -319,6 +319,7 @@ impl SendBuffer {
     pub fn can_cut(&self, keep: usize) -> bool {
         self.chunks.back().is_some_and(|chunk| self.lies_behind(keep, chunk))
             || self.can_shrink(keep)
+            || self.trimmed(keep).is_some()
     }
 
     /// True if a page holds the first `keep` bytes, there are more, and they take more memory: more
@@ -333,9 +334,23 @@ impl SendBuffer {
         chunk.at > self.start && chunk.at >= self.start + keep as u64
     }
 
+    /// What stays of the last chunk if no more than the first `keep` bytes do. `None` unless that
+    /// chunk was adopted and loses some, and what stays fits into fewer pages.
+    fn trimmed(&self, keep: usize) -> Option<Bytes> {
+        let chunk = self.chunks.back()?;
+        let Memory::Bytes(bytes) = &chunk.memory else { return None };
+        let from = self.start.max(chunk.at);
+        let to = from.max(self.start + keep as u64);
+        if to >= chunk.end() {
+            return None;
+        }
+        let head = bytes.slice((from - chunk.at) as usize..(to - chunk.at) as usize);
+        (pages_of(head.len()) < pages_of(bytes.len())).then_some(head)
+    }
+
     /// Drops bytes at the end, `most` at most, and none of the first `keep`. Returns how many. It
-    /// drops whole chunks, since a part of one gives no memory back. What then fits into one page
-    /// moves there.
+    /// drops whole chunks, since a part of a page gives no memory back. What stays moves into one
+    /// page if it fits there. If not, an adopted chunk is still cut.
     pub fn cut(&mut self, keep: usize, most: usize, pool: &mut PagePool) -> usize {
         let mut cut = SendBuffer::default();
         while let Some(last) = self.chunks.back()
@@ -353,7 +368,28 @@ impl SendBuffer {
         let bytes = cut.len();
         cut.start = self.end();
         cut.advance(bytes, pool);
-        bytes + self.shrink(keep, most - bytes, pool)
+        match self.shrink(keep, most - bytes, pool) {
+            0 => bytes + self.trim(keep, most - bytes, pool),
+            shrunk => bytes + shrunk,
+        }
+    }
+
+    /// Copies what stays of an adopted last chunk into pages, if these are fewer, and drops the
+    /// other bytes: `most` at most, and none of the first `keep`. Returns how many. The pages take
+    /// over a part of the chunk's charge: memory is short when this is asked for, and a new charge
+    /// would be refused.
+    fn trim(&mut self, keep: usize, most: usize, pool: &mut PagePool) -> usize {
+        let before = self.len();
+        let Some(head) = self.trimmed(keep.max(before.saturating_sub(most))) else { return 0 };
+        let Some(chunk) = self.chunks.pop_back() else { return 0 };
+        self.len -= (chunk.end() - chunk.at.max(self.start)) as u32;
+        self.held -= chunk.held();
+        pool.discharge(pages_of(chunk.len as usize) - pages_of(head.len()));
+        for part in head.chunks(PAGE_BYTES) {
+            let page = pool.take_charged();
+            self.write_page(part, page, SharedPage::Own);
+        }
+        before - self.len()
     }
 
     /// Moves the first `keep` bytes into a page, if that gives memory back, and drops the others,

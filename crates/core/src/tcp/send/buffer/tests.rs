@@ -86,10 +86,29 @@ fn a_page_that_a_frame_shares_is_not_written_again() {
     assert_eq!(read(&mut buffer, SMALL_BYTES - 1, 6), b"\x01\x01seco");
 }
 
+#[test]
+fn an_adopted_chunk_is_cut_though_no_page_is_free() {
+    const CHUNK: usize = 128 << 10;
+    let data = Bytes::from(many(CHUNK, 0));
+    for (most, left, pages) in
+        [(50, CHUNK - 4000, 32), (PAGE_BYTES, CHUNK - 4000 - PAGE_BYTES, 31), (usize::MAX, 5000, 2)]
+    {
+        let mut pool = PagePool::new(CHUNK / PAGE_BYTES);
+        let mut buffer = SendBuffer::default();
+        assert!(buffer.adopt(&data, Purpose::More, &mut pool));
+        assert_eq!(pool.available(), 0);
+        buffer.advance(4000, &mut pool);
+        assert_eq!(buffer.cut(5000, most, &mut pool), CHUNK - 4000 - left);
+        assert_eq!((buffer.len(), pool.in_use()), (left, pages));
+        assert_eq!(read(&mut buffer, 0, left), data[4000..][..left]);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Write(Vec<u8>),
     Push(Vec<u8>),
+    Adopt(Vec<u8>),
     Advance(usize),
     Cut(usize, usize),
     Read(usize, usize),
@@ -104,6 +123,7 @@ fn op() -> impl Strategy<Value = Op> {
         proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Write),
         (0usize..40_000, any::<u8>()).prop_map(|(len, of)| Op::Write(many(len, of))),
         proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Push),
+        (1usize..140_000, any::<u8>()).prop_map(|(len, of)| Op::Adopt(many(len, of))),
         (0usize..30_000).prop_map(Op::Advance),
         (0usize..60_000, 0usize..60_000).prop_map(|(keep, most)| Op::Cut(keep, most)),
         (0usize..60_000, 0usize..40_000).prop_map(|(a, b)| Op::Read(a, b)),
@@ -113,7 +133,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #[test]
     fn behaves_like_one_long_vector(ops in proptest::collection::vec(op(), 1..40)) {
-        let mut pool = PagePool::new(1000);
+        let mut pool = PagePool::new(2000);
         let mut buffer = SendBuffer::default();
         let mut model: Vec<u8> = Vec::new();
         for op in ops {
@@ -127,6 +147,11 @@ proptest! {
                     prop_assert_eq!(pushed, data.len());
                     model.extend(data);
                 }
+                Op::Adopt(data) => {
+                    let shared = Bytes::from(data.clone());
+                    prop_assert!(buffer.adopt(&shared, Purpose::More, &mut pool));
+                    model.extend(data);
+                }
                 Op::Advance(n) => {
                     let n = n.min(model.len());
                     buffer.advance(n, &mut pool);
@@ -138,6 +163,8 @@ proptest! {
                     prop_assert!(cut <= most.min(before.saturating_sub(keep)));
                     prop_assert!(cut == 0 || can_cut && pool.in_use() < held);
                     prop_assert!(most < before || !buffer.can_cut(keep));
+                    let excess = buffer.len().saturating_sub(keep);
+                    prop_assert!(most < before || excess < LARGE_BYTES + PAGE_BYTES);
                     model.truncate(before - cut);
                 }
                 Op::Read(offset, len) => {
