@@ -7,6 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 /// The transport of one connection.
+///
+/// The stream must hand on every byte at once and unchanged: `adopt` and `take_back` pass it by. A
+/// wrapper that encrypts or buffers must return false and 0.
 pub trait Control: 'static {
     /// Resets the connection: drops what was written and not sent, and frees its memory at once.
     fn abort(&self);
