@@ -125,7 +125,7 @@ fn op() -> impl Strategy<Value = Op> {
         proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Push),
         (1usize..140_000, any::<u8>()).prop_map(|(len, of)| Op::Adopt(many(len, of))),
         (0usize..30_000).prop_map(Op::Advance),
-        (0usize..60_000, 0usize..60_000).prop_map(|(keep, most)| Op::Cut(keep, most)),
+        (0usize..60_000, 0usize..400_000).prop_map(|(keep, most)| Op::Cut(keep, most)),
         (0usize..60_000, 0usize..40_000).prop_map(|(a, b)| Op::Read(a, b)),
     ]
 }
