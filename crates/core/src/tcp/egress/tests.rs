@@ -26,16 +26,7 @@ fn sent(len: usize) -> usize {
     let mut pool = PagePool::new(4);
     let mut buffer = SendBuffer::default();
     buffer.write(&[7; 10_000], &mut pool);
-    let header = Header {
-        source_port: 1,
-        destination_port: 2,
-        seq: Seq(0),
-        ack: Seq(0),
-        flags: Flags::ACK,
-        window: 0,
-        urgent: 0,
-        options: Options::default(),
-    };
+    let header = Header::new(1 << 16 | 2, Seq(0), Seq(0), Flags::ACK);
     let mut outbox = Outbox::new(100);
     let path = PATH.marked(IpFields::default());
     let mut egress = Egress { outbox: &mut outbox, path, budget: 8, frames: 0 };
@@ -57,16 +48,7 @@ fn copied_and_shared(len: usize, segment: usize) -> (usize, usize) {
     let mut pool = PagePool::new(8);
     let mut buffer = SendBuffer::default();
     buffer.write(&[7; 20_000], &mut pool);
-    let header = Header {
-        source_port: 1,
-        destination_port: 2,
-        seq: Seq(0),
-        ack: Seq(0),
-        flags: Flags::ACK,
-        window: 0,
-        urgent: 0,
-        options: Options::default(),
-    };
+    let header = Header::new(1 << 16 | 2, Seq(0), Seq(0), Flags::ACK);
     let mut frame = Frame::default();
     // Not from the first byte, so that no page of its own is met.
     let payload = Payload { buffer: &mut buffer, offset: 100, len, segment };
@@ -90,7 +72,7 @@ fn a_large_segment_counts_as_the_packets_it_will_be_cut_into() {
     assert_eq!((sent(8000), sent(8001)), (1, 1), "one leaves, however large");
 }
 
-/// Where pieces are sent, in packets of which kind.
+/// The path of the pieces, and the marks of their packets.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     path: Path,
