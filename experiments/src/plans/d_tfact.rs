@@ -167,7 +167,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         rows.map(|(_, row)| slow(row, NONE))
     };
     let last = grid[grid.len() - 1];
-    // Of a tenth of the seeds the intervals are too wide: the mean has to do.
+    // A tenth of the seeds gives wide intervals, so the quick form compares means.
     let is_quick = report.is_quick();
     let beyond = |times: Mean, bound| if is_quick { times.mean } else { times.least() } > bound;
     report.claim(

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   frame ─┬─ wire::fast ─▶ Hinted ─┬─▶ the connection that its hash leads to
-//!          │                         └─┐
-//!          └─ IP ─▶ Delivery ──────────┴─▶ Inbound ─▶ find ─┬─▶ a connection
-//!                                                           └─▶ Incoming ─▶ dispatch
+//!          │                        └─┐
+//!          └─ IP ─▶ Delivery ─────────┴─▶ Inbound ─▶ find ─┬─▶ a connection
+//!                                                          └─▶ Incoming ─▶ dispatch
 //! ```
 //!
 //! Nearly every segment has the fast layout and belongs to the connection that its hash leads to,

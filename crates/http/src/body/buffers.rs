@@ -21,8 +21,8 @@ pub(crate) struct Buffers {
 /// Chunks kept for reuse, at most.
 pub(super) const SPARE_BUFFERS: usize = 64;
 
-/// Bytes of spare chunks that may always be kept, as of freed pages; beyond it, no more than
-/// responses hold.
+/// So many bytes of spare chunks may always be kept, as of freed pages. More may be kept only while
+/// responses hold more.
 const SPARE_BYTES: usize = 4 << 20;
 
 /// The part of the memory that they may be.

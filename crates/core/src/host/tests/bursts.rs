@@ -69,7 +69,7 @@ struct Setting {
     timestamps: bool,
     /// Some handshakes are answered with a cookie.
     small_cache: bool,
-    /// Of the server's packets.
+    /// The hop limit of the server's packets, where it sets one.
     hop_limit: Option<u8>,
 }
 
