@@ -315,6 +315,10 @@ impl lightwait_http::Control for Transport {
         self.0.adopt(chunk)
     }
 
+    fn borrow(&self, chunk: &Bytes) -> bool {
+        self.0.borrow(chunk)
+    }
+
     fn is_wanted_back(&self) -> bool {
         self.0.is_wanted_back()
     }

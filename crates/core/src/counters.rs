@@ -98,7 +98,7 @@ counters! {
     /// Notices to a writer that it can write again, because of acknowledgements.
     writers_woken,
     /// Bytes that send buffers share with the application, whole chunks at a time
-    /// ([`Host::adopt`](crate::Host::adopt)).
+    /// ([`Host::adopt`](crate::Host::adopt), [`Host::borrow`](crate::Host::borrow)).
     adopted_bytes,
     /// Times that the windows allowed a segment, nothing was fresh, and the source had more
     /// ([`Supply::more`](crate::tcp::Supply::more)); counted once it comes.

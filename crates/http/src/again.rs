@@ -135,10 +135,16 @@ impl Record {
     /// Has the transport adopt the chunk that `bytes` are, if they are one.
     pub(crate) fn pass_on(&mut self, bytes: &[u8], transport: &impl Control) -> bool {
         let Some(chunk) = self.whole(bytes) else { return false };
-        if !transport.adopt(&chunk.bytes) {
+        let is_taken = match &chunk.charge {
+            Some(_) => transport.adopt(&chunk.bytes),
+            None => transport.borrow(&chunk.bytes),
+        };
+        if !is_taken {
             return false;
         }
-        chunk.charge.pass_on(bytes.len());
+        if let Some(charge) = &chunk.charge {
+            charge.pass_on(bytes.len());
+        }
         self.on_written(bytes);
         true
     }

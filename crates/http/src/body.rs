@@ -19,7 +19,9 @@
 //! no client receives parts of two versions as one file.
 
 mod buffers;
+mod kept;
 mod read_time;
+mod reading;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -29,7 +31,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -37,12 +39,15 @@ use hyper::body::Incoming;
 
 use crate::Pending;
 use crate::again::{Origin, Versioned};
-use crate::memory::Charge;
 use crate::patient::Phase;
-use crate::source::{FileSource, Metadata, ReadBuffer};
+use crate::source::{FileSource, Metadata};
 
 pub(crate) use buffers::{Buffers, Chunk};
 pub(crate) use read_time::ReadTime;
+pub(crate) use reading::{Shared, SharedRead};
+
+use kept::Kept;
+use reading::Reading;
 
 /// The body of a response.
 pub struct Body {
@@ -57,6 +62,8 @@ pub struct Body {
 
 enum Content {
     Memory(Bytes),
+    /// In memory, and kept there: many responses share them.
+    Kept(Kept),
     File(Box<dyn Paced>),
     Stream(Pin<Box<dyn HttpBody<Data = Bytes, Error = io::Error>>>),
 }
@@ -102,6 +109,11 @@ impl Body {
         Body { content: Content::Stream(Box::pin(body)), sent: 0, ended: false, report: None }
     }
 
+    /// Bytes that are kept in memory, which the transport may share.
+    pub(crate) fn kept(bytes: Bytes) -> Self {
+        Body { content: Content::Kept(Kept::new(bytes)), sent: 0, ended: false, report: None }
+    }
+
     /// A file.
     pub(crate) fn file<S: FileSource>(body: FileBody<S>) -> Self {
         Body { content: Content::File(Box::new(body)), sent: 0, ended: false, report: None }
@@ -109,8 +121,10 @@ impl Body {
 
     /// Makes a file's body follow `sink`, and starts its first read.
     pub(crate) fn paced(mut self, sink: &Rc<dyn Sink>) -> Self {
-        if let Content::File(body) = &mut self.content {
-            body.set_sink(sink.clone());
+        match &mut self.content {
+            Content::File(body) => body.set_sink(sink.clone()),
+            Content::Kept(kept) => kept.set_sink(sink.clone()),
+            Content::Memory(_) | Content::Stream(_) => {}
         }
         self
     }
@@ -146,6 +160,7 @@ impl HttpBody for Body {
         let frame = match &mut this.content {
             Content::Memory(bytes) if bytes.is_empty() => None,
             Content::Memory(bytes) => Some(Ok(Frame::data(std::mem::take(bytes)))),
+            Content::Kept(kept) => kept.take().map(|bytes| Ok(Frame::data(bytes))),
             Content::File(body) => ready!(Pin::new(body).poll_frame(cx)),
             Content::Stream(stream) => ready!(stream.as_mut().poll_frame(cx)),
         };
@@ -159,6 +174,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match &self.content {
             Content::Memory(bytes) => bytes.is_empty(),
+            Content::Kept(kept) => kept.bytes().is_empty(),
             Content::File(body) => body.is_end_stream(),
             Content::Stream(stream) => stream.is_end_stream(),
         }
@@ -167,6 +183,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Memory(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Kept(kept) => SizeHint::with_exact(kept.bytes().len() as u64),
             Content::File(body) => body.size_hint(),
             Content::Stream(stream) => stream.size_hint(),
         }
@@ -217,6 +234,10 @@ impl<S: FileSource> Opening<S> {
 /// A body made of pieces of one file.
 pub(crate) struct FileBody<S: FileSource> {
     opening: Rc<Opening<S>>,
+    /// What other responses have of the file in memory.
+    blocks: Option<Box<dyn Shared>>,
+    /// Some of it was read for this body alone since the version was checked.
+    is_unchecked: bool,
     /// The file for reading data again, if a change of it can be detected.
     origin: Option<Rc<dyn Origin>>,
     pieces: VecDeque<Piece>,
@@ -238,29 +259,6 @@ pub(crate) struct FileBody<S: FileSource> {
     read_time: Rc<ReadTime>,
 }
 
-/// A chunk that is being read, or was.
-struct Reading {
-    offset: u64,
-    length: usize,
-    charge: Charge,
-    outcome: Pending<io::Result<ReadBuffer>>,
-    done: Option<io::Result<ReadBuffer>>,
-    /// When it began, if the time is needed.
-    begun: Option<Instant>,
-    /// The body waits for it.
-    is_awaited: bool,
-}
-
-impl Reading {
-    /// Ready once the read is done.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.done.is_none() {
-            self.done = Some(ready!(self.outcome.as_mut().poll(cx)));
-        }
-        Poll::Ready(())
-    }
-}
-
 /// Bytes read at a time where memory is scarce.
 const SCARCE_CHUNK_BYTES: usize = 8 << 10;
 
@@ -275,7 +273,7 @@ impl<S: FileSource> FileBody<S> {
     /// A body of these pieces, read in chunks of at most `chunk_bytes`. The first read starts once
     /// it has a sink, or is polled.
     pub(crate) fn new(
-        opening: Opening<S>,
+        opening: Rc<Opening<S>>,
         pieces: impl IntoIterator<Item = Piece>,
         chunk_bytes: usize,
         buffers: Buffers,
@@ -289,7 +287,9 @@ impl<S: FileSource> FileBody<S> {
         let left = pieces.iter().map(length).sum();
         let chunk_bytes = chunk_bytes.max(1);
         FileBody {
-            opening: Rc::new(opening),
+            opening,
+            blocks: None,
+            is_unchecked: false,
             origin: None,
             pieces,
             left,
@@ -303,6 +303,11 @@ impl<S: FileSource> FileBody<S> {
             sink: None,
             read_time,
         }
+    }
+
+    /// Makes the body take what it can from `blocks`.
+    pub(crate) fn sharing(self, blocks: Box<dyn Shared>) -> Self {
+        FileBody { blocks: Some(blocks), ..self }
     }
 
     /// Starts the first read, with as many bytes as the sink wants.
@@ -382,13 +387,15 @@ impl<S: FileSource> FileBody<S> {
                 self.pieces.pop_front();
                 continue;
             }
-            let (buffer, charge) = self.buffers.take(length);
-            let Opening { source, handle, .. } = &*self.opening;
             let offset = range.start;
-            let outcome = source.read_at(handle, offset, buffer);
+            let shared = self.blocks.as_ref().and_then(|blocks| blocks.read(offset, length));
+            self.is_unchecked |= shared.is_none();
+            let mut read = match shared {
+                Some(shared) => Reading::shared(offset, shared, begun),
+                None => Reading::alone(&self.opening, &self.buffers, (offset, length), begun),
+            };
+            let length = read.length;
             range.start += length as u64;
-            let (done, is_awaited) = Default::default();
-            let mut read = Reading { offset, length, charge, outcome, done, begun, is_awaited };
             self.is_cold = read.poll(&mut Context::from_waker(Waker::noop())).is_pending();
             self.reading.push_back(read);
             return Some(length);
@@ -424,15 +431,11 @@ impl<S: FileSource> FileBody<S> {
 
     /// The bytes of a read that is done.
     fn end_read(&mut self, mut read: Reading) -> io::Result<Bytes> {
-        let buffer = read.done.take().expect("only a read that is done ends")?;
-        if buffer.len() != read.length {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if self.reading.is_empty() && self.has_read_all() {
+        let chunk = read.done.take().expect("only a read that is done ends")?;
+        if self.is_unchecked && self.reading.is_empty() && self.has_read_all() {
             self.opening.check()?;
         }
         self.tell_supply(&read);
-        let chunk = self.buffers.lend((buffer, read.charge));
         let bytes = chunk.bytes.clone();
         if let (Some(sink), Some(origin)) = (&self.sink, &self.origin) {
             sink.hand_over(chunk, origin, read.offset);

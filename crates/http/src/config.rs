@@ -104,10 +104,12 @@ pub struct FilesConfig {
     pub max_drain_bytes: usize,
     /// The time for that, at most. 5 s.
     pub drain_timeout: Duration,
-    /// Bytes of short files in memory, at most, with the cache's own memory for each. They are
-    /// charged to the memory of responses, and given back where that is scarce. 64 MiB; 0: none.
+    /// Bytes of files in memory, at most, with the cache's own memory for each: short files, and
+    /// blocks of longer ones that are requested again, of `chunk_bytes` each. They are charged to
+    /// the memory of responses, and given back where that is scarce. 64 MiB; 0: none.
     pub cache_bytes: usize,
-    /// Longer files are not kept in memory: they are read a chunk at a time. 128 KiB, a chunk.
+    /// Longer files are not kept whole in memory: they are read a chunk at a time. 128 KiB, a
+    /// chunk.
     pub cache_file_bytes: usize,
     /// Longer files that stay open, at most. 512; 0: none.
     pub cache_open: usize,

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 /// The transport of one connection.
 ///
-/// The stream must hand on every byte at once and unchanged: `adopt` and `take_back` pass it by. A
-/// wrapper that encrypts or buffers must return false and 0.
+/// The stream must hand on every byte at once and unchanged: `adopt`, `borrow` and `take_back` pass
+/// it by. A wrapper that encrypts or buffers must return false and 0.
 pub trait Control: 'static {
     /// Resets the connection: drops what was written and not sent, and frees its memory at once.
     fn abort(&self);
@@ -39,6 +39,14 @@ pub trait Control: 'static {
     /// Writes all of `chunk` without a copy. The transport shares it, and charges its memory from
     /// then on. If false, nothing is written.
     fn adopt(&self, chunk: &Bytes) -> bool {
+        let _ = chunk;
+        false
+    }
+
+    /// Writes all of `chunk` without a copy, as `adopt` does, but many connections share it: the
+    /// caller charges its memory until the last of them has dropped it. If false, nothing is
+    /// written.
+    fn borrow(&self, chunk: &Bytes) -> bool {
         let _ = chunk;
         false
     }

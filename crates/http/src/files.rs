@@ -10,7 +10,7 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use crate::answer::{empty, page, protect};
-use crate::body::{Body, Buffers, FileBody, Opening, Piece, ReadTime, RequestBody};
+use crate::body::{Body, Buffers, FileBody, Opening, Piece, ReadTime, RequestBody, Shared};
 use crate::condition::{self, Verdict};
 use crate::config::FilesConfig;
 use crate::connection::Handler;
@@ -20,8 +20,10 @@ use crate::path::{PathError, RelativePath, Target, resolve};
 use crate::range::{self, Selection};
 use crate::source::{FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
 use crate::{Clock, Pending};
+use blocks::FileBlocks;
 use cache::{Content, FileCache, Found, Known};
 
+mod blocks;
 mod cache;
 mod multipart;
 
@@ -101,15 +103,17 @@ impl<S: FileSource> Files<S> {
     /// Charges responses and the cache to `memory`. The cache gives memory back where it is scarce,
     /// and holds a quarter of it at most. No chunk is larger than a 64th of it.
     pub fn with_memory(self, memory: Memory) -> Self {
-        let cache = Rc::downgrade(&self.cache);
-        memory.when_scarce(move || {
+        let mut config = self.config;
+        config.chunk_bytes = config.chunk_bytes.min(memory.bytes() / CHUNK_PART);
+        let buffers = Buffers::new(memory);
+        let (cache, give_spare_back) = (Rc::downgrade(&self.cache), buffers.giver());
+        buffers.memory.when_scarce(move || {
             if let Some(cache) = cache.upgrade() {
                 cache.give_back();
             }
+            give_spare_back();
         });
-        let mut config = self.config;
-        config.chunk_bytes = config.chunk_bytes.min(memory.bytes() / CHUNK_PART);
-        let files = Files { config, buffers: Buffers::new(memory), ..self };
+        let files = Files { config, buffers, ..self };
         files.set_cache_bytes(files.config.cache_bytes);
         files
     }
@@ -216,7 +220,8 @@ impl<S: FileSource> Files<S> {
             return Ok(Asked::Directory(opened));
         }
         self.cache.on_miss();
-        let found = (opened.metadata, Content::Open(opened.handle));
+        let number = self.cache.next_number();
+        let found = (opened.metadata, Content::Open(opened.handle), number);
         let mut file = Known::new(path, found, now, (self.clock.wall)());
         if let Some(bytes) = self.read_short(&file).await {
             file = file.with_bytes(bytes);
@@ -241,6 +246,7 @@ impl<S: FileSource> Files<S> {
             return None;
         }
         let length = usize::try_from(metadata.len_bytes).ok()?;
+        // Of exactly that length: it is kept for long.
         let read = self.source.read_at(handle, 0, ReadBuffer::zeroed(length)).await.ok()?;
         let is_same = |now: Metadata| metadata.has_bytes_of(&now);
         let is_whole = read.len() == length && self.source.metadata(handle).is_ok_and(is_same);
@@ -364,20 +370,40 @@ impl<S: FileSource> Files<S> {
     }
 
     /// A body of these pieces.
-    fn body(&self, file: &Known<S::Handle>, mut pieces: Vec<Piece>) -> Body {
+    fn body(&self, file: &Known<S::Handle>, pieces: Vec<Piece>) -> Body {
         let handle = match &file.content {
             Content::Bytes(bytes) => return in_memory(bytes, &pieces),
             Content::Open(handle) => handle.clone(),
         };
-        let opening = Opening {
+        let opening = Rc::new(Opening {
             source: self.source.clone(),
             handle,
             version: file.is_settled.then(|| file.metadata.clone()),
             changed: self.cache.changed().clone(),
-        };
-        let (buffers, read_time) = (self.buffers.clone(), self.read_time.clone());
-        let pieces = pieces.drain(..);
-        Body::file(FileBody::new(opening, pieces, self.config.chunk_bytes, buffers, read_time))
+        });
+        let (chunk_bytes, buffers) = (self.config.chunk_bytes, self.buffers.clone());
+        let blocks = file.is_wanted_again().then(|| self.blocks(file, &opening)).flatten();
+        let mut body = FileBody::new(opening, pieces, chunk_bytes, buffers, self.read_time.clone());
+        if let Some(blocks) = blocks {
+            body = body.sharing(blocks);
+        }
+        Body::file(body)
+    }
+
+    /// The blocks of a file that its readers share, if a change of it can be detected.
+    fn blocks(&self, file: &Known<S::Handle>, opening: &Rc<Opening<S>>) -> Option<Box<dyn Shared>> {
+        let block_bytes = self.config.chunk_bytes;
+        if !file.is_settled || !self.cache.takes_blocks(block_bytes) {
+            return None;
+        }
+        Some(Box::new(FileBlocks {
+            cache: self.cache.clone(),
+            buffers: self.buffers.clone(),
+            opening: opening.clone(),
+            number: file.number,
+            len_bytes: file.metadata.len_bytes,
+            block_bytes,
+        }))
     }
 
     /// Reads and drops a request's body, so that the connection can be kept. False if the body is
@@ -423,7 +449,7 @@ fn in_memory(file: &Bytes, pieces: &[Piece]) -> Body {
         Piece::File(range) => file.slice(range.start as usize..range.end as usize),
     };
     match pieces {
-        [one] => Body::from(part(one)),
+        [one] => Body::kept(part(one)),
         many => Body::from(Bytes::from(many.iter().map(part).collect::<Vec<_>>().concat())),
     }
 }

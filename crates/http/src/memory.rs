@@ -184,6 +184,7 @@ impl Charge {
     }
 
     /// All bytes charged to the same counter.
+    #[cfg(test)]
     pub(crate) fn total(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }

@@ -144,6 +144,10 @@ impl lightwait_http::Control for Transport {
         self.control.adopt(chunk)
     }
 
+    fn borrow(&self, chunk: &Bytes) -> bool {
+        self.control.borrow(chunk)
+    }
+
     fn is_wanted_back(&self) -> bool {
         self.control.is_wanted_back()
     }

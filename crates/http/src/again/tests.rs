@@ -32,6 +32,8 @@ struct State {
     taken_back: usize,
     /// Bytes of chunks that it adopted; `None`: it adopts none.
     adopted: Option<usize>,
+    /// Chunks that it shares, if it adopts any.
+    borrowed: Vec<Bytes>,
     is_reset: bool,
     wakers: Vec<Waker>,
 }
@@ -161,6 +163,16 @@ impl Control for Wire {
         let Some(adopted) = adopted.as_mut().filter(|_| held.len() < ROOM) else { return false };
         held.extend_from_slice(chunk);
         *adopted += chunk.len();
+        true
+    }
+
+    fn borrow(&self, chunk: &Bytes) -> bool {
+        let State { held, adopted, borrowed, .. } = &mut *self.0.borrow_mut();
+        if adopted.is_none() || held.len() >= ROOM {
+            return false;
+        }
+        held.extend_from_slice(chunk);
+        borrowed.push(chunk.clone());
         true
     }
 
@@ -372,12 +384,31 @@ fn whole_chunks_are_adopted_and_charged_no_more() {
     assert!(!record.pass_on(&bytes[1..], &wire), "a part would keep the whole");
     let copy = bytes.to_vec();
     assert!(!record.pass_on(&copy, &wire), "it is not the chunk");
-    assert_eq!(held(), 5000);
+    assert_eq!(held(), 5120, "a buffer is a little longer");
     assert!(record.pass_on(&bytes, &wire));
     assert!(!record.pass_on(&bytes, &wire), "it is written");
-    assert_eq!((held(), wire.0.borrow().held.len()), (0, 5000));
+    assert_eq!((held(), wire.0.borrow().held.len()), (120, 5000));
     drop(bytes);
-    assert_eq!((held(), buffers.spare.lock().unwrap().len()), (0, 1));
+    assert_eq!((held(), buffers.spare_bytes()), (0, 5120));
+}
+
+#[test]
+fn shared_chunks_stay_charged_until_the_last_share_goes() {
+    let purse = Purse::default();
+    let held = purse.held.clone();
+    let held = || held.load(Ordering::Relaxed);
+    let buffers = Buffers::new(Memory::new(purse));
+    let wire = Wire::default();
+    wire.0.borrow_mut().adopted = Some(0);
+    let (mut record, origin): (_, Rc<dyn Origin>) = (Record::default(), Rc::new(Unread));
+    let block = buffers.share(buffers.take(8192));
+    let part = block.slice(1000..2000);
+    record.hand_over(Chunk::shared(part.clone()), &origin, 1000);
+    assert!(record.pass_on(&part, &wire));
+    let State { borrowed, adopted, .. } = &*wire.0.borrow();
+    assert_eq!((borrowed.len(), *adopted), (1, Some(0)));
+    drop((block, part));
+    assert_eq!(held(), 8192, "the transport has a share");
 }
 
 #[test]

@@ -1,5 +1,16 @@
 //! The memory of chunks: charged to a budget, and used again.
+//!
+//! ```text
+//!   take ─▶ a read fills it ─▶ lend ─▶ shares, in send buffers and caches ─▶ the last is dropped
+//!    ▲                                                                            │
+//!    └──────────── spare, by size: never cleared, and no more than are out ◀──────┘
+//! ```
+//!
+//! Sizes are rounded up to a few, so that a spare buffer fits the next read of about that length.
+//! The allocator sees none of this in the steady state: it would give the top of the heap back to
+//! the system and take it again, page by page.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -7,67 +18,173 @@ use bytes::Bytes;
 use crate::memory::{Charge, Memory};
 use crate::source::ReadBuffer;
 
-/// Chunks that come back when the connection has written them. In the steady state they need no
-/// allocation and no clearing, whatever the lengths of reads.
+/// Chunks that come back when the last share of them is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffers {
-    /// By length, and of one length that first which came back last: caches may still have it.
-    pub(crate) spare: Arc<Mutex<Vec<ReadBuffer>>>,
-    /// Bytes of spare chunks that may always be kept.
-    spare_bytes: usize,
+    shelf: Arc<Shelf>,
     pub(crate) memory: Memory,
 }
 
-/// Chunks kept for reuse, at most.
-pub(super) const SPARE_BUFFERS: usize = 64;
+/// The buffers that are spare, and what is out.
+#[derive(Debug)]
+struct Shelf {
+    spare: Mutex<Spare>,
+    /// Bytes of the buffers that were lent and have not come back.
+    out: AtomicUsize,
+    /// Bytes of spare buffers that may always be kept.
+    always: usize,
+}
 
-/// So many bytes of spare chunks may always be kept, as of freed pages. More may be kept only while
-/// responses hold more.
+/// Spare buffers, by the number of their size.
+#[derive(Debug, Default)]
+struct Spare {
+    by_size: Vec<Vec<ReadBuffer>>,
+    bytes: usize,
+}
+
+/// So many bytes of spare buffers may always be kept, as of freed pages. More may be kept only
+/// while as many are out: after a burst the memory goes back.
 const SPARE_BYTES: usize = 4 << 20;
 
 /// The part of the memory that they may be.
 const SPARE_PART: usize = 16;
 
+/// Shorter reads have a buffer of exactly their length, which is not kept: a spare one of the least
+/// size would hold many times as much.
+const LEAST_BYTES: usize = 4 << 10;
+
+/// The number of the size that holds `length` bytes, and that size. There are four between a power
+/// of two and the next: a fifth is wasted at most.
+fn size_of(length: usize) -> (usize, usize) {
+    let step = (length.next_power_of_two() / 8).max(LEAST_BYTES / 4);
+    let size = length.next_multiple_of(step);
+    let octave = (size.next_power_of_two() / LEAST_BYTES).trailing_zeros() as usize;
+    // The sizes of an octave are 5, 6, 7 and 8 steps of an eighth of its largest.
+    (octave * 4 + 8 - (size.next_power_of_two() - size) / step, size)
+}
+
 impl Buffers {
     pub(crate) fn new(memory: Memory) -> Self {
-        let spare_bytes = SPARE_BYTES.min(memory.bytes() / SPARE_PART);
-        Buffers { spare: Arc::default(), spare_bytes, memory }
+        let always = SPARE_BYTES.min(memory.bytes() / SPARE_PART);
+        let (spare, out) = Default::default();
+        Buffers { shelf: Arc::new(Shelf { spare, out, always }), memory }
     }
 
     /// A buffer of exactly `length` bytes, charged to the memory; what is in them is arbitrary.
     pub(crate) fn take(&self, length: usize) -> (ReadBuffer, Charge) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = spare.partition_point(|buffer| buffer.capacity() < length);
-        // A much longer buffer would be charged for bytes that it does not need.
-        let fits = spare.get(place).is_some_and(|buffer| buffer.capacity() / 2 < length);
-        let found = fits.then(|| spare.remove(place));
-        drop(spare);
-        let mut buffer = found.unwrap_or_else(|| ReadBuffer::zeroed(length));
+        let mut buffer = self.shelf.take(length);
         buffer.set_len(length);
         let charge = self.memory.charge(buffer.capacity());
         (buffer, charge)
     }
 
-    /// Shared bytes, charged to the memory until the last share is dropped.
+    /// The buffer as shared bytes; it comes back when the last share is dropped.
+    pub(crate) fn lend(&self, (buffer, charge): (ReadBuffer, Charge)) -> Chunk {
+        self.shelf.out.fetch_add(buffer.capacity(), Ordering::Relaxed);
+        let charge = Arc::new(charge);
+        let lent = Lent { buffer, shelf: self.shelf.clone(), _charge: charge.clone() };
+        Chunk { bytes: Bytes::from_owner(lent), charge: Some(charge) }
+    }
+
+    /// The buffer as bytes that stay charged to the memory until the last share is dropped, however
+    /// many there are.
+    pub(crate) fn share(&self, taken: (ReadBuffer, Charge)) -> Bytes {
+        self.lend(taken).bytes
+    }
+
+    /// A buffer of the caller's own as shared bytes, charged to the memory until the last share is
+    /// dropped.
     pub(crate) fn keep(&self, buffer: ReadBuffer) -> Bytes {
         let charge = self.memory.charge(buffer.capacity());
         Bytes::from_owner(Kept { buffer, _charge: charge })
     }
 
-    /// The buffer as shared bytes; it comes back when the last share is dropped.
-    pub(crate) fn lend(&self, (buffer, charge): (ReadBuffer, Charge)) -> Chunk {
-        let charge = Arc::new(charge);
-        let (spare, spare_bytes) = (self.spare.clone(), self.spare_bytes);
-        let lent = Lent { buffer, spare, spare_bytes, charge: charge.clone() };
-        Chunk { bytes: Bytes::from_owner(lent), charge }
+    /// A function that drops all spare buffers. It does not keep the memory's budget alive.
+    pub(crate) fn giver(&self) -> impl Fn() + use<> {
+        let shelf = Arc::downgrade(&self.shelf);
+        move || {
+            let spare = shelf.upgrade().map(|shelf| std::mem::take(&mut *shelf.spare()));
+            drop(spare);
+        }
+    }
+
+    /// Bytes of the spare buffers.
+    #[cfg(test)]
+    pub(crate) fn spare_bytes(&self) -> usize {
+        self.shelf.spare().bytes
     }
 }
 
-/// Bytes that were read, and the charge for their memory until the last share of them is dropped.
+impl Shelf {
+    fn spare(&self) -> std::sync::MutexGuard<'_, Spare> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A buffer of `length` bytes or a little more.
+    fn take(&self, length: usize) -> ReadBuffer {
+        if length < LEAST_BYTES {
+            return ReadBuffer::zeroed(length);
+        }
+        let (number, size) = size_of(length);
+        let mut spare = self.spare();
+        let found = spare.by_size.get_mut(number).and_then(Vec::pop);
+        spare.bytes -= found.as_ref().map_or(0, ReadBuffer::capacity);
+        drop(spare);
+        found.unwrap_or_else(|| ReadBuffer::zeroed(size))
+    }
+
+    /// Keeps a buffer that came back, if not too many are spare. Of one size the one that came last
+    /// is taken first: caches may still have it.
+    fn put(&self, buffer: ReadBuffer) {
+        let bytes = buffer.capacity();
+        let out = self.out.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+        if bytes < LEAST_BYTES {
+            return;
+        }
+        let mut spare = self.spare();
+        let number = size_of(bytes).0;
+        if spare.by_size.len() <= number {
+            spare.by_size.resize_with(number + 1, Vec::new);
+        }
+        spare.by_size[number].push(buffer);
+        spare.bytes += bytes;
+        let excess = spare.shed(out.max(self.always));
+        drop(spare);
+        drop(excess);
+    }
+}
+
+impl Spare {
+    /// Takes out buffers until no more than `most` bytes are left: those of the largest sizes
+    /// first.
+    fn shed(&mut self, most: usize) -> Vec<ReadBuffer> {
+        let mut shed = Vec::new();
+        for size in self.by_size.iter_mut().rev() {
+            while self.bytes > most
+                && let Some(buffer) = size.pop()
+            {
+                self.bytes -= buffer.capacity();
+                shed.push(buffer);
+            }
+        }
+        shed
+    }
+}
+
+/// Bytes that were read.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunk {
     pub(crate) bytes: Bytes,
-    pub(crate) charge: Arc<Charge>,
+    /// The charge for their memory, which another may take over. `None`: others read them too, and
+    /// it stays charged where it is until the last share of them is dropped.
+    pub(crate) charge: Option<Arc<Charge>>,
+}
+
+impl Chunk {
+    /// Bytes that others read too.
+    pub(crate) fn shared(bytes: Bytes) -> Chunk {
+        Chunk { bytes, charge: None }
+    }
 }
 
 /// A buffer that is freed when dropped.
@@ -85,9 +202,8 @@ impl AsRef<[u8]> for Kept {
 /// A buffer that goes home when dropped.
 struct Lent {
     buffer: ReadBuffer,
-    spare: Arc<Mutex<Vec<ReadBuffer>>>,
-    spare_bytes: usize,
-    charge: Arc<Charge>,
+    shelf: Arc<Shelf>,
+    _charge: Arc<Charge>,
 }
 
 impl AsRef<[u8]> for Lent {
@@ -98,20 +214,83 @@ impl AsRef<[u8]> for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let buffer = std::mem::take(&mut self.buffer);
-        let place = spare.partition_point(|spare| spare.capacity() < buffer.capacity());
-        spare.insert(place, buffer);
-        if spare.len() > SPARE_BUFFERS {
-            // The shortest takes the least to be made again.
-            spare.remove(0);
+        self.shelf.put(std::mem::take(&mut self.buffer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn buffers() -> Buffers {
+        Buffers::new(Memory::boundless())
+    }
+
+    proptest! {
+        #[test]
+        fn a_size_holds_its_length_and_little_more(length in LEAST_BYTES..64_usize << 20) {
+            let (number, size) = size_of(length);
+            prop_assert!(length <= size && size < length + length / 4 + LEAST_BYTES / 4);
+            prop_assert_eq!(size_of(size), (number, size), "a buffer finds its own shelf");
+            prop_assert!(size_of(size + 1).0 > number);
         }
-        let most = self.charge.total().max(self.spare_bytes);
-        let mut kept: usize = spare.iter().map(ReadBuffer::capacity).sum();
-        while kept > most
-            && let Some(buffer) = spare.pop()
-        {
-            kept -= buffer.capacity();
+    }
+
+    #[test]
+    fn a_buffer_comes_home_when_the_last_share_is_dropped() {
+        let buffers = buffers();
+        let bytes = buffers.lend(buffers.take(10_000)).bytes;
+        let share = bytes.slice(10..20);
+        drop(bytes);
+        assert_eq!(buffers.spare_bytes(), 0);
+        drop(share);
+        assert_eq!(buffers.spare_bytes(), 10_240);
+        assert_eq!(buffers.take(8000).0.len(), 8000);
+        assert_eq!(buffers.spare_bytes(), 10_240, "another size is a new one");
+        assert_eq!(buffers.take(9500).0.len(), 9500);
+        assert_eq!(buffers.spare_bytes(), 0, "and is taken again");
+    }
+
+    #[test]
+    fn a_buffer_is_not_cleared_before_it_is_used_again() {
+        let buffers = buffers();
+        let fill = |length: usize, byte| {
+            let (mut buffer, charge) = buffers.take(length);
+            buffer.fill(byte);
+            buffers.lend((buffer, charge))
+        };
+        drop([fill(5000, 1), fill(100_000, 2)]);
+        for (length, byte) in [(4800, 1), (99_000, 2)] {
+            assert!(buffers.take(length).0.iter().all(|found| *found == byte), "{length}");
         }
+    }
+
+    #[test]
+    fn no_more_is_spare_than_is_out_beyond_what_may_always_be() {
+        let buffers = buffers();
+        const EACH: usize = 1 << 20;
+        let mut out: Vec<Chunk> = (0..16).map(|_| buffers.lend(buffers.take(EACH))).collect();
+        out.truncate(8);
+        assert_eq!(buffers.spare_bytes(), 8 * EACH);
+        out.truncate(7);
+        assert_eq!(buffers.spare_bytes(), 7 * EACH);
+        out.clear();
+        assert_eq!(buffers.spare_bytes(), SPARE_BYTES);
+        buffers.giver()();
+        assert_eq!(buffers.spare_bytes(), 0);
+    }
+
+    #[test]
+    fn short_reads_are_charged_for_their_length_and_not_kept() {
+        let buffers = buffers();
+        let (buffer, charge) = buffers.take(LEAST_BYTES - 1);
+        assert_eq!(charge.total(), LEAST_BYTES - 1);
+        drop(buffers.lend((buffer, charge)));
+        assert_eq!(buffers.spare_bytes(), 0);
+        let (buffer, charge) = buffers.take(LEAST_BYTES);
+        assert_eq!(charge.total(), LEAST_BYTES);
+        drop(buffers.lend((buffer, charge)));
+        assert_eq!(buffers.spare_bytes(), LEAST_BYTES);
     }
 }

@@ -1,4 +1,3 @@
-use super::buffers::SPARE_BUFFERS;
 use super::*;
 use crate::again::Origin;
 use crate::memory::Memory;
@@ -9,6 +8,7 @@ use http_body_util::BodyExt;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 async fn body(
     source: MemoryFiles,
@@ -27,7 +27,7 @@ async fn body_on(
     let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
     let read_time = Rc::new(ReadTime::new(Rc::new(Instant::now)));
     let (source, buffers) = (Rc::new(source), Buffers::new(memory));
-    let opening = opening(source, opened.handle, None);
+    let opening = Rc::new(opening(source, opened.handle, None));
     let mut body = FileBody::new(opening, pieces, chunk_bytes, buffers, read_time);
     body.begin();
     body
@@ -84,7 +84,7 @@ async fn wanted_body(polls: u32) -> (FileBody<MemoryFiles>, Rc<RefCell<Vec<(u64,
     })));
     let pieces = vec![Piece::File(0..100_000)];
     let buffers = Buffers::new(Memory::boundless());
-    let opening = opening(Rc::new(source), opened.handle, None);
+    let opening = Rc::new(opening(Rc::new(source), opened.handle, None));
     (FileBody::new(opening, pieces, 64 << 10, buffers, read_time), reads)
 }
 
@@ -157,7 +157,7 @@ async fn a_body_gives_back_its_read_ahead_and_reads_it_again() {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending());
     let held = body.buffers.memory.charge(0);
-    assert_eq!((reads.borrow().len(), held.total()), (3, 20_000));
+    assert_eq!((reads.borrow().len(), held.total()), (3, 20_480));
     sink.is_held_back.set(true);
     assert!(Pin::new(&mut body).poll_frame(&mut cx).is_pending());
     assert_eq!(held.total(), 0);
@@ -287,56 +287,6 @@ async fn an_empty_file_reads_nothing() {
     let body = body(source, vec![Piece::File(0..0)], 5).await;
     assert!(body.is_end_stream());
     assert!(body.collect().await.unwrap().to_bytes().is_empty() && reads.borrow().is_empty());
-}
-
-#[test]
-fn buffers_come_home_when_the_last_share_is_dropped() {
-    let buffers = Buffers::new(Memory::boundless());
-    let bytes = buffers.lend(buffers.take(100)).bytes;
-    let share = bytes.slice(10..20);
-    drop(bytes);
-    assert_eq!(buffers.spare.lock().unwrap().len(), 0);
-    drop(share);
-    assert_eq!(buffers.spare.lock().unwrap().len(), 1);
-    assert_eq!(buffers.take(50).0.len(), 50);
-    assert_eq!(buffers.spare.lock().unwrap().len(), 1, "a new one is shorter");
-    assert_eq!(buffers.take(51).0.len(), 51);
-    assert_eq!(buffers.spare.lock().unwrap().len(), 0, "and are taken again");
-}
-
-#[test]
-fn buffers_are_taken_again_by_length_and_not_cleared() {
-    let buffers = Buffers::new(Memory::boundless());
-    let fill = |length| {
-        let (mut buffer, charge) = buffers.take(length);
-        buffer.fill(length as u8);
-        buffers.lend((buffer, charge))
-    };
-    drop([fill(100), fill(200), fill(50)]);
-    drop(buffers.lend(buffers.take(150)));
-    for length in [100, 200, 50] {
-        let (buffer, _) = buffers.take(length);
-        assert_eq!((buffer.capacity(), buffer.len()), (length, length));
-        assert!(buffer.iter().all(|byte| *byte == length as u8), "{length} are not cleared");
-    }
-}
-
-#[test]
-fn the_shortest_of_too_many_spare_buffers_goes() {
-    let buffers = Buffers::new(Memory::boundless());
-    let lengths = 1..=SPARE_BUFFERS + 1;
-    let lent: Vec<Chunk> = lengths.map(|length| buffers.lend(buffers.take(length))).collect();
-    drop(lent);
-    let spare = buffers.spare.lock().unwrap();
-    assert!(spare.iter().map(ReadBuffer::capacity).eq(2..=SPARE_BUFFERS + 1));
-}
-
-#[test]
-fn spare_buffers_are_kept_up_to_the_limit() {
-    let buffers = Buffers::new(Memory::boundless());
-    let lent: Vec<Chunk> = (0..=SPARE_BUFFERS).map(|_| buffers.lend(buffers.take(1))).collect();
-    drop(lent);
-    assert_eq!(buffers.spare.lock().unwrap().len(), SPARE_BUFFERS);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The cache of files that clients request often. It keeps the bytes of short files and an open
-//! descriptor of longer ones, and the fields that every response repeats.
+//! The cache of files that clients request often. It keeps the bytes of short files, an open
+//! descriptor and the hot blocks of longer ones, and the fields that every response repeats.
 //!
 //! ```text
 //!   asked for ─▶ checked less than `cache_age` ago? ─ yes ─▶ bytes: answered, no system call
@@ -11,6 +11,10 @@
 //! A file is opened anew by its whole path, so every rule of the source holds as without a cache. A
 //! name that now leads out of the root is refused after `cache_age` at the latest.
 //!
+//! A block is a stretch of a longer file that a second request has asked for. All readers share it
+//! ([`Blocks`](blocks::Blocks)), and it goes by its heat, as short files do: the two have one
+//! budget.
+//!
 //! No answer mixes two versions. The cache keeps a file only when its times are older than the
 //! granule of a file system's clock, so that any change gives it other times. It keeps bytes if the
 //! file was the same before and after the read. A file that is not in memory is checked again when
@@ -20,19 +24,22 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::HeaderValue;
 use quick_cache::unsync::Cache;
-use quick_cache::{UnitWeighter, Weighter};
+use quick_cache::{Equivalent, UnitWeighter, Weighter};
 
 use crate::condition::Validators;
 use crate::config::FilesConfig;
 use crate::content_type;
 use crate::path::RelativePath;
 use crate::source::Metadata;
+
+use super::blocks::Coming;
 
 /// The memory of an entry beside the file's bytes, about: its path twice, its fields, its places.
 const ENTRY_BYTES: u64 = 512;
@@ -52,6 +59,10 @@ pub(super) struct Known<H> {
     pub(super) content: Content<H>,
     /// When it was last known to be the file that its path names.
     checked: Cell<Instant>,
+    /// Names this version of the file among all that are known.
+    pub(super) number: u64,
+    /// Responses that have had a part of it.
+    responses: Cell<u64>,
 }
 
 /// Where the bytes of a file are.
@@ -63,10 +74,10 @@ pub(super) enum Content<H> {
 }
 
 impl<H> Known<H> {
-    /// A file that was found at `path`.
+    /// A file that was found at `path`. `number` is from [`FileCache::next_number`].
     pub(super) fn new(
         path: &RelativePath,
-        (metadata, content): (Metadata, Content<H>),
+        (metadata, content, number): (Metadata, Content<H>, u64),
         now: Instant,
         wall: SystemTime,
     ) -> Known<H> {
@@ -81,7 +92,16 @@ impl<H> Known<H> {
             metadata,
             content,
             checked: Cell::new(now),
+            number,
+            responses: Cell::new(0),
         }
+    }
+
+    /// Counts a response that has a part of the file. True from the second on: what one response
+    /// had, others want too.
+    pub(super) fn is_wanted_again(&self) -> bool {
+        self.responses.set(self.responses.get() + 1);
+        self.responses.get() > 1
     }
 
     /// Replaces the content with bytes in memory.
@@ -99,6 +119,10 @@ pub struct CacheTally {
     pub open_hits: u64,
     /// Requests whose file had to be opened.
     pub misses: u64,
+    /// Blocks of open files that were in memory.
+    pub block_hits: u64,
+    /// Blocks of open files that had to be read.
+    pub block_misses: u64,
     /// Files that were checked and had not changed.
     pub revalidations: u64,
     /// Kept files that had changed or were gone when checked.
@@ -122,29 +146,74 @@ pub(super) enum Found<H> {
     Nothing,
 }
 
-/// A file weighs as much as its bytes.
-#[derive(Clone)]
-struct ByBytes;
+/// The names of what is in memory.
+#[derive(Clone, PartialEq, Eq)]
+enum Key {
+    /// A short file, by its path.
+    File(RelativePath),
+    /// A block of a longer one, by [`Known::number`] and its place.
+    Block(u64, u64),
+}
 
-impl<H> Weighter<RelativePath, Rc<Known<H>>> for ByBytes {
-    fn weight(&self, _path: &RelativePath, known: &Rc<Known<H>>) -> u64 {
-        match &known.content {
-            Content::Bytes(bytes) => bytes.len() as u64 + ENTRY_BYTES,
-            Content::Open(_) => ENTRY_BYTES,
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            // As the path itself, by which a file is found.
+            Key::File(path) => path.hash(state),
+            Key::Block(number, index) => (number, index).hash(state),
         }
     }
 }
 
-type Table<H, W> = RefCell<Cache<RelativePath, Rc<Known<H>>, W>>;
+impl Equivalent<Key> for RelativePath {
+    fn equivalent(&self, key: &Key) -> bool {
+        matches!(key, Key::File(path) if path == self)
+    }
+}
+
+/// What is in memory.
+enum Hot<H> {
+    File(Rc<Known<H>>),
+    Block(Bytes),
+}
+
+impl<H> Clone for Hot<H> {
+    fn clone(&self) -> Self {
+        match self {
+            Hot::File(known) => Hot::File(known.clone()),
+            Hot::Block(bytes) => Hot::Block(bytes.clone()),
+        }
+    }
+}
+
+/// Everything weighs as much as its bytes.
+#[derive(Clone)]
+struct ByBytes;
+
+impl<H> Weighter<Key, Hot<H>> for ByBytes {
+    fn weight(&self, _key: &Key, hot: &Hot<H>) -> u64 {
+        let bytes = match hot {
+            Hot::Block(bytes) => bytes,
+            Hot::File(known) => match &known.content {
+                Content::Bytes(bytes) => bytes,
+                Content::Open(_) => return ENTRY_BYTES,
+            },
+        };
+        bytes.len() as u64 + ENTRY_BYTES
+    }
+}
 
 /// The kept files of one shard. A path is in at most one of the two tables.
 pub(super) struct FileCache<H> {
-    hot: Table<H, ByBytes>,
-    open: Table<H, UnitWeighter>,
+    hot: RefCell<Cache<Key, Hot<H>, ByBytes>>,
+    open: RefCell<Cache<RelativePath, Rc<Known<H>>, UnitWeighter>>,
+    /// Blocks that are being read.
+    coming: RefCell<Coming>,
     age: Duration,
     most_bytes: Cell<u64>,
     most_file_bytes: u64,
     most_open: usize,
+    numbers: Cell<u64>,
     tally: Cell<CacheTally>,
     changed: Rc<Cell<u64>>,
 }
@@ -158,10 +227,12 @@ impl<H> FileCache<H> {
         let cache = FileCache {
             hot: RefCell::new(Cache::with_weighter(FIRST_ENTRIES, most_bytes, ByBytes)),
             open: RefCell::new(Cache::new(most_open)),
+            coming: RefCell::default(),
             age: cache_age,
             most_bytes: Cell::new(most_bytes),
             most_file_bytes,
             most_open,
+            numbers: Cell::default(),
             tally: Cell::default(),
             changed: Rc::default(),
         };
@@ -174,8 +245,10 @@ impl<H> FileCache<H> {
         if self.age.is_zero() {
             return Found::Nothing;
         }
-        let known = self.hot.borrow().get(path).cloned();
-        let known = known.or_else(|| self.open.borrow().get(path).cloned());
+        let known = match self.hot.borrow().get(path) {
+            Some(Hot::File(known)) => Some(known.clone()),
+            Some(Hot::Block(_)) | None => self.open.borrow().get(path).cloned(),
+        };
         match known {
             Some(known) if now < known.checked.get() + self.age => Found::Fresh(known),
             Some(known) => Found::Stale(known),
@@ -206,9 +279,8 @@ impl<H> FileCache<H> {
 
     /// Notes that a path names another file by now, or none.
     pub(super) fn forget(&self, path: &RelativePath) {
-        let gone = self.hot.borrow_mut().remove(path);
-        let gone = gone.or_else(|| self.open.borrow_mut().remove(path));
-        if gone.is_some() {
+        let was_hot = self.hot.borrow_mut().remove(path).is_some();
+        if was_hot || self.open.borrow_mut().remove(path).is_some() {
             self.count(|tally| tally.outdated += 1);
         }
     }
@@ -227,16 +299,52 @@ impl<H> FileCache<H> {
         match &known.content {
             Content::Bytes(_) => {
                 self.open.borrow_mut().remove(path);
-                let mut hot = self.hot.borrow_mut();
-                // It may have been made smaller.
-                hot.set_capacity(self.most_bytes.get());
-                hot.insert(path.clone(), known.clone());
+                self.insert(Key::File(path.clone()), Hot::File(known.clone()));
             }
             Content::Open(_) if self.most_open > 0 => {
                 self.open.borrow_mut().insert(path.clone(), known.clone());
             }
             Content::Open(_) => {}
         }
+    }
+
+    fn insert(&self, key: Key, hot: Hot<H>) {
+        let mut table = self.hot.borrow_mut();
+        // It may have been made smaller.
+        table.set_capacity(self.most_bytes.get());
+        table.insert(key, hot);
+    }
+
+    /// A number that no version of a file had before.
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.set(self.numbers.get() + 1);
+        self.numbers.get()
+    }
+
+    /// True if blocks of so many bytes are kept: the cache holds several of them.
+    pub(super) fn takes_blocks(&self, block_bytes: usize) -> bool {
+        4 * (block_bytes as u64 + ENTRY_BYTES) <= self.most_bytes.get()
+    }
+
+    /// The block at that place of a version, if it is in memory.
+    pub(super) fn block(&self, number: u64, index: u64) -> Option<Bytes> {
+        let hot = self.hot.borrow();
+        let Hot::Block(bytes) = hot.get(&Key::Block(number, index))? else { return None };
+        let bytes = bytes.clone();
+        drop(hot);
+        self.count(|tally| tally.block_hits += 1);
+        Some(bytes)
+    }
+
+    /// Keeps a block that was read.
+    pub(super) fn keep_block(&self, number: u64, index: u64, bytes: &Bytes) {
+        self.count(|tally| tally.block_misses += 1);
+        self.insert(Key::Block(number, index), Hot::Block(bytes.clone()));
+    }
+
+    /// The blocks that are being read.
+    pub(super) fn coming(&self) -> std::cell::RefMut<'_, Coming> {
+        self.coming.borrow_mut()
     }
 
     /// Gives back half of the bytes, or all where they are few.

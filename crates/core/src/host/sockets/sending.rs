@@ -3,10 +3,11 @@
 use bytes::Bytes;
 
 use super::Host;
-use crate::buffer::{LARGE_BYTES, PAGE_BYTES, Purpose};
+use crate::buffer::{LARGE_BYTES, PAGE_BYTES, PagePool, Purpose};
 use crate::error::WriteError;
 use crate::event::ConnectionId;
 use crate::tcp::connection::{Blocked, Shape};
+use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::{Connection, Demand, SendInfo, Supply};
 use crate::time::Instant;
 
@@ -72,6 +73,25 @@ impl Host {
     /// would do, or pages are of one segment. An empty buffer gets no more than others: what is
     /// kept for first pages is for many.
     pub fn adopt(&mut self, now: Instant, id: ConnectionId, data: &Bytes) -> bool {
+        self.share(now, id, data, |buffer, pool| buffer.adopt(data, Purpose::More, pool))
+    }
+
+    /// Writes all of `data` as [`Host::adopt`] does, but the pool charges nothing: many buffers
+    /// share that memory, and the caller charges it once, until nobody shares it any more
+    /// ([`Host::set_memory_elsewhere`]). A policy that gives each buffer a share of the pool counts
+    /// it in each.
+    pub fn borrow(&mut self, now: Instant, id: ConnectionId, data: &Bytes) -> bool {
+        self.share(now, id, data, |buffer, pool| buffer.borrow(data, pool))
+    }
+
+    /// Has the send buffer share all of `data`, if it may.
+    fn share(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        data: &Bytes,
+        append: impl FnOnce(&mut SendBuffer, &mut PagePool) -> bool,
+    ) -> bool {
         let Ok((connection, shared)) = self.connection_and_shared(id) else { return false };
         let shared = shared.at(now);
         let waits = connection.blocked.is_in_line() || connection.blocked == Blocked::InTurn;
@@ -80,7 +100,7 @@ impl Host {
         }
         connection.end_lack(shared);
         let Ok((buffer, room)) = connection.writable(data.len(), shared) else { return false };
-        if room == 0 || !buffer.adopt(data, Purpose::More, &mut shared.pool) {
+        if room == 0 || !append(buffer, &mut shared.pool) {
             return false;
         }
         shared.counters.adopted_bytes += data.len() as u64;

@@ -32,7 +32,14 @@ struct Downloads {
     all: Vec<Download>,
     bytes: usize,
     /// Chunks of so many bytes are adopted where that is possible; 0: none.
-    chunk: usize,
+    chunk: Chunks,
+}
+
+/// The chunks that the server's buffers share; none of them if they have no bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chunks {
+    bytes: usize,
+    is_borrowed: bool,
 }
 
 impl Downloads {
@@ -51,7 +58,8 @@ impl Downloads {
         client.tcp.buffers.receive_max = window;
         let mut pair = Pair::with(client, server);
         let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
-        let mut downloads = Downloads { pair, listener, all: Vec::new(), bytes, chunk: 0 };
+        let mut downloads =
+            Downloads { pair, listener, all: Vec::new(), bytes, chunk: Chunks::default() };
         (0..count).for_each(|_| downloads.add());
         downloads
     }
@@ -152,13 +160,17 @@ fn held(pair: &Pair, one: &Download) -> Option<usize> {
     pair.server.send_info(one.server).map(|info| info.held_bytes)
 }
 
-fn adopt(pair: &mut Pair, one: &mut Download, bytes: usize, chunk: usize) {
-    while chunk > 0 && one.at + chunk <= bytes {
-        let data = (one.at..one.at + chunk).map(pattern).collect();
-        if !pair.server.adopt(pair.now, one.server, &data) {
+fn adopt(pair: &mut Pair, one: &mut Download, bytes: usize, chunk: Chunks) {
+    while chunk.bytes > 0 && one.at + chunk.bytes <= bytes {
+        let data = (one.at..one.at + chunk.bytes).map(pattern).collect();
+        let is_taken = match chunk.is_borrowed {
+            true => pair.server.borrow(pair.now, one.server, &data),
+            false => pair.server.adopt(pair.now, one.server, &data),
+        };
+        if !is_taken {
             break;
         }
-        one.at += chunk;
+        one.at += chunk.bytes;
     }
 }
 
@@ -192,9 +204,18 @@ fn what_was_never_sent_is_taken_back_before_anybody_is_reset() {
 
 #[test]
 fn adopted_chunks_are_taken_back_behind_what_is_in_flight() {
+    chunks_are_taken_back(false);
+}
+
+#[test]
+fn borrowed_chunks_are_taken_back_though_the_pool_charges_none() {
+    chunks_are_taken_back(true);
+}
+
+fn chunks_are_taken_back(is_borrowed: bool) {
     const CHUNK: usize = 128 << 10;
     let mut downloads = Downloads::with_window(4, 2 * CHUNK, 60 << 10, SendRule::Fixed);
-    downloads.chunk = CHUNK;
+    downloads.chunk = Chunks { bytes: CHUNK, is_borrowed };
     // These clients fall silent: what they are sent stays in flight.
     let ports: Vec<_> = (downloads.all.iter())
         .map(|one| downloads.pair.client.local_address(one.client).unwrap().port())
@@ -205,7 +226,19 @@ fn adopted_chunks_are_taken_back_behind_what_is_in_flight() {
     let after = downloads.pair.server.config().tcp.stall.after;
     downloads.run((after.as_millis() / 5) as usize, usize::MAX);
     assert_eq!(downloads.pair.server.counters().adopted_bytes, 4 * CHUNK as u64);
-    assert!(downloads.pair.server.pages_in_use() >= 4 * CHUNK / PAGE_BYTES);
+    let in_use = downloads.pair.server.pages_in_use();
+    assert_eq!(in_use >= 4 * CHUNK / PAGE_BYTES, !is_borrowed, "{in_use}");
+    if is_borrowed {
+        // Their owner waits for memory, until it has some of them back.
+        downloads.pair.server.set_memory_elsewhere((PAGES - 100) * PAGE_BYTES);
+        downloads.pair.server.want_memory_elsewhere(true);
+        for _ in 0..400 {
+            if downloads.all.iter().any(|one| one.taken_back == 0) {
+                downloads.run(1, usize::MAX);
+            }
+        }
+        downloads.pair.server.want_memory_elsewhere(false);
+    }
     downloads.squeeze(100);
     let in_flight = |one: &Download| {
         let info = downloads.pair.server.send_info(one.server).unwrap();

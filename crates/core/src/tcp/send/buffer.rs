@@ -12,6 +12,9 @@
 //! the application's own `Bytes`; none is copied again before the frame, unless a frame should
 //! share a small one. Each chunk knows where it starts in the stream, so that any offset is found
 //! by binary search, however long the chain.
+//!
+//! Adopted `Bytes` are charged to the pool. Borrowed ones lie in many buffers at once, and their
+//! owner charges them once: here they count as held, and the pool is charged nothing.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -49,7 +52,10 @@ struct Chunk {
 enum Memory {
     Page(SharedPage),
     Small(SmallPage),
+    /// Adopted.
     Bytes(Box<Bytes>),
+    /// Others may read them too, and their owner charges them.
+    Borrowed(Box<Bytes>),
     /// Nothing, while it passes from one kind to another.
     #[default]
     Passing,
@@ -60,7 +66,7 @@ impl Chunk {
         match &self.memory {
             Memory::Page(page) => &page.bytes()[..self.len as usize],
             Memory::Small(page) => &page.bytes()[..self.len as usize],
-            Memory::Bytes(bytes) => bytes,
+            Memory::Bytes(bytes) | Memory::Borrowed(bytes) => bytes,
             Memory::Passing => &[],
         }
     }
@@ -87,6 +93,11 @@ impl Chunk {
                 self.memory = Memory::Bytes(bytes);
                 Slice::Bytes(slice)
             }
+            Memory::Borrowed(bytes) => {
+                let slice = bytes.slice(from..to);
+                self.memory = Memory::Borrowed(bytes);
+                Slice::Bytes(slice)
+            }
             Memory::Passing => Slice::Bytes(Bytes::new()),
         }
     }
@@ -100,7 +111,7 @@ impl Chunk {
         let bytes = match &self.memory {
             Memory::Page(page) => page.bytes().len(),
             Memory::Small(_) => SMALL_BYTES,
-            Memory::Bytes(bytes) => pages_of(bytes.len()) * PAGE_BYTES,
+            Memory::Bytes(bytes) | Memory::Borrowed(bytes) => pages_of(bytes.len()) * PAGE_BYTES,
             Memory::Passing => 0,
         };
         (bytes / UNIT_BYTES) as u32
@@ -109,7 +120,8 @@ impl Chunk {
     /// Bytes that its page has room for, if no frame shares it.
     fn room(&self) -> usize {
         let bytes = match &self.memory {
-            Memory::Page(SharedPage::Counted(_)) | Memory::Bytes(_) | Memory::Passing => 0,
+            Memory::Page(SharedPage::Counted(_)) => 0,
+            Memory::Bytes(_) | Memory::Borrowed(_) | Memory::Passing => 0,
             Memory::Page(page) => page.bytes().len(),
             Memory::Small(_) => SMALL_BYTES,
         };
@@ -122,7 +134,7 @@ impl Chunk {
             Memory::Page(page) => pool.put_shared(page),
             Memory::Small(page) => pool.put_small(Side::Send, page),
             Memory::Bytes(bytes) => pool.discharge(pages_of(bytes.len())),
-            Memory::Passing => {}
+            Memory::Borrowed(_) | Memory::Passing => {}
         }
     }
 }
@@ -261,7 +273,7 @@ impl SendBuffer {
         let bytes = match memory {
             Memory::Page(page) => page.bytes_mut(),
             Memory::Small(page) => Some(page.bytes_mut().as_mut_slice()),
-            Memory::Bytes(_) | Memory::Passing => None,
+            Memory::Bytes(_) | Memory::Borrowed(_) | Memory::Passing => None,
         };
         let Some(free) = bytes.and_then(|bytes| bytes.get_mut(*len as usize..)) else { return 0 };
         let room = data.len().min(free.len());
@@ -274,14 +286,31 @@ impl SendBuffer {
     /// Puts `data` into the chain as it is, charged to the pool, if the pool lets it take all for
     /// that purpose.
     pub fn adopt(&mut self, data: &Bytes, purpose: Purpose, pool: &mut PagePool) -> bool {
-        let (pages, per_page) = (pages_of(data.len()), PAGE_BYTES / UNIT_BYTES);
-        let is_in_share = self.units() + pages * per_page <= pool.share();
-        if !is_in_share || !pool.charge(pages, purpose) {
+        if !self.is_in_share(data, pool) || !pool.charge(pages_of(data.len()), purpose) {
             return false;
         }
-        self.held += (pages * per_page) as u32;
-        self.append(Memory::Bytes(Box::new(data.clone())), data.len() as u32);
+        self.append_bytes(data, Memory::Bytes);
         true
+    }
+
+    /// Puts `data` into the chain as it is, if it is in its share of the pool. Its owner charges
+    /// it, as long as anybody shares it.
+    pub fn borrow(&mut self, data: &Bytes, pool: &PagePool) -> bool {
+        let is_in_share = self.is_in_share(data, pool);
+        if is_in_share {
+            self.append_bytes(data, Memory::Borrowed);
+        }
+        is_in_share
+    }
+
+    /// True if the buffer holds no more than its share with `data`.
+    fn is_in_share(&self, data: &Bytes, pool: &PagePool) -> bool {
+        self.units() + pages_of(data.len()) * PAGE_BYTES / UNIT_BYTES <= pool.share()
+    }
+
+    fn append_bytes(&mut self, data: &Bytes, own: fn(Box<Bytes>) -> Memory) {
+        self.held += (pages_of(data.len()) * PAGE_BYTES / UNIT_BYTES) as u32;
+        self.append(own(Box::new(data.clone())), data.len() as u32);
     }
 
     /// Adopts `data`, or as many whole pages of it as the pool lets it take. Returns how many bytes
@@ -335,10 +364,10 @@ impl SendBuffer {
     }
 
     /// What stays of the last chunk if no more than the first `keep` bytes do. `None` unless that
-    /// chunk was adopted and loses some, and what stays fits into fewer pages.
+    /// chunk was adopted or borrowed and loses some, and what stays fits into fewer pages.
     fn trimmed(&self, keep: usize) -> Option<Bytes> {
         let chunk = self.chunks.back()?;
-        let Memory::Bytes(bytes) = &chunk.memory else { return None };
+        let (Memory::Bytes(bytes) | Memory::Borrowed(bytes)) = &chunk.memory else { return None };
         let from = self.start.max(chunk.at);
         let to = from.max(self.start + keep as u64);
         if to >= chunk.end() {
@@ -374,17 +403,24 @@ impl SendBuffer {
         }
     }
 
-    /// Copies what stays of an adopted last chunk into pages, if these are fewer, and drops the
-    /// other bytes: `most` at most, and none of the first `keep`. Returns how many. The pages take
-    /// over a part of the chunk's charge: memory is short when this is asked for, and a new charge
-    /// would be refused.
+    /// Copies what stays of an adopted or borrowed last chunk into pages, if these are fewer, and
+    /// drops the other bytes: `most` at most, and none of the first `keep`. Returns how many. The
+    /// pages take over a part of an adopted chunk's charge: memory is short when this is asked for,
+    /// and a new charge would be refused. Where it is refused, a borrowed chunk is cut and stays
+    /// borrowed.
     fn trim(&mut self, keep: usize, most: usize, pool: &mut PagePool) -> usize {
         let before = self.len();
         let Some(head) = self.trimmed(keep.max(before.saturating_sub(most))) else { return 0 };
         let Some(chunk) = self.chunks.pop_back() else { return 0 };
         self.len -= (chunk.end() - chunk.at.max(self.start)) as u32;
         self.held -= chunk.held();
-        pool.discharge(pages_of(chunk.len as usize) - pages_of(head.len()));
+        let pages = pages_of(head.len());
+        if let Memory::Bytes(_) = chunk.memory {
+            pool.discharge(pages_of(chunk.len as usize) - pages);
+        } else if !pool.charge(pages, Purpose::First) {
+            self.append_bytes(&head, Memory::Borrowed);
+            return before - self.len();
+        }
         for part in head.chunks(PAGE_BYTES) {
             let page = pool.take_charged();
             self.write_page(part, page, SharedPage::Own);

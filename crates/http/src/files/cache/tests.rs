@@ -4,7 +4,7 @@ use super::super::Files;
 use super::*;
 use crate::memory::Memory;
 use crate::source::{Entries, FileSource, GRANULE, OpenError, Opened, ReadBuffer};
-use crate::testing::Purse;
+use crate::testing::{MemoryFiles, Purse};
 use crate::{Clock, Pending, ThreadPoolFiles};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt;
@@ -168,16 +168,89 @@ async fn a_short_file_is_read_once_and_then_served_without_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_file_stays_open() {
+async fn a_long_file_stays_open_and_its_blocks_once_it_is_hot() {
     let site = Site::new(FilesConfig::default());
     let ask = async || assert_eq!(site.get("long").await.uniform(), Some((b'a', LONG)));
     // Three chunks; it is looked at when it was opened, and when all was read.
     assert_eq!(site.calls(ask()).await, [1, 3, 1]);
-    assert_eq!(site.calls(ask()).await, [0, 3, 2]);
+    assert_eq!(site.files.cache_tally().bytes, 0, "what is asked for once is not kept");
+    // Each block is checked as it is read.
+    assert_eq!(site.calls(ask()).await, [0, 3, 4]);
+    assert_eq!(site.calls(ask()).await, [0, 0, 1]);
     tokio::time::advance(AGE).await;
-    assert_eq!(site.calls(ask()).await, [1, 3, 1]);
+    assert_eq!(site.calls(ask()).await, [1, 0, 0]);
     let tally = site.files.cache_tally();
-    assert_eq!((tally.open_hits, tally.misses, tally.open, tally.bytes), (1, 1, 1, 0));
+    assert_eq!((tally.open_hits, tally.misses, tally.open), (2, 1, 1));
+    assert_eq!((tally.block_hits, tally.block_misses), (6, 3));
+    assert_eq!(tally.bytes, LONG as u64 + 3 * ENTRY_BYTES);
+}
+
+#[tokio::test]
+async fn readers_of_a_block_wait_for_one_read_of_it() {
+    let source = MemoryFiles { polls: 3, ..MemoryFiles::new(&[("f", &[7; LONG])]) };
+    let reads = source.reads.clone();
+    let files = Files::new(source, FilesConfig::default(), crate::testing::clock());
+    let ask = async || assert_eq!(get(&files, "/f").await.uniform(), Some((7, LONG)));
+    ask().await;
+    assert_eq!(reads.take().len(), 3);
+    tokio::join!(ask(), ask(), ask());
+    assert_eq!(reads.take(), [(0, 131_072), (131_072, 131_072), (262_144, 37_856)]);
+    // One goes before it has what it waits for.
+    files.set_cache_bytes(0);
+    files.set_cache_bytes(1 << 20);
+    {
+        let mut gone = std::pin::pin!(ask());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(gone.as_mut().poll(&mut cx).is_pending());
+    }
+    assert_eq!(reads.take(), [(0, 131_072)]);
+    ask().await;
+    assert_eq!(reads.take().len(), 3, "the read of one that went is begun again");
+}
+
+/// The parts of a file that a request for these bytes gets.
+async fn get_range(site: &Site, range: &str) -> Vec<u8> {
+    let head = Request::get("/long").header(header::RANGE, format!("bytes={range}"));
+    let (head, ()) = head.body(()).unwrap().into_parts();
+    let body = site.files.answer(&head).await.into_body();
+    body.collect().await.unwrap().to_bytes().to_vec()
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranges_are_cut_from_the_blocks() {
+    let site = Site::new(FilesConfig::default());
+    let bytes: Vec<u8> = (0..LONG).map(|at| (at / 7) as u8).collect();
+    fs::write(site.path("long"), &bytes).unwrap();
+    for _ in 0..2 {
+        for (from, to) in [(0, 0), (131_071, 131_072), (5, 299_999), (262_144, 262_143 + 9)] {
+            assert_eq!(get_range(&site, &format!("{from}-{to}")).await, &bytes[from..=to]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_blocks_of_a_file_are_charged_once_and_given_back() {
+    let (purse, mut site) = (Purse::default(), Site::new(FilesConfig::default()));
+    site.files = site.files.with_memory(Memory::new(purse.clone()));
+    let held = || purse.held.load(Ordering::Relaxed);
+    site.get("long").await;
+    assert_eq!(held(), 0);
+    let mut readers = Vec::new();
+    for _ in 0..10 {
+        let (head, ()) = Request::get("/long").body(()).unwrap().into_parts();
+        readers.push(site.files.answer(&head).await.into_body().collect().await.unwrap());
+    }
+    let blocks = 2 * (128 << 10) + (40 << 10);
+    assert_eq!(held(), blocks, "ten readers hold the bytes of one");
+    for _ in 0..8 {
+        purse.give_back.borrow().clone().unwrap()();
+    }
+    assert_eq!((held(), site.files.cache_tally().bytes), (blocks, 0), "they are still being read");
+    drop(readers);
+    assert_eq!(held(), 0);
+    purse.is_scarce.set(true);
+    site.get("long").await;
+    assert_eq!(site.files.cache_tally().bytes, 0, "nothing is kept where memory is scarce");
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,6 +104,17 @@ impl Control {
         is_adopted
     }
 
+    /// Writes all of `data` as [`Control::adopt`] does, but the pool charges nothing: many buffers
+    /// share it, and the caller charges it once ([`Host::borrow`](lightwait_core::Host::borrow)).
+    pub fn borrow(&self, data: &Bytes) -> bool {
+        let now = self.local.now();
+        let is_borrowed = self.local.host_mut().borrow(now, self.id, data);
+        if is_borrowed {
+            self.local.touch();
+        }
+        is_borrowed
+    }
+
     /// Drops what was written last and never sent, `most` bytes at most, if that is wanted back.
     /// Returns how many bytes: they are to be written again, before anything else
     /// ([`Host::take_back`](lightwait_core::Host::take_back)).

@@ -104,11 +104,45 @@ fn an_adopted_chunk_is_cut_though_no_page_is_free() {
     }
 }
 
+#[test]
+fn borrowed_bytes_are_not_charged_and_go_when_they_are_cut() {
+    const CHUNK: usize = 128 << 10;
+    let data = Bytes::from(many(CHUNK, 0));
+    for (pages, kept) in [(2, 2), (1, 0)] {
+        let mut pool = PagePool::new(pages);
+        let mut buffers = [SendBuffer::default(), SendBuffer::default()];
+        for buffer in &mut buffers {
+            assert!(buffer.borrow(&data, &pool));
+            assert_eq!((buffer.pages(&pool), pool.in_use()), (CHUNK / PAGE_BYTES, 0));
+        }
+        assert!(!data.is_unique());
+        let [first, second] = &mut buffers;
+        assert_eq!(first.cut(5000, usize::MAX, &mut pool), CHUNK - 5000);
+        assert_eq!((read(first, 0, 5000), pool.in_use()), (data[..5000].to_vec(), kept));
+        second.advance(CHUNK, &mut pool);
+        // Where pages were refused, the bytes that stay are shared still.
+        assert_eq!((data.is_unique(), pool.in_use()), (kept > 0, kept));
+        first.advance(5000, &mut pool);
+        assert_eq!((data.is_unique(), pool.in_use()), (true, 0));
+    }
+}
+
+#[test]
+fn borrowed_bytes_count_in_a_share() {
+    let mut pool = PagePool::new(8);
+    pool.set_share(Some(4));
+    let mut buffer = SendBuffer::default();
+    let data = Bytes::from(vec![1; 4 * PAGE_BYTES]);
+    assert!(buffer.borrow(&data, &pool));
+    assert!(!buffer.borrow(&data.slice(..1), &pool));
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Write(Vec<u8>),
     Push(Vec<u8>),
     Adopt(Vec<u8>),
+    Borrow(Vec<u8>),
     Advance(usize),
     Cut(usize, usize),
     Read(usize, usize),
@@ -124,6 +158,7 @@ fn op() -> impl Strategy<Value = Op> {
         (0usize..40_000, any::<u8>()).prop_map(|(len, of)| Op::Write(many(len, of))),
         proptest::collection::vec(any::<u8>(), 0..6000).prop_map(Op::Push),
         (1usize..140_000, any::<u8>()).prop_map(|(len, of)| Op::Adopt(many(len, of))),
+        (1usize..140_000, any::<u8>()).prop_map(|(len, of)| Op::Borrow(many(len, of))),
         (0usize..30_000).prop_map(Op::Advance),
         (0usize..60_000, 0usize..400_000).prop_map(|(keep, most)| Op::Cut(keep, most)),
         (0usize..60_000, 0usize..40_000).prop_map(|(a, b)| Op::Read(a, b)),
@@ -136,6 +171,7 @@ proptest! {
         let mut pool = PagePool::new(2000);
         let mut buffer = SendBuffer::default();
         let mut model: Vec<u8> = Vec::new();
+        let has_borrowed = ops.iter().any(|op| matches!(op, Op::Borrow(_)));
         for op in ops {
             match op {
                 Op::Write(data) => {
@@ -152,6 +188,12 @@ proptest! {
                     prop_assert!(buffer.adopt(&shared, Purpose::More, &mut pool));
                     model.extend(data);
                 }
+                Op::Borrow(data) => {
+                    let before = pool.in_use();
+                    prop_assert!(buffer.borrow(&Bytes::from(data.clone()), &pool));
+                    prop_assert_eq!(pool.in_use(), before);
+                    model.extend(data);
+                }
                 Op::Advance(n) => {
                     let n = n.min(model.len());
                     buffer.advance(n, &mut pool);
@@ -159,9 +201,12 @@ proptest! {
                 }
                 Op::Cut(keep, most) => {
                     let (before, can_cut) = (model.len(), buffer.can_cut(keep));
-                    let (held, cut) = (pool.in_use(), buffer.cut(keep, most, &mut pool));
+                    let (held, units) = (pool.in_use(), buffer.units());
+                    let cut = buffer.cut(keep, most, &mut pool);
                     prop_assert!(cut <= most.min(before.saturating_sub(keep)));
-                    prop_assert!(cut == 0 || can_cut && pool.in_use() < held);
+                    prop_assert!(cut == 0 || can_cut && buffer.units() < units);
+                    // What stays of a borrowed chunk may move into pages.
+                    prop_assert!(cut == 0 || has_borrowed || pool.in_use() < held);
                     prop_assert!(most < before || !buffer.can_cut(keep));
                     let excess = buffer.len().saturating_sub(keep);
                     prop_assert!(most < before || excess < LARGE_BYTES + PAGE_BYTES);
