@@ -42,7 +42,7 @@ use crate::again::{Origin, Versioned};
 use crate::patient::Phase;
 use crate::source::{FileSource, Metadata};
 
-pub(crate) use buffers::{Buffers, Chunk};
+pub(crate) use buffers::{Block, Buffers, Chunk, WeakBlock};
 pub(crate) use read_time::ReadTime;
 pub(crate) use reading::{Shared, SharedRead};
 

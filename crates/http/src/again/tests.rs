@@ -402,7 +402,7 @@ fn shared_chunks_stay_charged_until_the_last_share_goes() {
     wire.0.borrow_mut().adopted = Some(0);
     let (mut record, origin): (_, Rc<dyn Origin>) = (Record::default(), Rc::new(Unread));
     let block = buffers.share(buffers.take(8192));
-    let part = block.slice(1000..2000);
+    let part = block.bytes().slice(1000..2000);
     record.hand_over(Chunk::shared(part.clone()), &origin, 1000);
     assert!(record.pass_on(&part, &wire));
     let State { borrowed, adopted, .. } = &*wire.0.borrow();

@@ -11,7 +11,7 @@
 //! the system and take it again, page by page.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 
@@ -86,10 +86,12 @@ impl Buffers {
         Chunk { bytes: Bytes::from_owner(lent), charge: Some(charge) }
     }
 
-    /// The buffer as bytes that stay charged to the memory until the last share is dropped, however
-    /// many there are.
-    pub(crate) fn share(&self, taken: (ReadBuffer, Charge)) -> Bytes {
-        self.lend(taken).bytes
+    /// The buffer as a block, charged to the memory until its last share is dropped, however many
+    /// there are.
+    pub(crate) fn share(&self, (buffer, charge): (ReadBuffer, Charge)) -> Block {
+        self.shelf.out.fetch_add(buffer.capacity(), Ordering::Relaxed);
+        let charge = Arc::new(charge);
+        Block(Arc::new(Lent { buffer, shelf: self.shelf.clone(), _charge: charge }))
     }
 
     /// A buffer of the caller's own as shared bytes, charged to the memory until the last share is
@@ -184,6 +186,46 @@ impl Chunk {
     /// Bytes that others read too.
     pub(crate) fn shared(bytes: Bytes) -> Chunk {
         Chunk { bytes, charge: None }
+    }
+}
+
+/// Bytes that many read. It is found again as long as one of them has a share.
+#[derive(Clone)]
+pub(crate) struct Block(Arc<Lent>);
+
+/// A block that may be gone.
+pub(crate) struct WeakBlock(Weak<Lent>);
+
+impl Block {
+    /// A share of all of it.
+    pub(crate) fn bytes(&self) -> Bytes {
+        Bytes::from_owner(self.clone())
+    }
+
+    /// Bytes of its memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.0.buffer.capacity()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakBlock {
+        WeakBlock(Arc::downgrade(&self.0))
+    }
+}
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.buffer
+    }
+}
+
+impl WeakBlock {
+    /// The block, if anybody has a share of it.
+    pub(crate) fn upgrade(&self) -> Option<Block> {
+        self.0.upgrade().map(Block)
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
     }
 }
 

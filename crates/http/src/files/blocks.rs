@@ -1,7 +1,7 @@
 //! The blocks of a file that is requested again: all its readers share one copy.
 //!
 //! ```text
-//!   a reader at `offset` ─▶ its block is in the cache? ─ yes ─▶ a part of it, without a copy
+//!   a reader at `offset` ─▶ its block is in the cache, or with a reader? ─ yes ─▶ a part of it
 //!                                  │ no
 //!                           being read already? ─ yes ─▶ waits for that read
 //!                                  └─ no ─▶ reads it, checks the version, keeps it by its heat
@@ -18,39 +18,65 @@ use bytes::Bytes;
 
 use super::cache::FileCache;
 use crate::Pending;
-use crate::body::{Buffers, Opening, Shared, SharedRead};
+use crate::body::{Block, Buffers, Opening, Shared, SharedRead, WeakBlock};
 use crate::flight::Flight;
 use crate::source::FileSource;
 
 /// The outcome of a read that several wait for.
 type Outcome = Result<Bytes, Rc<io::Error>>;
 
-/// The reads of blocks that are in progress, by the file's version and the block's place.
+/// The blocks that somebody reads or waits for, by the file's version and the block's place. So
+/// there is one copy of each, also of those that the cache has dropped.
 #[derive(Default)]
-pub(super) struct Coming {
-    reads: BTreeMap<(u64, u64), Weak<Flight<Outcome>>>,
-    /// Those that nobody waits for any more are dropped when there are so many.
+pub(super) struct Blocks {
+    by_place: BTreeMap<(u64, u64), Held>,
+    /// Those that are gone are dropped when there are so many.
     swept_at: usize,
 }
 
-/// Reads in progress before the first sweep.
+/// A block that somebody holds.
+enum Held {
+    /// It is being read.
+    Coming(Weak<Flight<Outcome>>),
+    Read(WeakBlock),
+}
+
+impl Held {
+    fn is_gone(&self) -> bool {
+        match self {
+            Held::Coming(flight) => flight.strong_count() == 0,
+            Held::Read(block) => block.is_gone(),
+        }
+    }
+}
+
+/// Blocks before the first sweep.
 const SWEPT_FROM: usize = 64;
 
-impl Coming {
-    fn find(&self, key: (u64, u64)) -> Option<Rc<Flight<Outcome>>> {
-        self.reads.get(&key)?.upgrade()
+impl Blocks {
+    /// The block at that place, if somebody reads it.
+    pub(super) fn read(&self, place: (u64, u64)) -> Option<Block> {
+        let Held::Read(block) = self.by_place.get(&place)? else { return None };
+        block.upgrade()
     }
 
-    fn add(&mut self, key: (u64, u64), flight: &Rc<Flight<Outcome>>) {
-        if self.reads.len() >= self.swept_at.max(SWEPT_FROM) {
-            self.reads.retain(|_, flight| flight.strong_count() > 0);
-            self.swept_at = 2 * self.reads.len();
+    /// The read of the block at that place, if somebody waits for it.
+    fn coming(&self, place: (u64, u64)) -> Option<Rc<Flight<Outcome>>> {
+        let Held::Coming(flight) = self.by_place.get(&place)? else { return None };
+        flight.upgrade()
+    }
+
+    fn insert(&mut self, place: (u64, u64), held: Held) {
+        if self.by_place.len() >= self.swept_at.max(SWEPT_FROM) {
+            self.by_place.retain(|_, held| !held.is_gone());
+            self.swept_at = 2 * self.by_place.len();
         }
-        self.reads.insert(key, Rc::downgrade(flight));
+        self.by_place.insert(place, held);
     }
 
-    fn end(&mut self, key: (u64, u64)) {
-        self.reads.remove(&key);
+    /// Notes a block that was read.
+    pub(super) fn on_read(&mut self, place: (u64, u64), block: &Block) {
+        self.insert(place, Held::Read(block.downgrade()));
     }
 }
 
@@ -71,17 +97,18 @@ impl<S: FileSource> Shared for FileBlocks<S> {
         let (index, within) = (offset / block, (offset % block) as usize);
         let length = (self.len_bytes - index * block).min(block) as usize;
         let part = within..length.min(within.saturating_add(most));
-        if let Some(bytes) = self.cache.block(self.number, index) {
+        let place = (self.number, index);
+        let is_scarce = self.buffers.memory.is_scarce();
+        if let Some(bytes) = self.cache.block(place, is_scarce) {
             return Some(SharedRead::Here(bytes.slice(part)));
         }
-        if self.buffers.memory.is_scarce() || !self.cache.takes_blocks(self.block_bytes) {
+        if is_scarce || !self.cache.takes_blocks(self.block_bytes) {
             return None;
         }
-        let key = (self.number, index);
-        let coming = self.cache.coming().find(key);
+        let coming = self.cache.blocks().coming(place);
         let flight = coming.unwrap_or_else(|| {
-            let flight = Flight::new(self.read_block(index, length));
-            self.cache.coming().add(key, &flight);
+            let flight = Flight::new(self.read_block(place, length));
+            self.cache.blocks().insert(place, Held::Coming(Rc::downgrade(&flight)));
             flight
         });
         let (join, length) = (flight.join(), part.len());
@@ -94,24 +121,20 @@ impl<S: FileSource> Shared for FileBlocks<S> {
 }
 
 impl<S: FileSource> FileBlocks<S> {
-    /// Reads a block of `length` bytes, and keeps it.
-    fn read_block(&self, index: u64, length: usize) -> Pending<Outcome> {
+    /// Reads the block of `length` bytes at that place, and keeps it.
+    fn read_block(&self, place: (u64, u64), length: usize) -> Pending<Outcome> {
         let (cache, buffers) = (self.cache.clone(), self.buffers.clone());
-        let (opening, number) = (self.opening.clone(), self.number);
+        let opening = self.opening.clone();
         let (buffer, charge) = buffers.take(length);
-        let offset = index * self.block_bytes as u64;
+        let offset = place.1 * self.block_bytes as u64;
         let reading = opening.source.read_at(&opening.handle, offset, buffer);
         Box::pin(async move {
-            let read = reading.await;
-            cache.coming().end((number, index));
-            let read = read.map_err(Rc::new)?;
+            let read = reading.await.map_err(Rc::new)?;
             if read.len() != length {
                 return Err(Rc::new(io::ErrorKind::UnexpectedEof.into()));
             }
             opening.check().map_err(Rc::new)?;
-            let block = buffers.share((read, charge));
-            cache.keep_block(number, index, &block);
-            Ok(block)
+            Ok(cache.keep_block(place, &buffers.share((read, charge))))
         })
     }
 }

@@ -39,7 +39,8 @@ use crate::content_type;
 use crate::path::RelativePath;
 use crate::source::Metadata;
 
-use super::blocks::Coming;
+use super::blocks::Blocks;
+use crate::body::Block;
 
 /// The memory of an entry beside the file's bytes, about: its path twice, its fields, its places.
 const ENTRY_BYTES: u64 = 512;
@@ -174,14 +175,15 @@ impl Equivalent<Key> for RelativePath {
 /// What is in memory.
 enum Hot<H> {
     File(Rc<Known<H>>),
-    Block(Bytes),
+    /// Its bytes, and how many its memory has.
+    Block(Bytes, usize),
 }
 
 impl<H> Clone for Hot<H> {
     fn clone(&self) -> Self {
         match self {
             Hot::File(known) => Hot::File(known.clone()),
-            Hot::Block(bytes) => Hot::Block(bytes.clone()),
+            Hot::Block(bytes, memory) => Hot::Block(bytes.clone(), *memory),
         }
     }
 }
@@ -193,13 +195,13 @@ struct ByBytes;
 impl<H> Weighter<Key, Hot<H>> for ByBytes {
     fn weight(&self, _key: &Key, hot: &Hot<H>) -> u64 {
         let bytes = match hot {
-            Hot::Block(bytes) => bytes,
+            Hot::Block(_, memory) => *memory,
             Hot::File(known) => match &known.content {
-                Content::Bytes(bytes) => bytes,
-                Content::Open(_) => return ENTRY_BYTES,
+                Content::Bytes(bytes) => bytes.len(),
+                Content::Open(_) => 0,
             },
         };
-        bytes.len() as u64 + ENTRY_BYTES
+        bytes as u64 + ENTRY_BYTES
     }
 }
 
@@ -207,8 +209,7 @@ impl<H> Weighter<Key, Hot<H>> for ByBytes {
 pub(super) struct FileCache<H> {
     hot: RefCell<Cache<Key, Hot<H>, ByBytes>>,
     open: RefCell<Cache<RelativePath, Rc<Known<H>>, UnitWeighter>>,
-    /// Blocks that are being read.
-    coming: RefCell<Coming>,
+    blocks: RefCell<Blocks>,
     age: Duration,
     most_bytes: Cell<u64>,
     most_file_bytes: u64,
@@ -227,7 +228,7 @@ impl<H> FileCache<H> {
         let cache = FileCache {
             hot: RefCell::new(Cache::with_weighter(FIRST_ENTRIES, most_bytes, ByBytes)),
             open: RefCell::new(Cache::new(most_open)),
-            coming: RefCell::default(),
+            blocks: RefCell::default(),
             age: cache_age,
             most_bytes: Cell::new(most_bytes),
             most_file_bytes,
@@ -247,7 +248,7 @@ impl<H> FileCache<H> {
         }
         let known = match self.hot.borrow().get(path) {
             Some(Hot::File(known)) => Some(known.clone()),
-            Some(Hot::Block(_)) | None => self.open.borrow().get(path).cloned(),
+            Some(Hot::Block(..)) | None => self.open.borrow().get(path).cloned(),
         };
         match known {
             Some(known) if now < known.checked.get() + self.age => Found::Fresh(known),
@@ -326,25 +327,38 @@ impl<H> FileCache<H> {
         4 * (block_bytes as u64 + ENTRY_BYTES) <= self.most_bytes.get()
     }
 
-    /// The block at that place of a version, if it is in memory.
-    pub(super) fn block(&self, number: u64, index: u64) -> Option<Bytes> {
-        let hot = self.hot.borrow();
-        let Hot::Block(bytes) = hot.get(&Key::Block(number, index))? else { return None };
-        let bytes = bytes.clone();
-        drop(hot);
+    /// The block at that place, if it is in memory. One that a reader has still is kept again,
+    /// unless memory `is_scarce`.
+    pub(super) fn block(&self, place: (u64, u64), is_scarce: bool) -> Option<Bytes> {
+        let hot = self.hot.borrow().get(&Key::Block(place.0, place.1)).cloned();
+        let bytes = match hot {
+            Some(Hot::Block(bytes, _)) => bytes,
+            Some(Hot::File(_)) | None => {
+                let block = self.blocks.borrow().read(place)?;
+                if is_scarce { block.bytes() } else { self.insert_block(place, &block) }
+            }
+        };
         self.count(|tally| tally.block_hits += 1);
         Some(bytes)
     }
 
-    /// Keeps a block that was read.
-    pub(super) fn keep_block(&self, number: u64, index: u64, bytes: &Bytes) {
+    /// Keeps a block that was read. Returns a share of it.
+    pub(super) fn keep_block(&self, place: (u64, u64), block: &Block) -> Bytes {
         self.count(|tally| tally.block_misses += 1);
-        self.insert(Key::Block(number, index), Hot::Block(bytes.clone()));
+        self.blocks.borrow_mut().on_read(place, block);
+        self.insert_block(place, block)
     }
 
-    /// The blocks that are being read.
-    pub(super) fn coming(&self) -> std::cell::RefMut<'_, Coming> {
-        self.coming.borrow_mut()
+    fn insert_block(&self, place: (u64, u64), block: &Block) -> Bytes {
+        let bytes = block.bytes();
+        let hot = Hot::Block(bytes.clone(), block.memory_bytes());
+        self.insert(Key::Block(place.0, place.1), hot);
+        bytes
+    }
+
+    /// The blocks that somebody reads or waits for.
+    pub(super) fn blocks(&self) -> std::cell::RefMut<'_, Blocks> {
+        self.blocks.borrow_mut()
     }
 
     /// Gives back half of the bytes, or all where they are few.

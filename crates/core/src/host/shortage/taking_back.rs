@@ -92,9 +92,9 @@ impl Host {
             self.shortage.stalled.push(index, Mark { stage: Stage::Last, ..mark });
             return;
         }
-        let held =
-            self.at_work(index).map_or(0, |s| s.send.buffer.len().saturating_sub(s.kept_bytes()));
-        self.shortage.asked_bytes += held;
+        // What it borrows is free only once all who share it have let go.
+        let frees = |s: &Synchronized| s.send.buffer.charged_bytes().saturating_sub(s.kept_bytes());
+        self.shortage.asked_bytes += self.at_work(index).map_or(0, frees);
         self.shortage.stalled.push(index, Mark { stage: Stage::Asked, ..mark });
         self.shared.counters.asked_back_for_memory += 1;
         let Some((slot, generation)) = self.slots.named_mut(index) else { return };

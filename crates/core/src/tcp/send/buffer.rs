@@ -155,6 +155,12 @@ impl SendBuffer {
         self.len as usize
     }
 
+    /// Bytes held that the pool is charged for: those that are not borrowed.
+    pub fn charged_bytes(&self) -> usize {
+        let charged = |chunk: &&Chunk| !matches!(chunk.memory, Memory::Borrowed(_));
+        self.chunks.iter_from(0).filter(charged).map(|chunk| chunk.len as usize).sum()
+    }
+
     /// True if nothing is held.
     pub fn is_empty(&self) -> bool {
         self.len == 0
