@@ -10,6 +10,8 @@ pub(crate) mod pingpong;
 pub(crate) mod pool;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
+#[cfg(target_os = "linux")]
+pub(crate) mod today;
 
 use lightwait_bench::instructions::Uncounted;
 use lightwait_bench::say_line;

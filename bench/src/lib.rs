@@ -10,6 +10,8 @@ pub mod compare;
 pub mod connections;
 pub mod golden;
 pub mod instructions;
+#[cfg(target_os = "linux")]
+pub mod live;
 pub mod memory;
 pub mod output;
 pub mod pingpong;
@@ -18,3 +20,5 @@ pub mod sample;
 pub mod stacks;
 pub mod time_wait;
 pub mod timers;
+#[cfg(target_os = "linux")]
+pub mod today;

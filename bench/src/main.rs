@@ -41,6 +41,13 @@ enum Bench {
     /// Instructions of a connection, a request, a megabyte and a record, compared to the kept
     /// counts
     Golden(commands::golden::Golden),
+    /// Long files for many clients, beside nginx and the limit of a TAP; takes root and wrk
+    #[cfg(target_os = "linux")]
+    Today(commands::today::Today),
+    /// Answers requests with ready-made segments over a TAP, for `today`
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    TapLimit(commands::today::TapLimit),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +61,10 @@ fn main() -> ExitCode {
         Bench::Pool(pool) => pool.run(),
         Bench::Compare(compare) => compare.run(),
         Bench::Golden(golden) => golden.run(),
+        #[cfg(target_os = "linux")]
+        Bench::Today(today) => today.run(),
+        #[cfg(target_os = "linux")]
+        Bench::TapLimit(limit) => limit.run(),
     };
     if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

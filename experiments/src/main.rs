@@ -11,7 +11,6 @@
 
 mod chart;
 mod expected;
-mod live;
 mod network;
 mod page;
 mod parallel;

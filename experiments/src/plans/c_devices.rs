@@ -19,9 +19,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::live::{self, Namespace, Process, Server};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
+use lightwait_bench::live::{self, Namespace, Process, Server};
 
 /// Connections of a run, and their rate a second.
 const CONNECTIONS: u64 = 20_000;

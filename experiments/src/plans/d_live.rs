@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::chart::{Chart, Mark};
-use crate::live::{self, Counts, Namespace, Process, Server};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use crate::statistics::Mean;
+use lightwait_bench::live::{self, Counts, Namespace, Process, Server};
 
 const READ_TIME: &str = "20ms";
 

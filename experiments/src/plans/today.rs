@@ -10,20 +10,22 @@
 //!
 //! The report has the processor time of the server's process. For nginx that is not all: the kernel
 //! handles arrived packets on the sender's processor, in the client's time. The report therefore
-//! has both processes' time as well.
+//! has both processes' time as well. The kernel's congestion control is CUBIC, by route.
+//! `lightwait-bench today` has long files and many clients.
 
+mod idle;
 mod memory;
-mod servers;
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::live::{self, Process};
+use lightwait_bench::live::{self, Process};
+use lightwait_bench::today::servers::{self, Kind, Serving};
+
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
-pub(crate) use servers::idle;
-use servers::{Kind, Serving};
+pub(crate) use idle::idle;
 
 /// Files, with the numbers of connections that request them at a time.
 const FILES: [(&str, usize, u32); 3] =
@@ -62,8 +64,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "wrk: both us",
     ]);
     let mut all = Vec::new();
-    for kind in Kind::ALL {
-        let serving = Serving::start(report, kind)?;
+    for kind in Kind::SERVERS {
+        let serving = start(report, kind)?;
         for (file, _, connections) in FILES {
             for keeps in [false, true] {
                 let [load, wrk] = [
@@ -92,6 +94,11 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.table("today", &table)?;
     claims(report, &all);
     memory::run(report)
+}
+
+/// Starts a server, with the files.
+fn start(report: &Report, kind: Kind) -> Result<Serving, Failure> {
+    Serving::start(&report.path(""), &FILES.map(|(name, bytes, _)| (name, bytes)), kind)
 }
 
 /// Loads a server for some seconds.

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::live::{self, Namespace, Process, Server};
 use crate::plan::Failure;
 use crate::report::Report;
+use lightwait_bench::live::{self, Namespace, Process, Server};
 
 /// The paper's number of client machines.
 pub(crate) const MACHINES: usize = 3;

@@ -10,8 +10,10 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-use super::servers::{ADDRESS, Kind, SOURCES, Serving};
-use crate::live::{self, Process};
+use lightwait_bench::live::{self, Process};
+use lightwait_bench::today::servers::{ADDRESS, Kind, SOURCES, Serving};
+
+use super::start;
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
@@ -53,7 +55,7 @@ pub(super) fn run(report: &mut Report) -> Outcome {
 
 /// The number of connections in TIME-WAIT, and the bytes of each.
 fn of_time_wait(report: &Report, kind: Kind) -> Result<(u64, f64), Failure> {
-    let mut serving = Serving::start(report, kind)?;
+    let mut serving = start(report, kind)?;
     let open = |serving: &Serving, count: u64| {
         let mut load = serving.client(&serving.program);
         load.args(["load", &serving.url("500B"), "--stack", "kernel", "--warm-up", "0"]);
@@ -77,7 +79,7 @@ fn of_time_wait(report: &Report, kind: Kind) -> Result<(u64, f64), Failure> {
 
 /// The bytes of an idle connection.
 fn of_idle(report: &Report, kind: Kind) -> Result<f64, Failure> {
-    let serving = Serving::start(report, kind)?;
+    let serving = start(report, kind)?;
     let bytes = |serving: &Serving| -> Result<f64, Failure> {
         let own = live::memory(serving.id(), "VmRSS")? as f64;
         let kernels = ["TCP", "sock_inode_cache"];

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::plan::Failure;
+/// Why something could not be run.
+pub type Failure = Box<dyn std::error::Error>;
 
 /// The time limit for a started program to be ready.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The program `lightwait`, from the same build as this one.
-pub(crate) fn lightwait() -> Result<PathBuf, Failure> {
+pub fn lightwait() -> Result<PathBuf, Failure> {
     let directory = std::env::current_exe()?;
     let directory = directory.parent().ok_or("a program without a directory")?;
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
@@ -31,7 +32,7 @@ pub(crate) fn lightwait() -> Result<PathBuf, Failure> {
 }
 
 /// Runs a command to its end. Returns its output; fails if the command fails.
-pub(crate) fn run(command: &mut Command) -> Result<String, Failure> {
+pub fn run(command: &mut Command) -> Result<String, Failure> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -41,10 +42,15 @@ pub(crate) fn run(command: &mut Command) -> Result<String, Failure> {
 }
 
 /// A child process; dropping this ends it.
-pub(crate) struct Process(pub(crate) Child);
+#[derive(Debug)]
+pub struct Process(pub Child);
 
 impl Process {
-    pub(crate) fn start(command: &mut Command) -> Result<Process, Failure> {
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(command: &mut Command) -> Result<Process, Failure> {
         let child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
         Ok(Process(child))
     }
@@ -54,20 +60,20 @@ impl Process {
     }
 
     /// Asks the process to end, and waits until it has.
-    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+    pub fn stop(mut self) -> Result<(), Failure> {
         self.signal(Signal::TERM)?;
         self.0.wait()?;
         Ok(())
     }
 
     /// Waits until the process ends by itself; fails if it ends with an error.
-    pub(crate) fn end(mut self) -> Result<(), Failure> {
+    pub fn end(mut self) -> Result<(), Failure> {
         let status = self.0.wait()?;
         if status.success() { Ok(()) } else { Err(status.to_string().into()) }
     }
 
     /// True if the process runs.
-    pub(crate) fn runs(&mut self) -> Result<bool, Failure> {
+    pub fn runs(&mut self) -> Result<bool, Failure> {
         Ok(self.0.try_wait()?.is_none())
     }
 }
@@ -81,11 +87,12 @@ impl Drop for Process {
 }
 
 /// A network namespace with loopback up.
-pub(crate) struct Namespace(Process);
+#[derive(Debug)]
+pub struct Namespace(Process);
 
 impl Namespace {
     /// Makes a namespace. It needs root, or a user with the right to make namespaces.
-    pub(crate) fn new() -> Result<Namespace, Failure> {
+    pub fn new() -> Result<Namespace, Failure> {
         let mut unshare = Command::new("unshare");
         unshare.args(["--net", "sh", "-c", "echo ready; exec sleep 100000"]);
         let mut process = Process::start(unshare.stdout(Stdio::piped()))?;
@@ -101,14 +108,14 @@ impl Namespace {
     }
 
     /// A command in the namespace, on that processor.
-    pub(crate) fn command_on(&self, processor: usize, program: impl AsRef<Path>) -> Command {
+    pub fn command_on(&self, processor: usize, program: impl AsRef<Path>) -> Command {
         let mut command = self.command("taskset");
         command.args(["--cpu-list", &processor.to_string()]).arg(program.as_ref());
         command
     }
 
     /// A command in the namespace.
-    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.0.0.id().to_string(), "--net", "--"]);
         command.arg(program.as_ref());
@@ -116,18 +123,19 @@ impl Namespace {
     }
 
     /// Runs `ip` in the namespace.
-    pub(crate) fn ip(&self, arguments: &str) -> Result<(), Failure> {
+    pub fn ip(&self, arguments: &str) -> Result<(), Failure> {
         run(self.command("ip").args(arguments.split(' '))).map(drop)
     }
 
     /// Moves an interface to another namespace.
-    pub(crate) fn give(&self, interface: &str, other: &Namespace) -> Result<(), Failure> {
+    pub fn give(&self, interface: &str, other: &Namespace) -> Result<(), Failure> {
         self.ip(&format!("link set {interface} netns {}", other.0.0.id()))
     }
 }
 
 /// `lightwait serve`, with its log.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     process: Process,
     log: BufReader<ChildStdout>,
 }
@@ -135,7 +143,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server by a command, to which it adds the flags for a readable log. Waits until it
     /// serves.
-    pub(crate) fn start(command: &mut Command) -> Result<Server, Failure> {
+    pub fn start(command: &mut Command) -> Result<Server, Failure> {
         command.args(["--json", "--quiet"]).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = Process::start(command)?;
         let log = BufReader::new(process.0.stdout.take().ok_or("no output")?);
@@ -145,24 +153,24 @@ impl Server {
     }
 
     /// The server's process: `nsenter` and `taskset` turn into the programs that they start.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.0.id()
     }
 
     /// The server's levels and counters now.
-    pub(crate) fn counts(&mut self) -> Result<Counts, Failure> {
+    pub fn counts(&mut self) -> Result<Counts, Failure> {
         self.process.signal(Signal::USR1)?;
         Ok(Counts(self.event("counts")?))
     }
 
     /// The number of things that the server holds of a limited kind, such as `time_wait` or
     /// `pages`.
-    pub(crate) fn held(&mut self, level: &str) -> Result<u64, Failure> {
+    pub fn held(&mut self, level: &str) -> Result<u64, Failure> {
         self.counts()?.held(level)
     }
 
     /// Ends the server.
-    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+    pub fn stop(mut self) -> Result<(), Failure> {
         self.process.signal(Signal::TERM)?;
         let mut rest = String::new();
         self.log.read_to_string(&mut rest)?;
@@ -184,24 +192,25 @@ impl Server {
 }
 
 /// A server's levels and counters at one moment.
-pub(crate) struct Counts(Value);
+#[derive(Debug)]
+pub struct Counts(Value);
 
 impl Counts {
     /// The number of things of a limited kind.
-    pub(crate) fn held(&self, level: &str) -> Result<u64, Failure> {
+    pub fn held(&self, level: &str) -> Result<u64, Failure> {
         let held = self.0["levels"][level]["held"].as_u64();
         held.ok_or_else(|| format!("no level {level}").into())
     }
 
     /// Events since the server began.
-    pub(crate) fn counter(&self, name: &str) -> Result<u64, Failure> {
+    pub fn counter(&self, name: &str) -> Result<u64, Failure> {
         let count = self.0["counters"][name].as_u64();
         count.ok_or_else(|| format!("no counter {name}").into())
     }
 }
 
 /// Processor time of a process, without that of its ended children.
-pub(crate) fn processor_time(id: u32) -> Result<Duration, Failure> {
+pub fn processor_time(id: u32) -> Result<Duration, Failure> {
     let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
     // The name may have spaces; it ends with the last parenthesis.
     let (_, fields) = text.rsplit_once(')').ok_or("a strange /proc")?;
@@ -213,12 +222,12 @@ pub(crate) fn processor_time(id: u32) -> Result<Duration, Failure> {
 }
 
 /// A line of `/proc/ID/status` that is in kB, such as `VmRSS`, in bytes.
-pub(crate) fn memory(id: u32, line: &str) -> Result<u64, Failure> {
+pub fn memory(id: u32, line: &str) -> Result<u64, Failure> {
     kilobytes(&format!("/proc/{id}/status"), line)
 }
 
 /// A line of a file of /proc that is in kB, in bytes.
-pub(crate) fn kilobytes(path: &str, name: &str) -> Result<u64, Failure> {
+pub fn kilobytes(path: &str, name: &str) -> Result<u64, Failure> {
     let text = fs::read_to_string(path)?;
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let value = lines.filter(|(key, _)| *key == name).map(|(_, value)| value).next();
@@ -227,7 +236,7 @@ pub(crate) fn kilobytes(path: &str, name: &str) -> Result<u64, Failure> {
 }
 
 /// Waits until `is_so` is true, 20 s at most.
-pub(crate) fn wait_until(
+pub fn wait_until(
     what: &str,
     mut is_so: impl FnMut() -> Result<bool, Failure>,
 ) -> Result<(), Failure> {

@@ -1,72 +1,97 @@
-//! Starts the servers, each with a namespace for its client.
+//! Starts the servers, each with a namespace for its client. The kernel's congestion control is
+//! CUBIC on every route, whatever the system's default is.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use super::FILES;
-use crate::live::{self, Namespace, Process, Server};
-use crate::plan::Failure;
-use crate::report::Report;
+use crate::live::{self, Failure, Namespace, Process, Server};
 
 /// The address and port of every server.
-pub(super) const ADDRESS: &str = "10.9.0.1:80";
+pub const ADDRESS: &str = "10.9.0.1:80";
 /// Addresses of the client, beside its own, 10.9.0.2.
-pub(super) const SOURCES: &str = "10.8.0.0/24";
+pub const SOURCES: &str = "10.8.0.0/24";
+
+/// Files of so many bytes and more are sent by nginx with `sendfile`: it is slower for short ones.
+const SENDFILE_FROM: usize = 64 << 10;
+
+/// The age from which on the version of a file can be told by its times.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// A server and its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// nginx on the kernel's stack, over a veth.
     Nginx,
     /// Ours by a packet socket, over a veth.
     PacketSocket,
     /// Ours over a TAP.
     Tap,
+    /// No server: the loop that answers with so many ready-made bytes over a TAP ([`limit`]).
+    ///
+    /// [`limit`]: super::limit
+    Limit(usize),
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 3] = [Kind::Nginx, Kind::PacketSocket, Kind::Tap];
+    /// The servers.
+    pub const SERVERS: [Kind; 3] = [Kind::Nginx, Kind::PacketSocket, Kind::Tap];
 
-    pub(super) fn name(self) -> &'static str {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
         match self {
-            Kind::Nginx => "nginx, kernel, veth",
+            Kind::Nginx => "nginx, kernel (CUBIC), veth",
             Kind::PacketSocket => "lightwait, packet socket, veth",
             Kind::Tap => "lightwait, TAP",
+            Kind::Limit(_) => "the TAP's limit",
         }
     }
 }
 
+/// A file to serve: its name, and its length in bytes.
+pub type File = (&'static str, usize);
+
 /// A server that runs on processor 0.
-pub(super) struct Serving {
-    pub(super) program: PathBuf,
+#[derive(Debug)]
+pub struct Serving {
+    /// The program `lightwait`.
+    pub program: PathBuf,
     server: Running,
     /// The namespace of the server's interface, if it is not the client's.
-    pub(super) servers: Namespace,
+    pub servers: Namespace,
     clients: Namespace,
 }
 
+#[derive(Debug)]
 enum Running {
-    Nginx(Process),
+    /// nginx, or the loop.
+    Other(Process),
     Ours(Server),
 }
 
 impl Serving {
-    /// Starts a server, with the files.
-    pub(super) fn start(report: &Report, kind: Kind) -> Result<Serving, Failure> {
+    /// Starts a server, with these files in `directory`.
+    ///
+    /// # Errors
+    /// If a namespace, a device or the server cannot be made.
+    pub fn start(directory: &Path, files: &[File], kind: Kind) -> Result<Serving, Failure> {
         let program = live::lightwait()?;
-        let site = report.path("site");
+        let site = directory.join("site");
         fs::create_dir_all(&site)?;
-        for (name, bytes, _) in FILES {
-            fs::write(site.join(name), vec![b'x'; bytes])?;
+        for (name, bytes) in files {
+            fs::write(site.join(name), vec![b'x'; *bytes])?;
         }
+        // A server of ours keeps nothing of a file that has just changed.
+        thread::sleep(SETTLED);
         let [servers, clients] = [Namespace::new()?, Namespace::new()?];
-        if kind != Kind::Tap {
+        if matches!(kind, Kind::Nginx | Kind::PacketSocket) {
             clients.ip("link add client type veth peer name server")?;
             clients.give("server", &servers)?;
             clients.ip("addr add 10.9.0.2/24 dev client")?;
             clients.ip("link set client up")?;
+            clients.ip("route replace 10.9.0.0/24 dev client congctl cubic")?;
             servers.ip("link set server up")?;
         }
         // A load on the kernel's stack uses these addresses for many connections.
@@ -80,46 +105,64 @@ impl Serving {
         let server = match kind {
             Kind::Nginx => {
                 servers.ip("addr add 10.9.0.1/24 dev server")?;
-                servers.ip(&format!("route add {SOURCES} via 10.9.0.2"))?;
-                Running::Nginx(nginx(report, &servers, &site)?)
+                servers.ip("route replace 10.9.0.0/24 dev server src 10.9.0.1 congctl cubic")?;
+                servers.ip(&format!("route add {SOURCES} via 10.9.0.2 congctl cubic"))?;
+                Running::Other(nginx(directory, &servers, files)?)
             }
             Kind::PacketSocket => {
                 // Only the packet socket listens there.
                 ours(&servers, ["--af-packet", "server"])?
             }
             Kind::Tap => ours(&clients, ["--tap", "tap0"])?,
+            Kind::Limit(bytes) => {
+                let mut limit = clients.command_on(0, std::env::current_exe()?);
+                limit.args(["tap-limit", "--tap", "tap0", "--address", ADDRESS]);
+                Running::Other(Process::start(limit.args(["--bytes", &bytes.to_string()]))?)
+            }
         };
         let serving = Serving { program, server, servers, clients };
+        if let Kind::Limit(_) = kind {
+            live::wait_until("the TAP is there", || {
+                Ok(serving.clients.ip("addr add 10.9.0.2/24 dev tap0").is_ok())
+            })?;
+        }
+        if matches!(kind, Kind::Tap | Kind::Limit(_)) {
+            serving.clients.ip("route replace 10.9.0.0/24 dev tap0 congctl cubic")?;
+        }
         live::wait_until("the server answers", || {
             let mut curl = serving.client("curl");
             curl.args(["--silent", "--fail", "--max-time", "1", "--output", "/dev/null"]);
-            Ok(curl.arg(serving.url(FILES[0].0)).status()?.success())
+            Ok(curl.arg(serving.url(files[0].0)).status()?.success())
         })?;
         Ok(serving)
     }
 
     /// The server's process.
-    pub(super) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         match &self.server {
-            Running::Nginx(process) => process.0.id(),
+            Running::Other(process) => process.0.id(),
             Running::Ours(server) => server.id(),
         }
     }
 
-    pub(super) fn url(&self, file: &str) -> String {
+    /// Where a file is.
+    pub fn url(&self, file: &str) -> String {
         format!("http://{ADDRESS}/{file}")
     }
 
     /// A command of the client, on processor 1.
-    pub(super) fn client(&self, program: impl AsRef<Path>) -> Command {
+    pub fn client(&self, program: impl AsRef<Path>) -> Command {
         self.clients.command_on(1, program)
     }
 
     /// Connections in TIME-WAIT at the server.
-    pub(super) fn time_wait(&mut self) -> Result<u64, Failure> {
+    ///
+    /// # Errors
+    /// If the server or the kernel does not say.
+    pub fn time_wait(&mut self) -> Result<u64, Failure> {
         match &mut self.server {
             Running::Ours(server) => server.held("time_wait"),
-            Running::Nginx(_) => {
+            Running::Other(_) => {
                 let text = live::run(self.servers.command("cat").arg("/proc/net/sockstat"))?;
                 let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
                 let mut words = line.split(' ').skip_while(|word| *word != "tw").skip(1);
@@ -129,29 +172,36 @@ impl Serving {
         }
     }
 
-    pub(super) fn stop(self) -> Result<(), Failure> {
+    /// Ends the server.
+    ///
+    /// # Errors
+    /// If it ended with an error.
+    pub fn stop(self) -> Result<(), Failure> {
         match self.server {
-            Running::Nginx(process) => process.stop(),
+            Running::Other(process) => process.stop(),
             Running::Ours(server) => server.stop(),
         }
     }
 }
 
 /// nginx in its fastest configuration here: one process, no log, open files kept, and `sendfile`
-/// only for large files.
-fn nginx(report: &Report, namespace: &Namespace, site: &Path) -> Result<Process, Failure> {
-    let directory = report.path("nginx");
+/// only for long files.
+fn nginx(directory: &Path, namespace: &Namespace, files: &[File]) -> Result<Process, Failure> {
+    let (site, directory) = (directory.join("site"), directory.join("nginx"));
     fs::create_dir_all(&directory)?;
     let at = directory.display();
+    let long = files.iter().filter(|(_, bytes)| *bytes >= SENDFILE_FROM);
+    let sent: String =
+        long.map(|(name, _)| format!("location = /{name} {{ sendfile on; }}\n")).collect();
     let configuration = format!(
         "daemon off;\nmaster_process off;\nuser root;\npid {at}/pid;\nerror_log {at}/error.log;\n\
          worker_rlimit_nofile 20000;\nevents {{ worker_connections 16000; }}\nhttp {{\n\
          access_log off;\nkeepalive_requests 1000000000;\nkeepalive_timeout 300s;\n\
-         open_file_cache max=100 inactive=1h;\ntcp_nopush on;\ndefault_type text/plain;\n\
+         open_file_cache max=2000 inactive=1h;\ntcp_nopush on;\ndefault_type text/plain;\n\
          client_body_temp_path {at}/body;\nproxy_temp_path {at}/proxy;\n\
          fastcgi_temp_path {at}/fastcgi;\nuwsgi_temp_path {at}/uwsgi;\n\
          scgi_temp_path {at}/scgi;\nserver {{\nlisten {ADDRESS} backlog=4096;\nroot {site};\n\
-         sendfile off;\nlocation = /1MB {{ sendfile on; }}\n}}\n}}\n",
+         sendfile off;\n{sent}}}\n}}\n",
         site = site.display(),
     );
     let path = directory.join("nginx.conf");
@@ -159,28 +209,4 @@ fn nginx(report: &Report, namespace: &Namespace, site: &Path) -> Result<Process,
     let mut nginx = namespace.command_on(0, "nginx");
     nginx.arg("-c").arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
     Process::start(&mut nginx)
-}
-
-/// Opens `count` connections to `address`, makes a request on each and keeps it, until standard
-/// input ends. Meanwhile the server's memory of idle connections can be measured.
-pub(crate) fn idle(address: SocketAddr, count: usize) -> Result<(), Failure> {
-    use std::io::{Read, Write};
-    let request = format!("GET /{} HTTP/1.1\r\nHost: idle\r\n\r\n", FILES[0].0);
-    let mut connections = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut stream = TcpStream::connect(address)?;
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        while answer.len() < FILES[0].1 || !answer.ends_with(b"xxx") {
-            let mut piece = [0; 4096];
-            match stream.read(&mut piece)? {
-                0 => return Err("the server does not keep its connections".into()),
-                len => answer.extend_from_slice(&piece[..len]),
-            }
-        }
-        connections.push(stream);
-    }
-    lightwait_bench::say_line!("ready");
-    std::io::stdin().read_to_end(&mut Vec::new())?;
-    Ok(())
 }
