@@ -18,7 +18,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Version};
 use http_body::Body;
 
-use crate::connection::bad_host;
+use crate::head;
 
 /// The method. Methods are case-sensitive (RFC 9110 §9.1).
 pub const METHOD: &str = "CLIENT_CLOSE";
@@ -68,7 +68,7 @@ pub(crate) fn fault<B: Body>(request: &Request<B>) -> Option<&'static str> {
         // An intermediary removes it, and our connection to it is not the client's to close.
         Some("CLIENT_CLOSE is sent with Connection: close.")
     } else {
-        bad_host(request)
+        head::fault(request).map(|fault| fault.detail)
     }
 }
 

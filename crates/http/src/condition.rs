@@ -13,6 +13,9 @@ use crate::source::{GRANULE, Metadata};
 pub(crate) struct Validators {
     /// An entity tag, quotes included; a weak one begins with `W/`.
     pub(crate) etag: String,
+    /// The weak tag that it has, or had while it was new: the two are equal only by what they stand
+    /// for.
+    pub(crate) weak: String,
     /// When it was last modified, in whole seconds, never in the future (§8.8.2.1).
     pub(crate) modified: Option<SystemTime>,
 }
@@ -31,14 +34,11 @@ impl Validators {
         let time = metadata.modified.and_then(since).unwrap_or_default();
         let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
         let is_settled = metadata.modified.is_some_and(|modified| modified + GRANULE <= now);
-        let etag = if is_settled {
-            format!("\"{seconds:x}-{length:x}\"")
-        } else {
-            format!("W/\"{seconds:x}-{length:x}-{nanos:x}\"")
-        };
+        let weak = format!("W/\"{seconds:x}-{length:x}-{nanos:x}\"");
+        let etag = if is_settled { format!("\"{seconds:x}-{length:x}\"") } else { weak.clone() };
         let modified = metadata.modified.map(|time| time.min(now)).and_then(since);
         let modified = modified.map(|d| UNIX_EPOCH + Duration::from_secs(d.as_secs()));
-        Validators { etag, modified }
+        Validators { etag, weak, modified }
     }
 }
 
@@ -65,7 +65,9 @@ pub(crate) fn evaluate(headers: &HeaderMap, validators: &Validators) -> Verdict 
         return Verdict::Failed;
     }
     if headers.contains_key(header::IF_NONE_MATCH) {
-        if any_tag_matches(headers, &header::IF_NONE_MATCH, &validators.etag, Comparison::Weak) {
+        // A client that got the file while it was new has its weak tag.
+        let matches = |tag| any_tag_matches(headers, &header::IF_NONE_MATCH, tag, Comparison::Weak);
+        if matches(&validators.etag) || matches(&validators.weak) {
             return Verdict::NotModified;
         }
     } else if let Some(limit) = date(headers, &header::IF_MODIFIED_SINCE)

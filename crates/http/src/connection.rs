@@ -28,6 +28,7 @@ use crate::client_close;
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
+use crate::head::{self, Fault};
 use crate::memory::Memory;
 use crate::patient::{Bounds, Patient, Phase};
 use crate::refusal::{Owed, Refusable, Refused};
@@ -406,7 +407,10 @@ impl<H: Handler> Visit<H> {
             let io = connection.into_parts().io.inner;
             Box::pin(server.part(io, phase.clone(), &waits.seat, server.stop.wait_cut())).await;
         } else if let Some(status) = owed.refused() {
-            let parts = connection.into_parts();
+            let mut parts = connection.into_parts();
+            if parts.io.read_as_1_1(&parts.read_buf) {
+                return Awake::Rests(parts.io);
+            }
             let refused = Refused::new(status, &parts.read_buf);
             Box::pin(server.refuse(*parts.io, refused, *peer)).await;
         }
@@ -481,8 +485,8 @@ impl<H: Handler> Exchange<H> {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
             response
-        } else if let Some(why) = bad_host(&request) {
-            page(request.headers(), StatusCode::BAD_REQUEST, why)
+        } else if let Some(fault) = head::fault(&request) {
+            refuse_head(request.headers(), fault)
         } else if in_flight.is_none() {
             too_many(request.headers())
         } else {
@@ -565,6 +569,15 @@ impl End {
     }
 }
 
+/// The answer to a request whose head has a fault.
+fn refuse_head(asked: &HeaderMap, fault: Fault) -> Response<Body> {
+    let mut response = page(asked, fault.status, fault.detail);
+    if fault.closes {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
 /// The answer when too many responses are in flight.
 fn too_many(asked: &HeaderMap) -> Response<Body> {
     let detail = "Too many answers are under way: try again in a moment.";
@@ -577,16 +590,6 @@ fn too_many(asked: &HeaderMap) -> Response<Body> {
 struct Unfinished {
     begin: Instant,
     access: Access,
-}
-
-/// The error in a request's `Host`: HTTP/1.1 wants exactly one (RFC 9112 §3.2).
-pub(crate) fn bad_host<B>(request: &Request<B>) -> Option<&'static str> {
-    let hosts = request.headers().get_all(header::HOST).iter().count();
-    match hosts {
-        0 if request.version() >= Version::HTTP_11 => Some("The request names no host."),
-        0 | 1 => None,
-        _ => Some("The request names more than one host."),
-    }
 }
 
 #[cfg(test)]

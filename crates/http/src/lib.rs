@@ -28,6 +28,7 @@ mod control;
 pub mod date;
 pub mod files;
 mod flight;
+mod head;
 mod listing;
 mod memory;
 pub mod path;

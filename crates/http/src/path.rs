@@ -1,7 +1,7 @@
 //! Parses a request's path into a path under the root (RFC 3986 §3.3, RFC 9110 §4.2.3).
 //!
 //! A path from this module cannot name anything above the root: no segment is empty, `.` or `..`,
-//! and none contains a slash, a backslash or a NUL. The file source judges symbolic links.
+//! and none contains a slash or a NUL. The file source judges symbolic links.
 
 use std::fmt;
 
@@ -40,6 +40,13 @@ impl RelativePath {
         }
         bytes.extend_from_slice(name);
         Some(RelativePath { bytes })
+    }
+
+    /// Removes the last segment. False if there is none.
+    fn pop(&mut self) -> bool {
+        let has_some = !self.bytes.is_empty();
+        self.bytes.truncate(self.bytes.iter().rposition(|byte| *byte == b'/').unwrap_or(0));
+        has_some
     }
 
     /// True if a segment starts with a dot, `.well-known` (RFC 8615) aside.
@@ -89,7 +96,9 @@ pub enum PathError {
     NoSuchName,
 }
 
-/// Understands the path of a request's target. Empty segments are skipped, as file systems do.
+/// Understands the path of a request's target. Empty segments are skipped, as file systems do. Dot
+/// segments are removed (RFC 3986 §5.2.4), encoded ones too: some clients send them, such as apt for
+/// a flat repository. A path that would leave the root is malformed, as it is to nginx.
 pub fn resolve(path: &str) -> Result<Target, PathError> {
     let Some(path) = path.strip_prefix('/') else {
         return Err(PathError::Malformed("the path does not start with a slash"));
@@ -102,6 +111,13 @@ pub fn resolve(path: &str) -> Result<Target, PathError> {
             continue;
         }
         let name = decode(segment)?;
+        directory = matches!(&*name, b"." | b"..");
+        if directory {
+            if name == b".." && !resolved.pop() {
+                return Err(PathError::Malformed("the path leaves the root"));
+            }
+            continue;
+        }
         check_segment(&name)?;
         if !resolved.bytes.is_empty() {
             resolved.bytes.push(b'/');
@@ -128,16 +144,16 @@ fn decode(segment: &str) -> Result<Vec<u8>, PathError> {
     Ok(decoded)
 }
 
-/// The error in a decoded segment, if it has one. Clients remove dot segments themselves (RFC 3986
-/// §5.2.4), so a dot segment here is an attempt, encoded or not.
+/// The error in a decoded segment that is to be a name, if it has one. A backslash is a byte of a
+/// name like any other.
 fn check_segment(name: &[u8]) -> Result<(), PathError> {
     match name {
         b"" => return Err(PathError::Malformed("a name is empty")),
         b"." | b".." => return Err(PathError::Malformed("a segment is `.` or `..`")),
         _ => {}
     }
-    if name.iter().any(|byte| matches!(byte, 0 | b'/' | b'\\')) {
-        return Err(PathError::Malformed("a name holds a slash, a backslash or a NUL"));
+    if name.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(PathError::Malformed("a name holds a slash or a NUL"));
     }
     if name.len() > SEGMENT_BYTES { Err(PathError::NoSuchName) } else { Ok(()) }
 }
@@ -172,20 +188,38 @@ mod tests {
     }
 
     #[test]
+    fn dot_segments_are_removed() {
+        for (text, expected, directory) in [
+            ("/deb/./Packages", "deb/Packages", false),
+            ("/./a", "a", false),
+            ("/a/.", "a", true),
+            ("/a/b/..", "a", true),
+            ("/a/..", "", true),
+            ("/a/b/c/./../../g", "a/g", false),
+            ("/a/%2e/b", "a/b", false),
+            ("/a/%2E%2e/b", "b", false),
+            ("/a/.%2e/b/", "b", true),
+            ("/a//../b", "b", false),
+            ("/a\\b", "a\\b", false),
+            ("/a/..%5c..", "a/..\\..", false),
+        ] {
+            assert_eq!((&*path(text), resolve(text).unwrap().directory), (expected, directory));
+        }
+    }
+
+    #[test]
     fn every_way_up_is_refused() {
         for attempt in [
             "/..",
             "/../etc/passwd",
             "/a/../../b",
-            "/a/./b",
+            "/./..",
             "/%2e%2e/b",
             "/%2E./b",
             "/.%2e",
-            "/%2e",
+            "/a/..//..",
             "/a%2fb",
             "/..%2f..%2fetc",
-            "/..%5c..",
-            "/a\\b",
             "/a%00b",
             "/%00",
             "a/b",
@@ -224,7 +258,7 @@ mod tests {
             if let Ok(target) = resolve(&text) {
                 for segment in target.path.segments() {
                     prop_assert!(segment != b"." && segment != b"..");
-                    prop_assert!(!segment.iter().any(|b| matches!(b, 0 | b'\\')));
+                    prop_assert!(!segment.contains(&0));
                 }
                 prop_assert!(!target.path.as_bytes().starts_with(b"/"));
                 prop_assert!(!target.path.as_bytes().windows(2).any(|pair| pair == b"//"));

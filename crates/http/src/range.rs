@@ -15,6 +15,8 @@ pub(crate) enum Selection {
 }
 
 /// Evaluates a `Range` field's value for a representation of `len_bytes` bytes.
+/// A suffix of some bytes of an empty representation is all of it (§14.1.2).
+///
 /// Ignored as a whole: units other than bytes, bad syntax, more than `max_ranges` ranges, and
 /// overlapping ranges (§14.2 and §17.15: a request for many overlapping ranges is an attack, not a
 /// need).
@@ -33,14 +35,19 @@ pub(crate) fn select(value: &str, len_bytes: u64, max_ranges: usize) -> Selectio
     if specs.is_empty() || specs.len() > max_ranges {
         return Selection::Whole;
     }
+    let mut is_suffix_of_nothing = false;
     for spec in specs {
+        let suffix = spec.strip_prefix('-').map(|digits| number(digits.trim_start()));
+        is_suffix_of_nothing |= len_bytes == 0 && matches!(suffix, Some(Ok(1..)));
         match parse(spec, len_bytes) {
             Ok(Some(part)) => parts.push(part),
             Ok(None) => {}
             Err(BadSyntax) => return Selection::Whole,
         }
     }
-    if parts.is_empty() {
+    if parts.is_empty() && is_suffix_of_nothing {
+        Selection::Whole
+    } else if parts.is_empty() {
         Selection::Unsatisfiable
     } else if overlap(&parts) {
         Selection::Whole
@@ -121,6 +128,8 @@ mod tests {
         assert_eq!(parts("bytes=-2000"), [0..1000]);
         assert_eq!(select("bytes=-0", 1000, 4), Selection::Unsatisfiable);
         assert_eq!(select("bytes=0-", 0, 4), Selection::Unsatisfiable);
+        assert_eq!(select("bytes=-1", 0, 4), Selection::Whole, "all of nothing");
+        assert_eq!(select("bytes=-0", 0, 4), Selection::Unsatisfiable);
         assert_eq!(parts("bytes=0-9,5000-"), [0..10], "what lies outside is left out");
     }
 

@@ -1,5 +1,5 @@
 //! Replaces the answers that hyper gives by itself to a head that it cannot read or that is too
-//! long (400, 431). hyper answers with a bare head and hands nothing to the handler. Here its
+//! long (400, 431, 505). A later minor version of HTTP/1 is read as HTTP/1.1 (RFC 9110 §2.5). hyper answers with a bare head and hands nothing to the handler. Here its
 //! answer is dropped, and the server sends one with a text and writes a record.
 //!
 //! hyper reads a head only after it has flushed the response before. Bytes that it writes after
@@ -123,6 +123,33 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Refusable<Patient<I, C>> {
     }
 }
 
+impl<I> Refusable<I> {
+    /// If hyper refused a request of HTTP/1.2 or later, begins again with the bytes that it read,
+    /// as of HTTP/1.1. False if that was not the reason.
+    pub(crate) fn read_as_1_1(&mut self, read: &[u8]) -> bool {
+        let Some((1, minor @ 2..)) = version(read) else { return false };
+        let end = read.iter().position(|byte| *byte == b'\n').unwrap_or(read.len());
+        let digit = read[..end].iter().rposition(|byte| *byte == b'0' + minor);
+        let Some(digit) = digit else { return false };
+        let mut bytes = read.to_vec();
+        bytes[digit] = b'1';
+        self.first = Some(Ok(bytes));
+        self.owed.0.refused.set(None);
+        true
+    }
+}
+
+/// The version at the end of a complete first line, if it is one.
+fn version(read: &[u8]) -> Option<(u8, u8)> {
+    let end = read.iter().position(|byte| *byte == b'\n')?;
+    let line = read[..end].strip_suffix(b"\r").unwrap_or(&read[..end]);
+    let at = line.iter().rposition(|byte| *byte == b' ')?;
+    match line[at + 1..].strip_prefix(b"HTTP/")? {
+        [major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] => Some((major - b'0', minor - b'0')),
+        _ => None,
+    }
+}
+
 impl<I: Read + Unpin> Read for Refusable<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -207,7 +234,13 @@ impl Refused {
         };
         // If the first line does not end, its target is too long (RFC 9110 §15.5.15).
         let is_long = status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE && end.is_none();
-        let status = if is_long { StatusCode::URI_TOO_LONG } else { status };
+        let is_foreign = status == StatusCode::BAD_REQUEST
+            && version(unread).is_some_and(|(major, _)| major != 1);
+        let status = match (is_long, is_foreign) {
+            (true, _) => StatusCode::URI_TOO_LONG,
+            (_, true) => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            _ => status,
+        };
         let mut told = target[..target.len().min(TARGET_BYTES)].escape_ascii().to_string();
         if target.len() > TARGET_BYTES {
             told.push_str("...");
@@ -223,6 +256,7 @@ impl Refused {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
                 "The request's head is too long, or has too many fields."
             }
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED => "This server speaks HTTP/1.",
             _ => "The request cannot be understood.",
         };
         let reason = status.canonical_reason().unwrap_or("");
@@ -277,7 +311,9 @@ mod tests {
     fn what_can_be_read_of_a_request_is_told() {
         let of = |status, method: &str, target: &str| (status, method.into(), target.into());
         assert_eq!(refused(431, b"GET /a HTTP/1.1\r\nX: xx"), of(431, "GET", "/a"));
-        assert_eq!(refused(400, b"GET /\x1b[0m\" HTTP/9.9\r\n"), of(400, "GET", "/\\x1b[0m\\\""));
+        assert_eq!(refused(400, b"GET /\x1b[0m\" HTTP/1.1\r\n"), of(400, "GET", "/\\x1b[0m\\\""));
+        assert_eq!(refused(400, b"GET / HTTP/9.9\r\n"), of(505, "GET", "/"));
+        assert_eq!(refused(400, b"GET / HTTP/9.9"), of(400, "GET", "/"), "it may go on");
         assert_eq!(refused(400, b"\x16\x03\x01 x"), of(400, "-", "-"));
         assert_eq!(refused(400, b""), of(400, "-", "-"));
     }

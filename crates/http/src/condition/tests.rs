@@ -8,7 +8,8 @@ fn modified() -> SystemTime {
 }
 
 fn validators() -> Validators {
-    Validators { etag: "\"a,b\"".to_owned(), modified: Some(modified()) }
+    let (etag, weak) = ("\"a,b\"".to_owned(), "W/\"a,b-1\"".to_owned());
+    Validators { etag, weak, modified: Some(modified()) }
 }
 
 fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
@@ -45,6 +46,28 @@ fn if_match_compares_strongly() {
     assert_eq!(verdict(&[("if-match", "W/\"a,b\"")]), Verdict::Failed);
     assert_eq!(verdict(&[("if-match", "\"a\"")]), Verdict::Failed);
     assert_eq!(verdict(&[("if-match", "a,b")]), Verdict::Failed);
+}
+
+#[test]
+fn the_tag_that_a_file_had_while_it_was_new_matches_weakly_later() {
+    let metadata = Metadata {
+        kind: Kind::File,
+        len_bytes: 5,
+        modified: Some(modified() + Duration::from_millis(300)),
+        changed: None,
+        identity: 1,
+    };
+    let early = Validators::of(&metadata, modified() + SECOND);
+    let late = Validators::of(&metadata, modified() + 10 * SECOND);
+    assert!(early.etag.starts_with("W/") && !late.etag.starts_with("W/"));
+    let judge = |field: &'static str| evaluate(&headers(&[(field, &early.etag)]), &late);
+    assert_eq!(judge("if-none-match"), Verdict::NotModified);
+    assert_eq!(judge("if-match"), Verdict::Failed, "not strongly");
+    // Modified again within that second.
+    let again = Metadata { modified: Some(modified() + Duration::from_millis(301)), ..metadata };
+    let again = Validators::of(&again, modified() + 10 * SECOND);
+    let verdict = evaluate(&headers(&[("if-none-match", &early.etag)]), &again);
+    assert_eq!(verdict, Verdict::Proceed);
 }
 
 #[test]
@@ -145,7 +168,7 @@ fn a_tag_is_weak_within_the_files_second_and_then_another() {
     assert_ne!(young.etag, Validators::of(&later, modified() + SECOND).etag);
     let asked = headers(&[("if-none-match", &young.etag)]);
     assert_eq!(evaluate(&asked, &young), Verdict::NotModified);
-    assert_eq!(evaluate(&asked, &settled), Verdict::Proceed, "it may have changed meanwhile");
+    assert_eq!(evaluate(&asked, &settled), Verdict::NotModified, "weakly they are the same");
     // A weak tag promises nothing about bytes.
     let asked = headers(&[("if-match", &young.etag)]);
     assert_eq!(evaluate(&asked, &young), Verdict::Failed);

@@ -88,10 +88,76 @@ async fn http_1_1_names_exactly_one_host() {
     .await;
 }
 
+/// The status of the answer to that head, and whether the connection closes.
+async fn judged(head: &[u8]) -> (u16, bool) {
+    local(async {
+        let mut client = client();
+        client.send(head).await;
+        let reply = client.receive(false).await;
+        (reply.status, reply.field("connection") == Some("close"))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_host_that_is_none_is_refused() {
+    for host in ["a b/c@", "a/b", "x:99999999", "[::1", "\u{ff}"] {
+        let head = format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(judged(head.as_bytes()).await, (400, false), "{host}");
+    }
+    assert_eq!(judged(b"GET /a HTTP/1.1\r\nHost: \xff\r\n\r\n").await.0, 400);
+    assert_eq!(judged(b"GET /a HTTP/1.1\r\nHost: [::1]:80\r\n\r\n").await.0, 200);
+    assert_eq!(judged(b"GET /a HTTP/1.1\r\nHost:\r\n\r\n").await.0, 200);
+}
+
+#[tokio::test]
+async fn a_body_whose_end_is_doubtful_is_refused_and_closes() {
+    let te = |fields: &str| format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n0\r\n\r\n");
+    for (fields, status) in [
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", 400),
+        ("Transfer-Encoding: chunked, chunked\r\n", 400),
+        ("Transfer-Encoding: gzip, chunked\r\n", 501),
+        ("Transfer-Encoding: chunked, gzip\r\n", 400),
+        // The coding counts, and nothing behind the body.
+        ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 200),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 200),
+        ("Content-Length: 5\r\nContent-Length: 6\r\n", 400),
+        ("Content-Length: +5\r\n", 400),
+        ("Transfer-Encoding : chunked\r\n", 400),
+        (" Transfer-Encoding: chunked\r\n", 400),
+        ("X: y\r\n Transfer-Encoding: chunked\r\n", 400),
+    ] {
+        assert_eq!(judged(te(fields).as_bytes()).await, (status, true), "{fields}");
+    }
+    assert_eq!(judged(te("Transfer-Encoding: chunked\r\n").as_bytes()).await, (200, false));
+}
+
+#[tokio::test]
+async fn versions_of_http_1_are_served_and_others_are_not() {
+    let of = |version: &str| format!("GET /a HTTP/{version}\r\nHost: h\r\n\r\n");
+    for (version, status) in
+        [("1.1", 200), ("1.2", 200), ("1.9", 200), ("3.0", 505), ("2.0", 505), ("0.9", 505)]
+    {
+        assert_eq!(judged(of(version).as_bytes()).await.0, status, "{version}");
+    }
+    for version in ["1", "1.x", "11", "x"] {
+        assert_eq!(judged(of(version).as_bytes()).await.0, 400, "{version}");
+    }
+    // Requests go on behind one of them.
+    local(async {
+        let mut client = client();
+        client.send(of("1.2") + &of("1.1") + &of("1.7")).await;
+        for _ in 0..3 {
+            assert_eq!(client.receive(false).await.status, 200);
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_is_no_http_gets_400() {
     local(async {
-        for bad in ["\u{16}\u{3}\u{1}", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n"] {
+        for bad in ["\u{16}\u{3}\u{1}", "GET\r\n\r\n", "GET / HTTP/9.x\r\n\r\n"] {
             let mut client = client();
             client.send(bad).await;
             client.stream.shutdown().await.unwrap();
@@ -156,7 +222,7 @@ async fn what_is_refused_for_its_head_is_told_why_and_leaves_a_record() {
             (431, many, "GET", "/a"),
             (414, long_head(false, 20_000), "GET", "/xxx"),
             (414, long_head(false, 5_000), "GET", "/xxx"),
-            (400, "GET / HTTP/9.9\r\n\r\n".to_owned(), "GET", "/"),
+            (505, "GET / HTTP/9.9\r\n\r\n".to_owned(), "GET", "/"),
             (400, "\u{16}\u{3}\u{1}\r\n".to_owned(), "-", "-"),
         ] {
             // Alone, and after a response.
