@@ -16,7 +16,8 @@
 //! Where memory is scarce the body reads less, and nothing ahead; where there is none it waits. Its
 //! length is exact, so the response has a `Content-Length`. A file that shrinks meanwhile fails the
 //! body, and the connection with it. So does a file that changes in place, if its version is known:
-//! no client receives parts of two versions as one file.
+//! no client receives parts of two versions as one file. Of a file that grows the body is what it
+//! had in the beginning.
 
 mod buffers;
 mod kept;
@@ -219,10 +220,12 @@ pub(crate) struct Opening<S: FileSource> {
 }
 
 impl<S: FileSource> Opening<S> {
-    /// Fails if the file has changed since it was opened, as far as that can be detected.
+    /// Fails if the bytes that the file had when it was opened have changed, as far as that can be
+    /// detected. A file that grew counts as having them still: it is a log, as a rule, and what the
+    /// head promised is there.
     pub(crate) fn check(&self) -> io::Result<()> {
         let Some(version) = &self.version else { return Ok(()) };
-        let is_same = |now: Metadata| version.has_bytes_of(&now);
+        let is_same = |now: Metadata| version.has_bytes_of(&now) || version.has_grown_to(&now);
         if self.source.metadata(&self.handle).is_ok_and(is_same) {
             return Ok(());
         }

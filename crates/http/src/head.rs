@@ -1,8 +1,8 @@
 //! Faults in a request's head that hyper does not see: its host, and the coding of its body.
 //!
 //! A body whose end two programs see at different places lets a request hide in it (request
-//! smuggling, RFC 9112 §11.2). So what is doubtful is refused, and the connection closes. If there is
-//! a length beside a transfer coding, hyper goes by the coding and closes, as §6.3 allows.
+//! smuggling, RFC 9112 §11.2). So what is doubtful is refused, and the connection closes. If there
+//! is a length beside a transfer coding, hyper goes by the coding and closes, as §6.3 allows.
 
 use std::str::FromStr;
 

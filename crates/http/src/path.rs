@@ -97,8 +97,8 @@ pub enum PathError {
 }
 
 /// Understands the path of a request's target. Empty segments are skipped, as file systems do. Dot
-/// segments are removed (RFC 3986 §5.2.4), encoded ones too: some clients send them, such as apt for
-/// a flat repository. A path that would leave the root is malformed, as it is to nginx.
+/// segments are removed (RFC 3986 §5.2.4), encoded ones too: some clients send them, such as apt
+/// for a flat repository. A path that would leave the root is malformed, as it is to nginx.
 pub fn resolve(path: &str) -> Result<Target, PathError> {
     let Some(path) = path.strip_prefix('/') else {
         return Err(PathError::Malformed("the path does not start with a slash"));

@@ -1,6 +1,9 @@
 //! Replaces the answers that hyper gives by itself to a head that it cannot read or that is too
-//! long (400, 431, 505). A later minor version of HTTP/1 is read as HTTP/1.1 (RFC 9110 §2.5). hyper answers with a bare head and hands nothing to the handler. Here its
+//! long (400, 431). hyper answers with a bare head and hands nothing to the handler. Here its
 //! answer is dropped, and the server sends one with a text and writes a record.
+//!
+//! A later minor version of HTTP/1 is read as HTTP/1.1 (RFC 9110 §2.5), and another major version
+//! gets 505.
 //!
 //! hyper reads a head only after it has flushed the response before. Bytes that it writes after
 //! that, and before it hands a request on, are such an answer ([`Owed`] keeps the account).

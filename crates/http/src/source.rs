@@ -82,6 +82,12 @@ impl Metadata {
             == (later.identity, later.len_bytes, later.modified)
     }
 
+    /// True if `later` describes the same file, which has more bytes now: something was appended,
+    /// as to a log.
+    pub(crate) fn has_grown_to(&self, later: &Metadata) -> bool {
+        self.identity == later.identity && self.len_bytes < later.len_bytes
+    }
+
     /// True if a change from `now` on gives it other times: a file system's clock has a granule.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let is_past = |time: SystemTime| time + GRANULE <= now;

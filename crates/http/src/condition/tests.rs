@@ -49,7 +49,7 @@ fn if_match_compares_strongly() {
 }
 
 #[test]
-fn the_tag_that_a_file_had_while_it_was_new_matches_weakly_later() {
+fn the_tag_of_a_new_file_matches_weakly_later() {
     let metadata = Metadata {
         kind: Kind::File,
         len_bytes: 5,

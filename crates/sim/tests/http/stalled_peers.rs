@@ -247,7 +247,7 @@ fn readers_that_stall_give_memory_back_and_read_on_later() {
 
 /// All have the same file: its blocks are in memory once, and there is nothing to give back.
 #[test]
-fn readers_that_share_a_file_hold_next_to_nothing_while_they_stall() {
+fn readers_that_stall_and_share_a_file_hold_next_to_nothing() {
     assert_eq!(stall_and_read_on(|_| ()), 0);
 }
 

@@ -1,5 +1,7 @@
 //! The cache of files: which it keeps, for how long, and that no answer mixes two versions of one.
 
+mod restless;
+
 use super::super::Files;
 use super::*;
 use crate::memory::Memory;
@@ -376,6 +378,51 @@ async fn a_changed_file_is_served_whole_and_new_after_the_age() {
     }
 }
 
+/// The outcome of a download under which the file changes after its first bytes, by a way of
+/// reading: of its first request, of one for which nothing is kept, and of one that finds the first
+/// blocks in memory.
+async fn changed_under(change: Changing, requests: usize) -> (Option<Bytes>, u64) {
+    let site = Site::new(FilesConfig::default());
+    for _ in 1..requests {
+        let head = Request::get("/long").header(header::RANGE, "bytes=0-9").body(()).unwrap();
+        drop(site.files.answer(&head.into_parts().0).await.into_body().collect().await);
+    }
+    let (head, ()) = Request::get("/long").body(()).unwrap().into_parts();
+    let mut body = site.files.answer(&head).await.into_body();
+    let mut got = body.frame().await.unwrap().unwrap().into_data().unwrap().to_vec();
+    change(&site, "long");
+    let rest = body.collect().await.ok().map(http_body_util::Collected::to_bytes);
+    let whole = rest.map(|rest| {
+        got.extend_from_slice(&rest);
+        Bytes::from(got)
+    });
+    (whole, site.files.cache_tally().changed_midway)
+}
+
+/// Appends to the file of that name.
+fn append(site: &Site, name: &str) {
+    use std::io::Write;
+    let mut file = fs::OpenOptions::new().append(true).open(site.path(name)).unwrap();
+    file.write_all(&[b'c'; 100_000]).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_changes_under_a_download_is_whole_or_broken_off() {
+    for requests in 1..=3 {
+        for (how, change) in CHANGES {
+            let (body, midway) = changed_under(change, requests).await;
+            // Another file of that name leaves the one that is open as it was.
+            let is_whole = matches!(how, "replaced" | "deleted");
+            assert_eq!(body.is_some(), is_whole || how == "grown", "{how}, {requests}");
+            assert!(!is_whole || body.unwrap() == vec![b'a'; LONG], "{how}, {requests}");
+            assert_eq!(midway, u64::from(how == "edited"), "{how}, {requests}");
+        }
+        let (body, midway) = changed_under(append, requests).await;
+        assert!(body.unwrap() == vec![b'a'; LONG], "what the head promised, {requests}");
+        assert_eq!(midway, 0);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_name_that_now_leads_out_of_the_root_gives_nothing_there() {
     let site = Site::new(FilesConfig::default());
@@ -440,161 +487,4 @@ async fn the_cache_is_a_quarter_of_the_memory_at_most() {
     assert!(kept(&site) <= 256 << 10, "{}", kept(&site));
     site.files.set_cache_bytes(100_000);
     assert!(kept(&site) <= 100_000, "{}", kept(&site));
-}
-
-/// A file that may change at each call on it.
-#[derive(Clone, Default)]
-struct Restless(Rc<RefCell<Rest>>);
-
-#[derive(Default)]
-struct Rest {
-    file: Option<Rc<RefCell<Version>>>,
-    /// Counts changes: every version has a time of its own.
-    changes: u64,
-    script: VecDeque<Change>,
-}
-
-#[derive(Clone, Debug)]
-struct Version {
-    number: u64,
-    inode: u64,
-    length: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    None,
-    Edit(usize),
-    Replace(usize),
-    Delete,
-}
-
-fn change() -> impl Strategy<Value = Change> {
-    let length = prop_oneof![Just(50_usize), Just(10_000)];
-    prop_oneof![
-        6 => Just(Change::None),
-        2 => length.clone().prop_map(Change::Edit),
-        2 => length.prop_map(Change::Replace),
-        1 => Just(Change::Delete),
-    ]
-}
-
-impl Version {
-    fn metadata(&self) -> Metadata {
-        let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + self.number));
-        Metadata {
-            kind: crate::source::Kind::File,
-            len_bytes: self.length as u64,
-            modified,
-            changed: modified,
-            identity: self.inode,
-        }
-    }
-
-    /// The tag that goes with these bytes alone.
-    fn etag(&self) -> String {
-        Validators::of(&self.metadata(), SystemTime::now()).etag
-    }
-}
-
-impl Restless {
-    fn step(&self) {
-        let mut rest = self.0.borrow_mut();
-        let change = rest.script.pop_front().unwrap_or(Change::None);
-        rest.changes += 1;
-        let number = rest.changes;
-        match (change, &rest.file) {
-            (Change::None, _) => {}
-            (Change::Edit(length), Some(file)) => {
-                let inode = file.borrow().inode;
-                *file.borrow_mut() = Version { number, inode, length };
-            }
-            (Change::Edit(length) | Change::Replace(length), _) => {
-                let version = Version { number, inode: number, length };
-                rest.file = Some(Rc::new(RefCell::new(version)));
-            }
-            (Change::Delete, _) => rest.file = None,
-        }
-    }
-}
-
-impl FileSource for Restless {
-    type Handle = Rc<RefCell<Version>>;
-
-    fn open(&self, _path: &RelativePath) -> Pending<Result<Opened<Self::Handle>, OpenError>> {
-        self.step();
-        let file = self.0.borrow().file.clone();
-        let opened = file.map(|handle| {
-            let metadata = handle.borrow().metadata();
-            Opened { handle, metadata }
-        });
-        Box::pin(std::future::ready(opened.ok_or(OpenError::NotFound)))
-    }
-
-    fn read_at(
-        &self,
-        handle: &Self::Handle,
-        offset: u64,
-        mut buffer: ReadBuffer,
-    ) -> Pending<io::Result<ReadBuffer>> {
-        self.step();
-        let version = handle.borrow().clone();
-        buffer.truncate(version.length.saturating_sub(offset as usize));
-        buffer.fill(version.number as u8);
-        Box::pin(std::future::ready(Ok(buffer)))
-    }
-
-    fn metadata(&self, handle: &Self::Handle) -> io::Result<Metadata> {
-        self.step();
-        Ok(handle.borrow().metadata())
-    }
-
-    fn list<T: Send + 'static>(
-        &self,
-        _handle: &Self::Handle,
-        _limit: usize,
-        _make: impl FnOnce(Entries) -> T + Send + 'static,
-    ) -> Pending<io::Result<T>> {
-        unreachable!("there are no directories")
-    }
-}
-
-proptest! {
-    /// However the file changes, between any two calls: a body that came whole is of one version,
-    /// and its tag is that version's.
-    #[test]
-    fn no_answer_mixes_two_versions(
-        script in prop::collection::vec(change(), 0..60),
-        pauses in prop::collection::vec(any::<bool>(), 20),
-        cache_open in 0..2_usize,
-    ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let source = Restless::default();
-            source.0.borrow_mut().script = script.into();
-            source.0.borrow_mut().script.push_front(Change::Replace(10_000));
-            let config = FilesConfig {
-                chunk_bytes: 4096,
-                cache_file_bytes: 1000,
-                cache_open,
-                ..FilesConfig::default()
-            };
-            let files = Files::new(source, config, clock());
-            for pause in pauses {
-                let reply = get(&files, "/file").await;
-                if let Some((byte, length)) = reply.uniform() {
-                    // Fewer than 256 steps: the byte is the number.
-                    let version = Version { number: byte.into(), inode: 0, length };
-                    assert_eq!(reply.etag, Some(version.etag()));
-                }
-                if pause {
-                    tokio::time::advance(AGE).await;
-                }
-            }
-        });
-    }
 }
