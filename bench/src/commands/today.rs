@@ -50,12 +50,8 @@ impl Today {
     fn measure(&self) -> Result<(), Box<dyn std::error::Error>> {
         let directory = tempfile::tempdir_in(&self.directory)?;
         if !self.json {
-            say_line!(
-                "{:<8} {:>7}  {:<28} requests/s  us: processor 0, both",
-                "file",
-                "clients",
-                ""
-            );
+            let [file, clients, server] = ["file", "clients", ""];
+            say_line!("{file:<8} {clients:>7}  {server:<28} requests/s  us: processor 0, both");
         }
         let rows = today::run(directory.path(), self.seconds, |row| self.print(row))?;
         let in_turn = today::run_in_turn(directory.path(), self.seconds, |row| self.print(row))?;
@@ -79,11 +75,9 @@ impl Today {
                 })
             );
         } else {
+            let what = format!("{file:<8} {clients:>7}  {server:<28} {rate:>10.0}");
             let mib = resident_bytes >> 20;
-            say_line!(
-                "{file:<8} {clients:>7}  {server:<28} {rate:>10.0}  {first_us:>8.1} {both_us:>8.1}  \
-                 {mib} MiB"
-            );
+            say_line!("{what}  {first_us:>8.1} {both_us:>8.1}  {mib} MiB");
         }
     }
 }
