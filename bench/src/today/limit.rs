@@ -252,7 +252,7 @@ impl Peer {
             return false;
         }
         (self.at, self.owes_ack) = (at, false);
-        self.next = self.next + wanted;
+        self.next += wanted;
         self.left -= u64::from(wanted);
         true
     }
