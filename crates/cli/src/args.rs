@@ -279,8 +279,8 @@ pub(crate) struct DeviceArgs {
     pub(crate) mac: Option<Hardware>,
 
     /// How long to probe the link, at most, for another host with our addresses before the stack
-    /// uses them; 0s: do not probe [default: 7s on a packet socket, as RFC 5227 has it; 0s on a
-    /// TAP]
+    /// uses them; 7s: as RFC 5227 has it; 0s: do not probe [default: 1.2s on a packet socket, 0s on
+    /// a TAP]
     #[arg(long, value_name = "TIME", help_heading = "Device", value_parser = parse_time)]
     pub(crate) probe: Option<Duration>,
 

@@ -19,7 +19,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lightwait_core::address::Cidr;
-use lightwait_core::ip::conflict::PROBE_LONGEST;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::{LinkConfig, Rate};
 use rustix::process::{Resource, getrlimit};
@@ -390,9 +389,14 @@ fn af_packet(args: &DeviceArgs, interface: &str) -> Result<DevicePlan, Failure> 
     Ok(DevicePlan::AfPacket { interface: interface.to_owned() })
 }
 
-/// The hardware address of the stack, and how long it probes for conflicts. On a shared link
-/// RFC 5227 gives the time. A TAP's other end is the kernel, which needs no probe: its addresses
-/// are known.
+/// How long the link is probed for another host with our addresses, at most. RFC 5227's 7 s are for
+/// any link of IEEE 802; its three probes and the wait behind them keep their proportions here. A
+/// host that answers later than a quarter of a second is heard when the address is announced, and
+/// that conflict is logged.
+const PROBE: Duration = Duration::from_millis(1200);
+
+/// The hardware address of the stack, and how long it probes a shared link for conflicts. A TAP's
+/// other end is the kernel, which needs no probe: its addresses are known.
 fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
     let hardware = args.mac.unwrap_or(Hardware::Stable);
     let shared = match device {
@@ -403,7 +407,7 @@ fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration),
         DevicePlan::Tap { .. } => false,
         DevicePlan::AfPacket { .. } => true,
     };
-    let default = if shared { PROBE_LONGEST } else { Duration::ZERO };
+    let default = if shared { PROBE } else { Duration::ZERO };
     Ok((hardware, args.probe.unwrap_or(default)))
 }
 

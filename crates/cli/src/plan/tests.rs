@@ -196,7 +196,7 @@ fn a_packet_socket_takes_the_interface_as_it_is() {
         addresses: cidrs(&["10.9.0.2/24"]),
         gateways: Vec::new(),
         hardware: Hardware::Stable,
-        probe: Duration::from_secs(7),
+        probe: Duration::from_millis(1200),
         port: 8000,
     };
     assert_eq!(stack_of("--af-packet veth0 --ip 10.9.0.2/24 --port 8000"), expected);

@@ -117,6 +117,19 @@ fn neighbours_find_a_server_that_was_started_again() {
 }
 
 #[test]
+fn a_server_started_again_serves_within_a_second_and_a_half() {
+    let test = "addresses::a_server_started_again_serves_within_a_second_and_a_half";
+    namespace::inside(test, &COMMANDS, || {
+        // As long as it probes without being told otherwise.
+        let (times, _) = restart(&["--probe", "0s"], &[]);
+        eprintln!("first answers {times:?} with the default of --probe");
+        let [earliest, latest] = [times.iter().min().unwrap(), times.iter().max().unwrap()];
+        assert!(*latest < Duration::from_millis(1500), "{times:?}");
+        assert!(*earliest > Duration::from_millis(500), "it did ask");
+    });
+}
+
+#[test]
 fn neighbours_follow_a_server_that_has_another_hardware_address() {
     let test = "addresses::neighbours_follow_a_server_that_has_another_hardware_address";
     namespace::inside(test, &COMMANDS, || {
