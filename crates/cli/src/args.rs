@@ -95,7 +95,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "POLICY", value_enum, help_heading = "Limits")]
     pub(crate) pool_policy: Option<PoolPolicy>,
 
-    /// Connections at most; others are reset
+    /// Connections at most; the one that waits longest for a request closes for a new one
     #[arg(long, value_name = "N", default_value_t = ServerConfig::default().max_connections,
         help_heading = "Limits")]
     pub(crate) max_connections: usize,

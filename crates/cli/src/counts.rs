@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Counts {
     stack: String,
     /// Each kind of resource, how much of it is in use, and its limit.
-    levels: [(&'static str, u64, u64); 6],
+    levels: Vec<(&'static str, u64, u64)>,
     /// Events since the stack began.
     counters: Vec<(&'static str, u64)>,
     /// Malformed frames, by reason.
@@ -26,7 +26,7 @@ impl Counts {
         let promised = host.receive_window_promised();
         Counts {
             stack: stack.to_owned(),
-            levels: [
+            levels: vec![
                 level("connections", host.connections(), limits.connections),
                 level("syn_cache", host.half_open(), limits.syn_cache),
                 level("time_wait", host.time_wait_len(), limits.time_wait),
@@ -44,10 +44,15 @@ impl Counts {
         self.counters.extend(counters);
     }
 
+    /// Adds a level that the stack does not keep: how much of something is in use, and its limit.
+    pub(crate) fn add_level(&mut self, name: &'static str, (held, limit): (usize, usize)) {
+        self.levels.push((name, held as u64, limit as u64));
+    }
+
     /// A table for people: every level, and the counters that are not zero.
     pub(crate) fn table(&self) -> String {
         let mut text = format!("{}:\n", self.stack);
-        for (name, held, limit) in self.levels {
+        for (name, held, limit) in &self.levels {
             // Writing to a string does not fail.
             let _ = writeln!(text, "  {name:<26} {held:>14} of {limit}");
         }

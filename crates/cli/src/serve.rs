@@ -426,6 +426,7 @@ impl Stacks {
             let mut counts = stack.with_host(|host| Counts::of(name, host));
             // The first is the server's.
             if let Some(tally) = served.take() {
+                counts.add_level("http_connections", self.server.connections());
                 counts.add(&served_counts(tally));
                 counts.add(&cache_counts(self.server.handler().cache_tally()));
             }
@@ -445,11 +446,20 @@ impl Stacks {
 }
 
 /// The server's counters, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 14] {
+fn served_counts(tally: Tally) -> [(&'static str, u64); 22] {
+    let [informal, successful, redirected, faulty, failed] = tally.responses;
     [
+        ("http_responses", tally.responses.iter().sum()),
+        ("http_responses_1xx", informal),
+        ("http_responses_2xx", successful),
+        ("http_responses_3xx", redirected),
+        ("http_responses_4xx", faulty),
+        ("http_responses_5xx", failed),
+        ("http_body_bytes", tally.body_bytes),
         ("http_rests", tally.rests),
         ("http_refused_for_memory", tally.refused_for_memory),
         ("http_closed_for_memory", tally.closed_for_memory),
+        ("http_closed_for_place", tally.closed_for_place),
         ("http_refused_connections", tally.refused_connections),
         ("http_refused_client_connections", tally.refused_client_connections),
         ("http_refused_responses", tally.refused_responses),
@@ -465,11 +475,13 @@ fn served_counts(tally: Tally) -> [(&'static str, u64); 14] {
 }
 
 /// The file cache's counters and levels, by name.
-fn cache_counts(tally: CacheTally) -> [(&'static str, u64); 9] {
+fn cache_counts(tally: CacheTally) -> [(&'static str, u64); 11] {
     [
         ("file_cache_hits", tally.hits),
         ("file_cache_open_hits", tally.open_hits),
         ("file_cache_misses", tally.misses),
+        ("file_cache_block_hits", tally.block_hits),
+        ("file_cache_block_misses", tally.block_misses),
         ("file_cache_revalidations", tally.revalidations),
         ("file_cache_outdated", tally.outdated),
         ("file_cache_given_back_bytes", tally.given_back_bytes),

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
+use http::StatusCode;
+
 use crate::config::ServerConfig;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
@@ -30,6 +32,10 @@ pub enum Refusal {
 /// Counts of refusals, and of closes by either end, since the server began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
+    /// Responses that are over, by the class of their status: 1xx to 5xx.
+    pub responses: [u64; 5],
+    /// Bytes of their bodies that were handed to connections.
+    pub body_bytes: u64,
     /// Connections refused, because there were too many.
     pub refused_connections: u64,
     /// Connections refused, because there were too many of one client.
@@ -40,6 +46,9 @@ pub struct Tally {
     pub rests: u64,
     /// Connections that waited for their peers, closed because others needed the memory.
     pub closed_for_memory: u64,
+    /// Connections that waited for a request longest, closed because a limit was reached and others
+    /// came.
+    pub closed_for_place: u64,
     /// Requests answered with 503, because too many responses were in flight.
     pub refused_responses: u64,
     /// Connections reset, because the peer took nothing of what was written.
@@ -114,7 +123,14 @@ impl Door {
     /// Admits a connection of `peer`, for as long as the guard lives.
     pub(crate) fn admit(&self, peer: IpAddr, now: Instant) -> Result<Admission, Refusal> {
         let inside = &self.inside;
-        if inside.connections.get() >= self.inside.max_connections {
+        let client = client_of(peer);
+        if let Some(client) = client
+            && !self.has_place_for(client, now)
+        {
+            self.count(|tally| tally.refused_client_connections += 1);
+            return Err(Refusal::Client);
+        }
+        if !self.has_place(now) {
             self.count(|tally| tally.refused_connections += 1);
             return Err(Refusal::Connections);
         }
@@ -122,19 +138,34 @@ impl Door {
             self.count(|tally| tally.refused_for_memory += 1);
             return Err(Refusal::Memory);
         }
-        let client = client_of(peer);
         if let Some(client) = client {
-            let mut clients = inside.clients.borrow_mut();
-            let connections = clients.entry(client).or_default();
-            if *connections >= self.inside.max_client_connections {
-                self.count(|tally| tally.refused_client_connections += 1);
-                return Err(Refusal::Client);
-            }
-            *connections += 1;
+            *inside.clients.borrow_mut().entry(client).or_default() += 1;
         }
         inside.connections.set(inside.connections.get() + 1);
         let charge = self.charge_connection(RESTING_BYTES);
         Ok(Admission { inside: inside.clone(), client, _charge: charge })
+    }
+
+    /// True if there is a place for one more connection: one that waits for a request makes room
+    /// for it, where the limit is reached.
+    fn has_place(&self, now: Instant) -> bool {
+        let Inside { connections, waiting, max_connections, .. } = &*self.inside;
+        let (held, leaving) = (connections.get(), waiting.leaving(None));
+        is_below(*max_connections, held, leaving) || {
+            held < max_connections.saturating_add(LEAVING_MAX) && waiting.give_up_a_place(None, now)
+        }
+    }
+
+    /// True if `client` may have one more connection: one of its own makes room for it, where its
+    /// limit is reached.
+    fn has_place_for(&self, client: IpAddr, now: Instant) -> bool {
+        let Inside { clients, waiting, max_client_connections, .. } = &*self.inside;
+        let held = clients.borrow().get(&client).copied().unwrap_or(0);
+        let leaving = waiting.leaving(Some(client));
+        is_below(*max_client_connections, held, leaving) || {
+            held < max_client_connections.saturating_add(LEAVING_MAX)
+                && waiting.give_up_a_place(Some(client), now)
+        }
     }
 
     /// True if a connection may use the memory that requests need.
@@ -180,8 +211,8 @@ impl Door {
     }
 
     /// A place for a connection in the waiting room, which may ask the connection to close.
-    pub(crate) fn seat(&self, phase: Phase, now: Instant) -> Seat {
-        self.inside.waiting.enter(phase, now)
+    pub(crate) fn seat(&self, phase: Phase, peer: IpAddr, now: Instant) -> Seat {
+        self.inside.waiting.enter(phase, client_of(peer), now)
     }
 
     /// Lets a response begin, for as long as the guard lives; `None` if too many are in flight.
@@ -195,6 +226,20 @@ impl Door {
         Some(InFlight(inside.clone()))
     }
 
+    /// Counts a response that is over.
+    pub(crate) fn on_response(&self, status: StatusCode, body_bytes: u64) {
+        let class = usize::from(status.as_u16() / 100).clamp(1, 5) - 1;
+        self.count(|tally| {
+            tally.responses[class] += 1;
+            tally.body_bytes += body_bytes;
+        });
+    }
+
+    /// Connections inside, and how many there may be.
+    pub(crate) fn connections(&self) -> (usize, usize) {
+        (self.inside.connections.get(), self.inside.max_connections)
+    }
+
     pub(crate) fn tally(&self) -> Tally {
         self.inside.tally.get()
     }
@@ -204,6 +249,15 @@ impl Door {
         count(&mut tally);
         self.inside.tally.set(tally);
     }
+}
+
+/// Connections that may be on their way out beside as many as the limit: each ends in the same
+/// turn, unless its request comes at that moment.
+const LEAVING_MAX: usize = 64;
+
+/// True if so many connections, of which some are on their way out, are fewer than the limit.
+fn is_below(limit: usize, held: usize, leaving: usize) -> bool {
+    held.saturating_sub(leaving) < limit && held < limit.saturating_add(LEAVING_MAX)
 }
 
 /// The client that a connection counts against; `None` for the loopback.

@@ -22,11 +22,12 @@ pub struct ServerConfig {
     pub min_rate_bytes: u32,
     /// See `min_rate_bytes`. 60 s.
     pub min_rate_window: Duration,
-    /// Connections at most; others are reset. 65,536.
+    /// Connections at most. For another one the connection closes that has waited longest for a
+    /// request; if none waits, the new one is reset. 65,536.
     pub max_connections: usize,
-    /// Connections of one client at most (an IPv4 address, or an IPv6 network of 64 bits); others
-    /// are reset. Clients on the loopback are not counted. 32,768: a proxy or a NAT may stand
-    /// before very many.
+    /// Connections of one client at most (an IPv4 address, or an IPv6 network of 64 bits); for
+    /// another one a connection of that client closes, likewise. Clients on the loopback are not
+    /// counted. 32,768: a proxy or a NAT may stand before very many.
     pub max_client_connections: usize,
     /// Responses in flight at most; other requests are answered with 503. 65,536.
     pub max_responses: usize,

@@ -1,6 +1,8 @@
 //! One connection: hyper between a patient byte stream and a handler. Enforces limits and timeouts,
 //! and stops gracefully.
 
+mod outlet;
+
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
@@ -21,9 +23,8 @@ use hyper::service::service_fn;
 
 use crate::access::Access;
 use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
-use crate::again::Origin;
 use crate::answer::page;
-use crate::body::{Body, Chunk, RequestBody, Sink};
+use crate::body::{Body, RequestBody, Sink};
 use crate::client_close;
 use crate::config::ServerConfig;
 use crate::control::Control;
@@ -33,8 +34,9 @@ use crate::memory::Memory;
 use crate::patient::{Bounds, Patient, Phase};
 use crate::refusal::{Owed, Refusable, Refused};
 use crate::stop::{Stop, Wait};
-use crate::waiting::Seat;
+use crate::waiting::{Seat, Wanted};
 use crate::{Clock, Pending};
+use outlet::sink;
 
 /// hyper's least buffer for a request's head.
 const LEAST_HEADER_BYTES: usize = 8192;
@@ -128,6 +130,11 @@ impl<H: Handler> Server<H> {
         self.door.admit(peer.ip(), self.clock.timer.now())
     }
 
+    /// Connections inside, and how many there may be.
+    pub fn connections(&self) -> (usize, usize) {
+        self.door.connections()
+    }
+
     /// How many connections were refused, and how many reset because their peers took too little.
     pub fn tally(&self) -> Tally {
         self.door.tally()
@@ -168,7 +175,7 @@ impl<H: Handler> Server<H> {
         let visit = Rc::new(Visit::new(self.clone(), phase.clone(), sink, peer));
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
         let mut waits = Waits {
-            seat: self.door.seat(phase.clone(), now),
+            seat: self.door.seat(phase.clone(), peer.ip(), now),
             stop: self.stop.wait_requested(),
             is_stopping: false,
             control: control.clone(),
@@ -207,23 +214,27 @@ impl<H: Handler> Server<H> {
         if io.poll_first(cx).is_ready() {
             let has_memory = self.door.may_wake(self.clock.timer.now());
             if !has_memory {
-                self.leave(&waits.control);
+                self.leave(&waits.control, Wanted::Memory);
             }
             return Poll::Ready(has_memory);
         }
         if Pin::new(&mut waits.stop).poll(cx).is_ready() {
             return Poll::Ready(true);
         }
-        if waits.seat.is_wanted(cx) {
-            self.leave(&waits.control);
+        let wanted = waits.seat.wanted(cx);
+        if wanted != Wanted::Nothing {
+            self.leave(&waits.control, wanted);
             return Poll::Ready(false);
         }
         Poll::Pending
     }
 
-    /// Closes a connection that waits for its peer, because others need its memory.
-    fn leave(&self, control: &impl Control) {
-        self.door.count(|tally| tally.closed_for_memory += 1);
+    /// Closes a connection that waits for its peer, because others need its memory or its place.
+    fn leave(&self, control: &impl Control, wanted: Wanted) {
+        self.door.count(|tally| match wanted {
+            Wanted::Place => tally.closed_for_place += 1,
+            _ => tally.closed_for_memory += 1,
+        });
         // Data that the peer has not taken would go on waiting for it.
         if control.undelivered_bytes().is_some_and(|bytes| bytes > 0) {
             control.abort();
@@ -262,48 +273,11 @@ impl<H: Handler> Server<H> {
         let begin = self.on_access.as_ref().map(|_| (self.clock.measure)());
         let (mut io, date) = (io.inner, self.date.at((self.clock.wall)()));
         let (body_bytes, complete) = refused.answer(&mut io, &date).await;
+        self.door.on_response(refused.status, body_bytes);
         if let (Some(hook), Some(begin)) = (&self.on_access, begin) {
             let duration = (self.clock.measure)().saturating_duration_since(begin);
             let Refused { status, method, target } = refused;
             hook(&Access { peer, method, target, status, body_bytes, complete, duration });
-        }
-    }
-}
-
-/// The sink of a connection's response bodies.
-fn sink(transport: impl Control, phase: Phase) -> Rc<dyn Sink> {
-    Rc::new(Outlet { transport, phase })
-}
-
-/// The transport of responses. Its phase remembers whether a response waits for room.
-struct Outlet<C> {
-    transport: C,
-    phase: Phase,
-}
-
-impl<C: Control> Sink for Outlet<C> {
-    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
-        let room = self.transport.poll_room(cx);
-        self.phase.set_waits_for_room(room.is_pending());
-        room
-    }
-
-    fn read_size(&self) -> Option<usize> {
-        self.transport.read_size()
-    }
-
-    fn set_supply(&self, read_time: Duration, more: bool) {
-        self.transport.set_supply(read_time, more);
-    }
-
-    fn is_held_back(&self) -> bool {
-        self.phase.record_mut().as_ref().is_some_and(|record| record.is_held_back())
-    }
-
-    fn hand_over(&self, chunk: Chunk, origin: &Rc<dyn Origin>, offset: u64) {
-        // A transport that cannot tell its undelivered bytes gives no memory back.
-        if self.transport.undelivered_bytes().is_some() {
-            self.phase.record_mut().get_or_insert_default().hand_over(chunk, origin, offset);
         }
     }
 }
@@ -379,20 +353,19 @@ impl<H: Handler> Visit<H> {
             if self.has_parted.get() && owed.is_settled() {
                 return Poll::Ready(Some(Ok(())));
             }
-            if outcome.is_pending() && waits.seat.is_wanted(cx) {
-                if phase.may_rest() && owed.is_settled() {
-                    return Poll::Ready(None);
-                }
-                server.leave(&waits.control);
+            let wanted = if outcome.is_pending() { waits.seat.wanted(cx) } else { Wanted::Nothing };
+            if wanted == Wanted::Memory && phase.may_rest() && owed.is_settled() {
+                return Poll::Ready(None);
+            }
+            if wanted != Wanted::Nothing {
+                server.leave(&waits.control, wanted);
                 return Poll::Ready(Some(Ok(())));
             }
             if phase.is_busy() {
                 waits.control.wake_when_closed(cx);
             }
-            if outcome.is_pending() && phase.takes_rest() && owed.is_settled() {
-                return Poll::Ready(None);
-            }
-            outcome.map(Some)
+            let rests = outcome.is_pending() && phase.takes_rest() && owed.is_settled();
+            if rests { Poll::Ready(None) } else { outcome.map(Some) }
         })
         .await;
         waits.seat.set_awake(false);
@@ -497,7 +470,8 @@ impl<H: Handler> Exchange<H> {
         if let Some(record) = &mut record {
             record.access.status = response.status();
         }
-        response.map(|body| self.follow(body, record, in_flight))
+        let status = response.status();
+        response.map(|body| self.follow(body, status, record, in_flight))
     }
 
     /// The error in a CLIENT_CLOSE that the server does not obey. Counts it.
@@ -530,12 +504,19 @@ impl<H: Handler> Exchange<H> {
     }
 
     /// A body that, when over, moves the connection on and writes the record.
-    fn follow(self, body: Body, record: Option<Unfinished>, in_flight: Option<InFlight>) -> Body {
+    fn follow(
+        self,
+        body: Body,
+        status: StatusCode,
+        record: Option<Unfinished>,
+        in_flight: Option<InFlight>,
+    ) -> Body {
         let visit = self.visit;
         let sink = visit.sink.clone();
         body.paced(&sink).reporting(move |body_bytes, complete| {
             drop(in_flight);
             let Visit { server, phase, owed, .. } = &*visit;
+            server.door.on_response(status, body_bytes);
             owed.on_response();
             phase.on_response(server.clock.timer.now());
             if let (Some(hook), Some(record)) = (&server.on_access, record) {

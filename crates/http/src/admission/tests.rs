@@ -23,7 +23,7 @@ fn a_connection_is_charged_while_in_and_a_waiting_one_yields() {
     let phase = Phase::new(now);
     phase.set_awake(true);
     phase.on_request(now, true);
-    let seat = door.seat(phase, now);
+    let seat = door.seat(phase, ip("192.0.2.1"), now);
     let now = now + Duration::from_secs(1);
     assert!(door.admit(ip("192.0.2.1"), now).is_ok());
     assert!(seat.is_wanted(&Context::from_waker(Waker::noop())));
@@ -38,13 +38,12 @@ fn those_that_may_rest_do_so_before_anybody_goes() {
     let door = Door::new(&ServerConfig::default(), Memory::new(purse));
     let now = Instant::now();
     let phases = [(); 2].map(|()| Phase::new(now));
-    let seats = phases.map(|phase| door.seat(phase, now));
+    let seats = phases.map(|phase| door.seat(phase, ip("192.0.2.1"), now));
     seats.iter().for_each(|seat| seat.set_awake(true));
-    let resting = door.seat(Phase::new(now), now);
+    let resting = door.seat(Phase::new(now), ip("192.0.2.1"), now);
     let now = now + Duration::from_secs(1);
     // One connection frees too little by resting for a new connection; two free enough.
     assert!(door.admit(ip("192.0.2.1"), now).is_ok());
-    let is_wanted = |seat: &Seat| seat.is_wanted(&Context::from_waker(Waker::noop()));
     assert_eq!((seats.each_ref().map(is_wanted), is_wanted(&resting)), ([true, true], false));
     seats.iter().for_each(|seat| seat.set_awake(false));
     assert_eq!(door.admit(ip("192.0.2.1"), now).err(), Some(Refusal::Memory));
@@ -59,11 +58,11 @@ fn of_those_that_rest_as_many_go_as_give_enough() {
     let now = begin + Duration::from_secs(1);
     let enough = CONNECTION_BYTES.div_ceil(RESTING_BYTES);
     for (count, is_enough) in [(enough - 1, false), (enough, true), (enough + 5, true)] {
-        let rest = |_| door.seat(Phase::new(begin), begin);
+        let rest = |_| door.seat(Phase::new(begin), ip("192.0.2.1"), begin);
         let seats: Vec<Seat> = (0..count).map(rest).collect();
         assert_eq!(door.admit(ip("192.0.2.1"), now).is_ok(), is_enough, "{count}");
-        let is_wanted = |seat: &&Seat| seat.is_wanted(&Context::from_waker(Waker::noop()));
-        assert_eq!(seats.iter().filter(is_wanted).count(), count.min(enough));
+        let wanted = seats.iter().filter(|seat| is_wanted(seat));
+        assert_eq!(wanted.count(), count.min(enough));
     }
 }
 
@@ -95,6 +94,70 @@ fn as_many_as_the_limit_come_in_and_one_more_when_one_has_left() {
     assert_eq!(refused, (1, 1));
     inside.clear();
     assert!(door.inside.clients.borrow().is_empty(), "those who left leave nothing behind");
+}
+
+/// A connection that is in, and waits for a request.
+fn wait_inside(door: &Door, peer: &str, now: Instant) -> (Admission, Seat) {
+    let admission = door.admit(ip(peer), now).unwrap();
+    (admission, door.seat(Phase::new(now), ip(peer), now))
+}
+
+fn is_wanted(seat: &Seat) -> bool {
+    seat.is_wanted(&Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn at_the_limit_the_one_that_waits_longest_gives_up_its_place() {
+    let (door, begin) = (door(), Instant::now());
+    let second = Duration::from_secs(1);
+    let peers = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"];
+    let at = |number: u32| begin + second * number;
+    let mut inside: Vec<_> =
+        (0..).zip(peers).map(|(n, peer)| wait_inside(&door, peer, at(n))).collect();
+    // The last came a moment ago: but for the others there would be no place.
+    let now = at(3) + second / 4;
+    let fifth = wait_inside(&door, "192.0.2.5", now);
+    let wanted: Vec<bool> = inside.iter().map(|(_, seat)| is_wanted(seat)).collect();
+    assert_eq!(wanted, [true, false, false, false]);
+    // It is on its way out, and its place is given already.
+    assert_eq!(door.inside.connections.get(), 5);
+    inside.remove(0);
+    assert_eq!((door.inside.connections.get(), door.inside.waiting.leaving(None)), (4, 0));
+    // Those that are being answered keep theirs, and so do those that have just come.
+    inside.truncate(1);
+    let busy = [(); 2].map(|()| {
+        let (admission, _) = wait_inside(&door, "192.0.2.6", now);
+        let phase = Phase::new(now);
+        phase.on_request(now, false);
+        (admission, door.seat(phase, ip("192.0.2.6"), now))
+    });
+    let sixth = wait_inside(&door, "192.0.2.7", now);
+    assert!(is_wanted(&inside[0].1) && !is_wanted(&sixth.1));
+    drop(inside);
+    assert_eq!(door.admit(ip("192.0.2.8"), now).err(), Some(Refusal::Connections));
+    drop((busy, fifth));
+    assert!(door.admit(ip("192.0.2.8"), now).is_ok());
+}
+
+#[test]
+fn a_client_at_its_limit_makes_room_among_its_own() {
+    let (door, begin) = (door(), Instant::now());
+    let other = wait_inside(&door, "192.0.2.1", begin);
+    let own = [(); 2].map(|()| wait_inside(&door, "192.0.2.2", begin));
+    assert_eq!(door.admit(ip("192.0.2.2"), begin).err(), Some(Refusal::Client), "both are new");
+    let now = begin + Duration::from_secs(1);
+    let third = wait_inside(&door, "192.0.2.2", now);
+    assert_eq!((is_wanted(&own[0].1), is_wanted(&own[1].1)), (true, false));
+    assert!(!is_wanted(&other.1) && !is_wanted(&third.1), "another client's stays");
+    // Its request comes before it can go: then it stays, and another goes for the next.
+    own[0].1.set_awake(true);
+    assert!(is_wanted(&own[0].1), "only rest would not do");
+    let _fourth = wait_inside(&door, "192.0.2.2", now);
+    assert!(is_wanted(&own[1].1));
+    assert_eq!(door.inside.waiting.leaving(Some(ip("192.0.2.2"))), 2);
+    drop(own);
+    assert_eq!(door.inside.waiting.leaving(Some(ip("192.0.2.2"))), 0);
+    assert_eq!(door.tally().refused_client_connections, 1);
 }
 
 #[test]

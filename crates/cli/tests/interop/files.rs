@@ -1,0 +1,112 @@
+//! Files as real clients ask for them: apt, and a log that grows while it is sent.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use crate::namespace;
+use crate::server::{Cable, Server, URLS};
+use crate::tools::{self, command};
+
+/// Makes a package, and the index of a flat repository with nothing but that.
+fn make_repository(directory: &Path) {
+    let tree = directory.join("tree/DEBIAN");
+    fs::create_dir_all(&tree).unwrap();
+    let control = "Package: lightwait-test\nVersion: 1.0\nArchitecture: all\n\
+                   Maintainer: nobody <nobody@example.invalid>\nDescription: nothing\n";
+    fs::write(tree.join("control"), control).unwrap();
+    let deb = directory.join("lightwait-test.deb");
+    tools::output(command("dpkg-deb").arg("--build").arg(directory.join("tree")).arg(&deb));
+    fs::remove_dir_all(directory.join("tree")).unwrap();
+    let (size, sum) = (fs::metadata(&deb).unwrap().len(), tools::sha256_of_file(&deb));
+    let index = format!("{control}Filename: ./lightwait-test.deb\nSize: {size}\nSHA256: {sum}\n\n");
+    fs::write(directory.join("Packages"), index).unwrap();
+}
+
+#[test]
+fn apt_installs_from_a_flat_repository() {
+    let test = "files::apt_installs_from_a_flat_repository";
+    namespace::inside(test, &["apt-get", "dpkg-deb"], || {
+        let [site, own] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        make_repository(site.path());
+        let server = Server::on(Cable::best(), site.path(), &[]);
+        let at = own.path().display();
+        let sources = own.path().join("sources.list");
+        fs::write(&sources, format!("deb [trusted=yes] {}/ ./\n", URLS[0])).unwrap();
+        for directory in ["lists/partial", "cache/archives/partial", "parts"] {
+            fs::create_dir_all(own.path().join(directory)).unwrap();
+        }
+        File::create(own.path().join("status")).unwrap();
+        let apt = |arguments: &[&str]| {
+            let mut apt = command("apt-get");
+            apt.current_dir(own.path()).stderr(Stdio::inherit());
+            for setting in [
+                format!("Dir::Etc::sourcelist={at}/sources.list"),
+                format!("Dir::Etc::sourceparts={at}/parts"),
+                format!("Dir::State={at}"),
+                format!("Dir::State::status={at}/status"),
+                format!("Dir::Cache={at}/cache"),
+                "Acquire::http::Proxy=false".to_owned(),
+                "Acquire::Retries=0".to_owned(),
+                "APT::Sandbox::User=root".to_owned(),
+                "Debug::NoLocking=1".to_owned(),
+            ] {
+                apt.args(["-o", &setting]);
+            }
+            tools::output(apt.args(arguments))
+        };
+        // It asks for compressed indexes first, which are not there.
+        apt(&["update"]);
+        apt(&["download", "lightwait-test"]);
+        let [loaded, served] =
+            [own.path().join("lightwait-test_1.0_all.deb"), site.path().join("lightwait-test.deb")];
+        assert_eq!(tools::sha256_of_file(&loaded), tools::sha256_of_file(&served));
+        server.stop();
+    });
+}
+
+/// Bytes of a log, and how much is appended while it is sent.
+const LOG_BYTES: usize = 60_000_000;
+const APPENDED: usize = 1_000_000;
+
+#[test]
+fn a_log_that_grows_arrives_as_long_as_its_head_said() {
+    let test = "files::a_log_that_grows_arrives_as_long_as_its_head_said";
+    namespace::inside(test, &["curl"], || {
+        let site = tempfile::tempdir().unwrap();
+        let log = site.path().join("log");
+        fs::write(&log, vec![b'l'; LOG_BYTES]).unwrap();
+        // Its version can be told from then on.
+        thread::sleep(Duration::from_secs(3));
+        let server = Server::on(Cable::best(), site.path(), &[]);
+        // The first reads for itself, the others from what is in memory. The last one comes while
+        // the file is new.
+        for turn in 0..4 {
+            let length = fs::metadata(&log).unwrap().len();
+            let url = format!("{}/log", URLS[0]);
+            let mut curl = tools::curl(&url);
+            curl.args(["--limit-rate", "60M", "--output", "-"]);
+            let appending = thread::spawn({
+                let log = log.clone();
+                move || {
+                    let mut log = OpenOptions::new().append(true).open(log).unwrap();
+                    for _ in 0..10 {
+                        thread::sleep(Duration::from_millis(30));
+                        log.write_all(&[b'm'; APPENDED / 10]).unwrap();
+                    }
+                }
+            });
+            let output = curl.output().unwrap();
+            appending.join().unwrap();
+            assert!(output.status.success(), "{turn}: {}", output.status);
+            assert_eq!(output.stdout.len() as u64, length, "{turn}");
+            if turn < 2 {
+                thread::sleep(Duration::from_secs(3));
+            }
+        }
+        server.stop();
+    });
+}

@@ -1,0 +1,48 @@
+//! The transport of a connection, as the bodies of its responses see it.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::again::Origin;
+use crate::body::{Chunk, Sink};
+use crate::control::Control;
+use crate::patient::Phase;
+
+/// The sink of a connection's response bodies.
+pub(super) fn sink(transport: impl Control, phase: Phase) -> Rc<dyn Sink> {
+    Rc::new(Outlet { transport, phase })
+}
+
+/// The transport of responses. Its phase remembers whether a response waits for room.
+struct Outlet<C> {
+    transport: C,
+    phase: Phase,
+}
+
+impl<C: Control> Sink for Outlet<C> {
+    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        let room = self.transport.poll_room(cx);
+        self.phase.set_waits_for_room(room.is_pending());
+        room
+    }
+
+    fn read_size(&self) -> Option<usize> {
+        self.transport.read_size()
+    }
+
+    fn set_supply(&self, read_time: Duration, more: bool) {
+        self.transport.set_supply(read_time, more);
+    }
+
+    fn is_held_back(&self) -> bool {
+        self.phase.record_mut().as_ref().is_some_and(|record| record.is_held_back())
+    }
+
+    fn hand_over(&self, chunk: Chunk, origin: &Rc<dyn Origin>, offset: u64) {
+        // A transport that cannot tell its undelivered bytes gives no memory back.
+        if self.transport.undelivered_bytes().is_some() {
+            self.phase.record_mut().get_or_insert_default().hand_over(chunk, origin, offset);
+        }
+    }
+}
