@@ -133,8 +133,13 @@ counters! {
     fin_wait_2_unheard,
     /// Handshakes that wait in the SYN cache.
     syn_cache_added,
+    /// SYN-cache entries made beyond the cache's limit, for SYNs that a TIME-WAIT record let
+    /// through.
+    syn_cache_over_limit,
     /// SYN-cache entries that expired.
     syn_cache_expired,
+    /// SYN-cache entries that expired after three SYN, ACKs, because the cache was full.
+    syn_cache_expired_early,
     /// SYNs answered with a cookie because the SYN cache was full.
     cookies_sent,
     /// Connections established from a cookie.
@@ -182,7 +187,8 @@ counters! {
     /// SYNs that a TIME-WAIT record let through (RFC 6191).
     time_wait_reopened,
     /// SYNs refused because of a TIME-WAIT record: not beyond the old connection (RFC 6191), or
-    /// come when there was no room but for a cookie, which cannot promise the ISN.
+    /// come when as many others waited in the SYN cache as there may be records. (A cookie cannot
+    /// promise the ISN.)
     time_wait_refused,
     /// RSTs ignored by a TIME-WAIT record (RFC 1337).
     time_wait_resets_ignored,

@@ -9,6 +9,8 @@ group! {
         /// Connections with a control block, at most; no more than 2^25.
         connections: usize = 1 << 20, "connections", "ours";
         /// Half-open passive connections kept as state, no more than 2^25; beyond it SYN cookies.
+        /// SYNs that a TIME-WAIT record lets through (RFC 6191) are kept beside them, no more than
+        /// there may be records. While this many are kept, each is given up after 7 s.
         syn_cache: usize = 4096, "connections", "ours";
         /// TIME-WAIT records; beyond it the oldest goes.
         time_wait: usize = 1 << 20, "records", "ours";

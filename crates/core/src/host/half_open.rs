@@ -13,7 +13,7 @@ use crate::ip::path::IpFields;
 use crate::tcp::Connection;
 use crate::tcp::connection::{Identity, Meaning, SynReceived, WindowUpdate, stamp_at};
 use crate::tcp::slot::{Seat, SlotFlags, take_seat};
-use crate::tcp::syn_cache::{Due, HalfOpen};
+use crate::tcp::syn_cache::{Due, HalfOpen, Standing};
 use crate::tcp::syn_cookie::CookieFacts;
 use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::negotiate::{Code, End};
@@ -28,7 +28,7 @@ impl Host {
     /// A segment has come for an entry of the SYN cache.
     pub(super) fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
         let Some(half_open) = self.opening.syn_cache.get(entry) else { return };
-        let &HalfOpen { syn, listener, answered, in_time_wait, .. } = half_open;
+        let &HalfOpen { syn, listener, answered, standing, .. } = half_open;
         let segment = &incoming.head;
         match syn.judge(segment, syn.paws(segment.stamps), &self.shared.config) {
             Meaning::Nothing => {}
@@ -39,6 +39,7 @@ impl Host {
             }
             Meaning::Alien => self.refuse(now, incoming),
             Meaning::Completes => {
+                let in_time_wait = standing != Standing::Unknown;
                 let begun = Begun { entry: Some(entry), answered, in_time_wait };
                 self.establish_passive(now, incoming, &syn, listener, begun);
             }
@@ -193,6 +194,10 @@ impl Host {
                     self.shared.counters.syn_cache_expired += 1;
                     self.drop_half_open(entry);
                 }
+                Due::ExpiredEarly(entry) => {
+                    self.shared.counters.syn_cache_expired_early += 1;
+                    self.drop_half_open(entry);
+                }
             }
         }
     }
@@ -213,6 +218,7 @@ impl Host {
             window_scale: received.peer_scale,
             sack: received.sack,
             timestamps: received.stamp.is_some(),
+            names_us: received.names_ourselves(),
         };
         let tuple = incoming.tuple;
         let iss = self.opening.cookies.encode(now, tuple, received.irs, facts);
@@ -224,9 +230,6 @@ impl Host {
             ecn: false,
             stamp: received.stamp.filter(|_| carried.timestamps),
             offer,
-            // The ACK says again that it is the peer, which is proof enough. That it was us we
-            // could not know, and the peer would rely on us.
-            names: received.names.filter(|end| *end == End::Peer),
             ..received
         };
         let clock = stamp_at(now, syn.stamp_offset);
@@ -251,13 +254,14 @@ impl Host {
         let (segment, tuple) = (&incoming.head, incoming.tuple);
         let echo = segment.stamps.map(|stamps| stamps.echo);
         let (irs, iss) = (segment.seq - 1, segment.ack - 1);
-        let facts = self.opening.cookies.check(now, tuple, irs, iss, echo);
+        let options = self.opening.listeners.get(listener).map(|listener| listener.options.clone());
+        let may_name_us = options.as_ref().is_some_and(|options| self.may_name_us(options));
+        let facts = self.opening.cookies.check(now, tuple, irs, iss, (echo, may_name_us));
         let Some(facts) = facts else {
             self.shared.counters.cookies_rejected += 1;
             return false;
         };
         let terms = self.listener_terms(listener);
-        let options = self.opening.listeners.get(listener).map(|listener| listener.options.clone());
         let chosen = options
             .and_then(|options| self.choose_holder(&options, tuple, incoming.received).ok()?);
         let syn = SynReceived {
@@ -273,8 +277,13 @@ impl Host {
             stamp: segment.stamps.filter(|_| facts.timestamps).map(|s| s.value),
             stamp_offset: self.stamp_offset(tuple),
             attempts: 1,
-            // A choice that was ours to make again, and the peer says that it was this.
-            names: chosen.filter(|end| *end == End::Peer),
+            // The cookie proves that we named ourselves, and the peer may rely on it. That we named
+            // the peer, its ACK says again, and so proves that it knows.
+            names: if facts.names_us {
+                Some(End::Ourselves)
+            } else {
+                chosen.filter(|end| *end == End::Peer)
+            },
         };
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.

@@ -16,6 +16,7 @@ use crate::flow::{Seq, Tuple};
 use crate::frame::RxChecksum;
 use crate::ip::input::Delivery;
 use crate::tcp::arrive::Facts;
+use crate::tcp::syn_cache::Standing;
 use crate::time::Instant;
 use crate::wire::Malformed;
 use crate::wire::fast::FastSegment;
@@ -83,6 +84,17 @@ pub(super) struct Begun {
     pub(super) answered: Instant,
     /// TIME-WAIT may have a record of its ends.
     pub(super) in_time_wait: bool,
+}
+
+impl Past {
+    /// What an entry of the SYN cache remembers of it.
+    pub(super) fn standing(self) -> Standing {
+        match self {
+            Past::Unknown => Standing::Unknown,
+            Past::Over => Standing::Remembered,
+            Past::Living(_) => Standing::Proven,
+        }
+    }
 }
 
 /// The segment that IP has handed over.

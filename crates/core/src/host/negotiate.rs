@@ -38,6 +38,11 @@ impl Host {
         options.negotiate.end(opens).filter(|_| !keeps_none)
     }
 
+    /// True if our SYN, ACKs for a listener with these options may name us.
+    pub(super) fn may_name_us(&self, options: &SocketOptions) -> bool {
+        self.wish(options, false) == Some(End::Ourselves)
+    }
+
     /// The end that a SYN of ours, between the ends of `tuple`, shall name, by these options or the
     /// host's.
     pub(super) fn asks(

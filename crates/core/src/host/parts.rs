@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use super::fin_wait_2::FinWait2;
 use super::prefetch::Notes;
 use super::time_wait::WholeBlocks;
-use crate::config::Config;
+use crate::config::{Config, Limits, SLOTS_MAX};
 use crate::flow::keyed::KeyedHash;
 use crate::rng::Rng;
 use crate::tcp::SocketOptions;
@@ -19,7 +19,7 @@ use crate::tcp::fifo::Fifo;
 use crate::tcp::isn::IsnSource;
 use crate::tcp::listen::Listeners;
 use crate::tcp::port::Ports;
-use crate::tcp::syn_cache::SynCache;
+use crate::tcp::syn_cache::{SynCache, SynLimits};
 use crate::tcp::syn_cookie::SynCookies;
 use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::TimeWait;
@@ -112,7 +112,7 @@ impl Opening {
             terms: Terms::announced(config, &options),
             options: Arc::new(options),
             listeners: Listeners::default(),
-            syn_cache: SynCache::new(limits.syn_cache, rto.initial, ticks),
+            syn_cache: SynCache::new(half_open(limits), rto.initial, ticks),
             isns: IsnSource::new(secret),
             cookies: SynCookies::new(secret),
             cookie_sent: Instant::ZERO,
@@ -121,6 +121,13 @@ impl Opening {
             unheard: Unheard::new(limits.unheard_peers, config.tcp.time_wait.ask_again),
         }
     }
+}
+
+/// How many handshakes the SYN cache may keep. Those that a TIME-WAIT record has let through have
+/// places of their own, as many as there may be records: a cookie cannot promise their ISN.
+fn half_open(limits: &Limits) -> SynLimits {
+    let proven = limits.time_wait.min((SLOTS_MAX / 2).saturating_sub(limits.syn_cache));
+    SynLimits { unproven: limits.syn_cache, proven }
 }
 
 impl Closed {

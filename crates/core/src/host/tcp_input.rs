@@ -247,15 +247,16 @@ impl Host {
             ..ours.negotiate(&incoming.received.segment(), &self.shared.config)
         };
         let marks = listener.options.ip_fields();
-        if self.opening.syn_cache.is_full() {
+        if !self.opening.syn_cache.has_room(past.standing()) {
             let offer = listener.terms.offer;
             return self.answer_without_state(now, incoming, syn, offer, marks, past);
         }
         self.answer_syn(now, incoming, name, syn, marks, past);
     }
 
-    /// State or cookie: it is decided before, and never both. A SYN that meets a TIME-WAIT record
-    /// needs an ISN that a cookie cannot promise, so it gets state or nothing.
+    /// The SYN cache has no room. A SYN that meets a TIME-WAIT record needs an ISN that a cookie
+    /// cannot promise. It finds no room only where as many such SYNs wait already as there may be
+    /// records, and is not answered.
     fn answer_without_state(
         &mut self,
         now: Instant,
@@ -285,9 +286,11 @@ impl Host {
     ) {
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_reopened += 1;
+            let is_over_limit = self.opening.syn_cache.is_full();
+            self.shared.counters.syn_cache_over_limit += u64::from(is_over_limit);
         }
-        let in_time_wait = !matches!(past, Past::Unknown);
-        let entry = self.opening.syn_cache.insert(hash, tuple, syn, listener, in_time_wait, now);
+        let standing = past.standing();
+        let entry = self.opening.syn_cache.insert(hash, tuple, syn, listener, standing, now);
         self.list(hash, entry);
         self.shared.counters.syn_cache_added += 1;
         self.shared.counters.passive_opens += 1;

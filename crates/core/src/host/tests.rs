@@ -12,6 +12,7 @@ mod echoes;
 mod ecn;
 mod expired;
 mod fin_wait_2;
+mod flood;
 mod link;
 mod negotiate;
 mod old;

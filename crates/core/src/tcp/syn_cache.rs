@@ -4,6 +4,13 @@
 //! when the peer resets it, or when its SYN, ACK has been sent in vain for too long. The cache is
 //! bounded; what comes beyond the bound gets a SYN cookie, and no entry.
 //!
+//! A SYN that a TIME-WAIT record lets through (RFC 6191) can get no cookie, since its ISN has to
+//! lie beyond the old connection's. Its entry does not count towards the bound: the sender has had
+//! a connection here within the length of TIME-WAIT, and no more such entries may exist than
+//! TIME-WAIT records.
+//!
+//! While the cache is full, entries of unproven senders are given up after three SYN, ACKs.
+//!
 //! ```text
 //!   SYN, ACK sent   1 ─▶ entry ⇄ entry ⇄ entry      each queue waits for as long, so that its
 //!                   2 ─▶ entry ⇄ entry              first is due first
@@ -22,6 +29,10 @@ use crate::time::{Duration, Instant, as_nanos};
 /// SYN, ACKs sent at most: with an initial RTO of 1 s the entry lives for 63 s.
 const ATTEMPTS_MAX: u8 = 6;
 
+/// SYN, ACKs sent at most to an unproven sender while the cache is full: its entry lives for 7 s
+/// (Linux, `reqsk_timer_handler`: two repetitions at least).
+const ATTEMPTS_WHEN_FULL: u8 = 3;
+
 /// No entry.
 const NONE: u32 = u32::MAX;
 
@@ -31,6 +42,17 @@ const ENTRY: u32 = 1 << 31;
 /// True if `number` is that of an entry, and not of a connection's slot.
 pub(crate) fn is_entry(number: u32) -> bool {
     number & ENTRY != 0
+}
+
+/// What TIME-WAIT knew of the two ends when the SYN came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing.
+    Unknown,
+    /// It had a record whose time was over.
+    Remembered,
+    /// It had a living record, which let the SYN through (RFC 6191).
+    Proven,
 }
 
 /// One half-open connection.
@@ -46,8 +68,8 @@ pub(crate) struct HalfOpen {
     pub listener: ListenerId,
     /// When the SYN, ACK was sent first, for an RTT sample.
     pub answered: Instant,
-    /// TIME-WAIT had a record of these ends when the SYN came, over or not.
-    pub in_time_wait: bool,
+    /// What TIME-WAIT knew of these ends when the SYN came.
+    pub standing: Standing,
     /// A whole tick.
     due: Instant,
     /// Its neighbours in the queue.
@@ -72,7 +94,18 @@ pub(crate) struct SynCache {
     /// How long the first SYN, ACK waits for an answer.
     first_wait_ns: u64,
     ticks: Ticks,
-    limit: usize,
+    /// Entries of proven senders.
+    proven: usize,
+    limits: SynLimits,
+}
+
+/// How many entries there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SynLimits {
+    /// Of senders that are not proven.
+    pub unproven: usize,
+    /// Of proven ones, beside those.
+    pub proven: usize,
 }
 
 /// What a due entry wants.
@@ -82,18 +115,22 @@ pub(crate) enum Due {
     Answer(u32),
     /// Nothing more: it is to be removed.
     Expired(u32),
+    /// Nothing more, though it would wait for longer if the cache were not full: it is to be
+    /// removed.
+    ExpiredEarly(u32),
 }
 
 impl SynCache {
-    /// An empty cache of at most `limit` entries; their first answers wait for `rto.initial`.
-    pub(crate) fn new(limit: usize, initial_rto: Duration, ticks: Ticks) -> Self {
+    /// An empty cache of at most so many entries; their first answers wait for `rto.initial`.
+    pub(crate) fn new(limits: SynLimits, initial_rto: Duration, ticks: Ticks) -> Self {
         SynCache {
             entries: Slab::default(),
             queues: [Queue { first: NONE, last: NONE }; ATTEMPTS_MAX as usize],
             earliest: Instant::FAR_FUTURE,
             first_wait_ns: as_nanos(initial_rto),
             ticks,
-            limit,
+            proven: 0,
+            limits,
         }
     }
 
@@ -107,13 +144,18 @@ impl SynCache {
         self.len() == 0
     }
 
-    /// True if a new SYN must get a cookie.
+    /// True if the SYN of a sender that is not proven must get a cookie.
     pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.limit
+        self.len() - self.proven >= self.limits.unproven
+    }
+
+    /// True if there is room for an entry of such a sender.
+    pub(crate) fn has_room(&self, standing: Standing) -> bool {
+        !self.is_full() || standing == Standing::Proven && self.proven < self.limits.proven
     }
 
     /// Adds an entry whose SYN, ACK is about to be sent for the first time; returns its number.
-    /// `in_time_wait`: see [`HalfOpen::in_time_wait`].
+    /// [`has_room`](SynCache::has_room) must have been true.
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
@@ -121,9 +163,10 @@ impl SynCache {
         tuple: &Tuple,
         syn: SynReceived,
         listener: ListenerId,
-        in_time_wait: bool,
+        standing: Standing,
         now: Instant,
     ) -> u32 {
+        self.proven += usize::from(standing == Standing::Proven);
         let (due, before) = (self.due_after(now, self.first_wait_ns), self.queues[0].last);
         let Key { index: slot, .. } = self.entries.insert_with(move |()| HalfOpen {
             tuple: *tuple,
@@ -131,7 +174,7 @@ impl SynCache {
             syn,
             listener,
             answered: now,
-            in_time_wait,
+            standing,
             due,
             before,
             behind: NONE,
@@ -204,11 +247,12 @@ impl SynCache {
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         let mut link = None;
         let leave = |entry: &mut HalfOpen, link: &mut Option<_>| {
-            *link = Some((entry.syn.attempts, entry.before, entry.behind));
+            *link = Some((entry.syn.attempts, entry.before, entry.behind, entry.standing));
             Some(())
         };
         self.entries.leave(number ^ ENTRY, &mut link, leave, |_, (), _| {});
-        let Some((attempts, before, behind)) = link else { return false };
+        let Some((attempts, before, behind, standing)) = link else { return false };
+        self.proven -= usize::from(standing == Standing::Proven);
         self.unlink(attempts, before, behind);
         true
     }
@@ -226,6 +270,10 @@ impl SynCache {
         let entry = *self.entries.get(slot)?;
         if entry.syn.attempts >= ATTEMPTS_MAX {
             return Some(Due::Expired(slot ^ ENTRY));
+        }
+        let is_proven = entry.standing == Standing::Proven;
+        if entry.syn.attempts >= ATTEMPTS_WHEN_FULL && !is_proven && self.is_full() {
+            return Some(Due::ExpiredEarly(slot ^ ENTRY));
         }
         self.unlink(entry.syn.attempts, entry.before, entry.behind);
         self.entries.get_mut(slot)?.syn.attempts += 1;
@@ -255,95 +303,4 @@ impl SynCache {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tcp::Seq;
-
-    const RTO: Duration = Duration::from_secs(1);
-
-    fn ticks() -> Ticks {
-        Ticks::new(Duration::from_millis(1))
-    }
-
-    fn tuple(port: u16) -> Tuple {
-        let address = "10.0.0.1".parse().unwrap();
-        Tuple::new((address, 80), (address, port))
-    }
-
-    fn syn() -> SynReceived {
-        SynReceived {
-            iss: Seq(1),
-            irs: Seq(2),
-            peer_mss: 1460,
-            mss: 1460,
-            offer: 100,
-            peer_scale: None,
-            sack: false,
-            ecn: false,
-            stamp: None,
-            stamp_offset: 0,
-            attempts: 1,
-            names: None,
-        }
-    }
-
-    const LISTENER: ListenerId = ListenerId { index: 0, generation: 0 };
-
-    fn insert(cache: &mut SynCache, number: u16, now: Instant) -> u32 {
-        cache.insert(1, &tuple(number), syn(), LISTENER, false, now)
-    }
-
-    #[test]
-    fn the_bound_is_reached_with_its_last_entry() {
-        let mut cache = SynCache::new(2, RTO, ticks());
-        insert(&mut cache, 1, Instant::ZERO);
-        assert!(!cache.is_full());
-        let entry = insert(&mut cache, 2, Instant::ZERO);
-        assert!(cache.is_full() && is_entry(entry));
-        assert_eq!(cache.get(entry).map(|entry| entry.tuple), Some(tuple(2)));
-        assert!(cache.waiting_for(LISTENER).contains(&entry));
-        assert!(cache.remove(entry));
-        assert!(cache.get(entry).is_none() && !cache.remove(entry));
-        assert!(!cache.is_full());
-    }
-
-    #[test]
-    fn what_is_due_first_comes_first_whichever_were_removed() {
-        let mut cache = SynCache::new(9, RTO, ticks());
-        let at = |ms| Instant::from_millis(ms);
-        let slots: std::vec::Vec<u32> =
-            (0..6u16).map(|i| insert(&mut cache, i, at(u64::from(i) * 600))).collect();
-        // The first has its second answer out, which waits for longer.
-        assert!(matches!(cache.due(at(1000)), Some(Due::Answer(slot)) if slot == slots[0]));
-        assert!(cache.due(at(1000)).is_none());
-        for gone in [1, 3, 5] {
-            assert!(cache.remove(slots[gone]));
-        }
-        let mut order = std::vec::Vec::new();
-        while let Some(due) = cache.due(at(3600)) {
-            let Due::Answer(slot) = due else { panic!("none has been answered so often") };
-            order.push(slot);
-        }
-        assert_eq!(order, [slots[2], slots[0], slots[4]]);
-    }
-
-    #[test]
-    fn answers_back_off_and_the_entry_goes_after_the_last() {
-        let mut cache = SynCache::new(2, RTO, ticks());
-        insert(&mut cache, 1, Instant::ZERO);
-        let (mut times, mut expired) = (std::vec::Vec::new(), None);
-        while let Some(at) = cache.deadline() {
-            match cache.due(at) {
-                Some(Due::Answer(_)) => times.push(at.as_millis() / 1000),
-                Some(Due::Expired(entry)) => {
-                    expired = Some(at.as_millis() / 1000);
-                    cache.remove(entry);
-                }
-                None => {}
-            }
-        }
-        assert_eq!(times, [1, 3, 7, 15, 31]);
-        assert_eq!(expired, Some(63));
-        assert!(cache.is_empty());
-    }
-}
+mod tests;

@@ -12,6 +12,9 @@
 //! If the peer uses timestamps, what else its SYN said lies in the low bits of our TSval, which
 //! comes back as TSecr; without timestamps there is no place for it, and our SYN-ACK must not
 //! pretend otherwise: see `CookieFacts::carried`. The MAC covers these bits too.
+//!
+//! The MAC also covers whether our SYN-ACK named us as the holder of TIME-WAIT, for which there is
+//! no place at all. The check of an ACK tries both where we may have named ourselves.
 
 use crate::flow::keyed::KeyedHash;
 use crate::flow::{Seq, Tuple};
@@ -48,6 +51,8 @@ pub(crate) struct CookieFacts {
     pub sack: bool,
     /// The peer uses timestamps.
     pub timestamps: bool,
+    /// Our SYN-ACK named us as the holder of TIME-WAIT.
+    pub names_us: bool,
 }
 
 impl CookieFacts {
@@ -58,7 +63,7 @@ impl CookieFacts {
             mss: MSS_CLASSES[self.mss_class()],
             window_scale: self.window_scale.filter(|_| self.timestamps).map(|scale| scale.min(14)),
             sack: self.sack && self.timestamps,
-            timestamps: self.timestamps,
+            ..self
         }
     }
 
@@ -85,6 +90,7 @@ impl CookieFacts {
             window_scale: Some(scale as u8).filter(|_| scale != NO_SCALE),
             sack: ts_echo.is_some_and(|stamp| stamp & 0x10 != 0),
             timestamps: ts_echo.is_some(),
+            names_us: false,
         }
     }
 }
@@ -124,21 +130,25 @@ impl SynCookies {
 
     /// What the SYN said, if `cookie` (SEG.ACK - 1) is an ISN that we gave, at most two minutes
     /// ago, to a SYN of `tuple` with sequence number `peer_isn` (SEG.SEQ - 1). `ts_echo`: the
-    /// TSecr of the ACK, if it has timestamps.
+    /// TSecr of the ACK, if it has timestamps. `may_name_us`: the SYN-ACK may have named us as the
+    /// holder of TIME-WAIT.
     pub(crate) fn check(
         &self,
         now: Instant,
         tuple: &Tuple,
         peer_isn: Seq,
         cookie: Seq,
-        ts_echo: Option<u32>,
+        (ts_echo, may_name_us): (Option<u32>, bool),
     ) -> Option<CookieFacts> {
         let plain = cookie.since(self.mask(tuple));
         let age = step(now).wrapping_sub(u64::from(plain >> 27)) & STEP_MASK;
         let made_in = step(now).checked_sub(age).filter(|_| age <= LATER_STEPS)?;
         let facts = CookieFacts::from_parts((plain >> 24 & 7) as usize, ts_echo);
-        let proof = self.proof(tuple, peer_isn, made_in, facts);
-        (plain & 0x00ff_ffff == proof).then_some(facts)
+        let is_proven = |facts: &CookieFacts| {
+            plain & 0x00ff_ffff == self.proof(tuple, peer_isn, made_in, *facts)
+        };
+        let naming_us = may_name_us.then_some(CookieFacts { names_us: true, ..facts });
+        Some(facts).filter(is_proven).or_else(|| naming_us.filter(is_proven))
     }
 
     fn mask(&self, tuple: &Tuple) -> Seq {
@@ -147,7 +157,9 @@ impl SynCookies {
 
     /// 24 bits that only we can make.
     fn proof(&self, tuple: &Tuple, peer_isn: Seq, step: u64, facts: CookieFacts) -> u32 {
-        let facts_byte = facts.mss_class() as u8 | u8::from(facts.timestamps) << 3;
+        let facts_byte = facts.mss_class() as u8
+            | u8::from(facts.timestamps) << 3
+            | u8::from(facts.names_us) << 4;
         let [a, b, c, d] = peer_isn.0.to_be_bytes();
         // 2^16 steps last for 48 days; the cookie's own bits tell steps apart within that.
         let [e, f] = (step as u16).to_be_bytes();

@@ -12,7 +12,7 @@ use crate::event::{ConnectionId, Event, ListenerId, Readiness};
 use crate::frame::{Medium, Outbox, RxFrame};
 use crate::host::Host;
 use crate::tcp::SocketOptions;
-use crate::tcp::syn_cache::SynCache;
+use crate::tcp::syn_cache::{SynCache, SynLimits};
 use crate::time::{Duration, Instant};
 use crate::wire::ip;
 
@@ -114,7 +114,8 @@ impl World {
         let listener = server.listen_with(at(addresses[1], 80), 64, options).unwrap();
         if small_cache {
             let (ticks, rto) = (server.live.ticks, server.config.tcp.rto.initial);
-            server.opening.syn_cache = SynCache::new(2, rto, ticks);
+            server.opening.syn_cache =
+                SynCache::new(SynLimits { unproven: 2, proven: 1 }, rto, ticks);
         }
         World {
             addresses,

@@ -103,16 +103,38 @@ fn a_syn_without_room_gets_a_cookie_and_an_ack_ends_the_record() {
 
 /// The twin: no cookie promises what TIME-WAIT asks of an ISN.
 #[test]
-fn a_syn_without_room_gets_nothing_before_the_record_expires() {
+fn a_syn_without_room_gets_an_entry_before_the_record_expires() {
     for old in Old::all() {
         for layout in LAYOUTS {
             let mut config = old.config();
             config.limits.syn_cache = 1;
             let mut peer = old.waiting_of(config, 0);
             fill(&mut peer);
-            say_syn(&mut peer, layout, &old.syn(layout, true));
-            assert!(peer.hear().is_empty(), "{old:?}, {layout:?}");
-            assert_eq!((peer.host.counters().cookies_sent, counted(&peer)), (0, (0, 1, 0)));
+            let syn = old.syn(layout, true);
+            say_syn(&mut peer, layout, &syn);
+            let answer = peer.hear_one();
+            assert_eq!((answer.flags, peer.host.half_open()), (S | A, 2), "{old:?}, {layout:?}");
+            let counters = peer.host.counters();
+            assert_eq!((counters.cookies_sent, counters.syn_cache_over_limit), (0, 1));
+            assert_eq!(counted(&peer), (1, 0, 0));
+            complete(&mut peer, &syn, &answer);
+            assert_eq!((left(&peer), counted(&peer)), (None, (1, 0, 1)), "{old:?}, {layout:?}");
+        }
+    }
+}
+
+/// The twin of that: an old SYN takes no place.
+#[test]
+fn an_old_syn_without_room_is_answered_by_the_record() {
+    for old in Old::all() {
+        for layout in LAYOUTS {
+            let mut config = old.config();
+            config.limits.syn_cache = 1;
+            let mut peer = old.waiting_of(config, 0);
+            fill(&mut peer);
+            say_syn(&mut peer, layout, &old.syn(layout, false));
+            assert_eq!(peer.hear_text(), [". 2:2(0) ack 2"], "{old:?}, {layout:?}");
+            assert_eq!((peer.host.half_open(), counted(&peer)), (1, (0, 1, 0)));
         }
     }
 }

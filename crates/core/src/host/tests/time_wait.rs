@@ -1,7 +1,7 @@
 //! TIME-WAIT of a whole host: the same whatever it keeps of a connection, and what happens without.
 
 use super::fin_wait_2::resting_of;
-use super::old::enter_others;
+use super::old::{enter, enter_others, tuple};
 use super::pair::{Pair, config};
 use super::peer::*;
 use crate::config::{Config, Scheme, TimeWaitState};
@@ -458,17 +458,25 @@ fn a_syn_at_a_full_accept_queue_is_not_refused_by_the_record() {
 }
 
 #[test]
-fn a_syn_for_which_there_is_no_room_counts_as_refused() {
+fn syns_that_records_let_through_are_as_many_as_records_at_most() {
     let mut config = keeping(TimeWaitState::Compact);
-    config.limits.syn_cache = 1;
+    (config.limits.syn_cache, config.limits.time_wait) = (0, 2);
     let mut peer = waiting(config);
-    peer.port = 4001;
-    peer.say(Say::new(S, 0, 0));
-    peer.hear();
-    peer.port = 4000;
-    assert_eq!(peer.exchange(Say::new(S, 2, 0)).len(), 0);
-    let counters = peer.host.counters();
-    assert_eq!((counters.time_wait_reopened, counters.time_wait_refused), (0, 1));
+    let ask = |peer: &mut Peer, port: u16| {
+        peer.port = port;
+        let ends = tuple(peer);
+        enter(&mut peer.host, peer.now, &ends);
+        // Beyond what the record has of the peer.
+        peer.say(Say::new(S, 0x20, 0));
+        let answers = peer.hear_text().len();
+        let counters = peer.host.counters();
+        let counted = (counters.time_wait_reopened, counters.time_wait_refused);
+        (answers, counted, counters.syn_cache_over_limit, peer.host.half_open())
+    };
+    // A record makes room for another one, but the entry stays.
+    assert_eq!(ask(&mut peer, 4001), (1, (1, 0), 1, 1));
+    assert_eq!(ask(&mut peer, 4002), (1, (2, 0), 2, 2));
+    assert_eq!(ask(&mut peer, 4003), (0, (2, 1), 2, 2), "one beyond");
 }
 
 #[test]

@@ -3,7 +3,7 @@ use crate::time::Duration;
 use proptest::prelude::*;
 
 const FACTS: CookieFacts =
-    CookieFacts { mss: 1460, window_scale: Some(7), sack: true, timestamps: true };
+    CookieFacts { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, names_us: false };
 const PEER_ISN: Seq = Seq(0xdead_beef);
 const STEP: Duration = Duration::from_nanos(STEP_NS);
 
@@ -20,7 +20,7 @@ fn handshake(syn: Instant, ack: Instant, facts: CookieFacts) -> Option<CookieFac
     let tuple = &ends();
     let cookie = cookies().encode(syn, tuple, PEER_ISN, facts);
     let echo = facts.timestamps.then(|| facts.stamp(123_456));
-    cookies().check(ack, tuple, PEER_ISN, cookie, echo)
+    cookies().check(ack, tuple, PEER_ISN, cookie, (echo, true))
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_cookie_holds_for_one_step_more_and_no_longer() {
 #[test]
 fn without_timestamps_only_the_mss_is_carried() {
     let facts = CookieFacts { timestamps: false, ..FACTS };
-    let carried = CookieFacts { mss: 1460, window_scale: None, sack: false, timestamps: false };
+    let carried = CookieFacts { window_scale: None, sack: false, ..facts };
     assert_eq!(facts.carried(), carried);
     assert_eq!(handshake(Instant::ZERO, Instant::ZERO, facts), Some(carried));
 }
@@ -70,8 +70,9 @@ fn an_ack_with_other_ends_numbers_or_stamps_is_no_cookies() {
     let tuple = &ends();
     let cookie = cookies().encode(Instant::ZERO, tuple, PEER_ISN, FACTS);
     let echo = Some(FACTS.stamp(0));
-    let check =
-        |tuple: &Tuple, isn, cookie, echo| cookies().check(Instant::ZERO, tuple, isn, cookie, echo);
+    let check = |tuple: &Tuple, isn, cookie, echo| {
+        cookies().check(Instant::ZERO, tuple, isn, cookie, (echo, true))
+    };
     assert_eq!(check(tuple, PEER_ISN, cookie, echo), Some(FACTS));
     let turned = Tuple::new(([10, 0, 0, 2].into(), 40_000), ([10, 0, 0, 1].into(), 80));
     assert_eq!(check(&turned, PEER_ISN, cookie, echo), None);
@@ -86,7 +87,7 @@ fn an_ack_with_other_ends_numbers_or_stamps_is_no_cookies() {
         assert_eq!(check(tuple, PEER_ISN, Seq(cookie.0 ^ 1 << bit), echo), None);
     }
     let stranger = SynCookies::new(&[4; 32]);
-    assert_eq!(stranger.check(Instant::ZERO, tuple, PEER_ISN, cookie, echo), None);
+    assert_eq!(stranger.check(Instant::ZERO, tuple, PEER_ISN, cookie, (echo, true)), None);
 }
 
 #[test]
@@ -95,9 +96,9 @@ fn a_blind_guess_almost_never_succeeds() {
     let mut rng = crate::rng::Rng::from_seed(1);
     let hits = (0..200_000).filter(|_| {
         let cookie = Seq(rng.next_u32());
-        cookies().check(Instant::ZERO, tuple, PEER_ISN, cookie, None).is_some()
+        cookies().check(Instant::ZERO, tuple, PEER_ISN, cookie, (None, true)).is_some()
     });
-    // The chance of one hit in all of them is 200,000 · 2/32 · 2^-24 < 0.1 %.
+    // The chance of one hit in all of them is 200,000 · 2/32 · 2^-23 < 0.2 %.
     assert_eq!(hits.count(), 0);
 }
 
@@ -105,20 +106,23 @@ proptest! {
     #[test]
     fn what_is_encoded_is_checked(
         ns in 0u64..1 << 60, later in 0..=STEP_NS, isn: u32, scale in 0u8..=14, sack: bool,
-        timestamps: bool, class in 0usize..8, scaled: bool, clock: u32,
+        timestamps: bool, names_us: bool, class in 0usize..8, scaled: bool, clock: u32,
     ) {
         let facts = CookieFacts {
             mss: MSS_CLASSES[class],
             window_scale: scaled.then_some(scale),
             sack,
             timestamps,
+            names_us,
         };
         let tuple = &ends();
         let (syn, ack) = (Instant::from_nanos(ns), Instant::from_nanos(ns + later));
         let cookie = cookies().encode(syn, tuple, Seq(isn), facts);
         let echo = timestamps.then(|| facts.stamp(clock));
-        let checked = cookies().check(ack, tuple, Seq(isn), cookie, echo);
-        prop_assert_eq!(checked, Some(facts.carried()));
+        let checked = |may| cookies().check(ack, tuple, Seq(isn), cookie, (echo, may));
+        prop_assert_eq!(checked(true), Some(facts.carried()));
+        // Where we name only the peer, or nobody, no cookie says that we named ourselves.
+        prop_assert_eq!(checked(false), Some(facts.carried()).filter(|_| !names_us));
     }
 
     #[test]

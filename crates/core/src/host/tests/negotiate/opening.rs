@@ -77,21 +77,22 @@ fn a_client_may_want_only_those_who_agree() {
 }
 
 #[test]
-fn with_cookies_the_client_may_be_named_and_the_server_never() {
+fn with_cookies_either_end_may_be_named() {
     for (wish, holders, after) in [
         (Wish::Client, (Holder::Ourselves, Holder::Peer), (1, 0)),
-        (Wish::Server, (Holder::Closer, Holder::Closer), (0, 1)),
+        (Wish::Server, (Holder::Peer, Holder::Ourselves), (0, 1)),
     ] {
-        for stamped in [true, false] {
+        for (stamped, require) in [(true, false), (false, false), (true, true), (false, true)] {
             let mut configs = wishing(wish, wish);
             configs[1].limits.syn_cache = 0;
             configs[1].tcp.timestamps = stamped;
+            configs.iter_mut().for_each(|config| config.tcp.time_wait.require = require);
             let mut pair = pair_of(configs);
             let (_, client, server) = pair.connected();
             assert_eq!(pair.server.counters().cookies_accepted, 1);
             let of = |host: &crate::Host, id| host.info(id).unwrap().holder;
             assert_eq!((of(&pair.client, client), of(&pair.server, server)), holders);
-            close(&mut pair, client, server, Order::ServerFirst);
+            close(&mut pair, client, server, Order::ClientFirst);
             assert_eq!(held(&pair), after, "{wish:?}");
         }
     }
@@ -110,6 +111,27 @@ fn with_cookies_the_client_may_be_named_and_the_server_never() {
     pair.run_for(SECOND);
     let server = pair.server.accept(pair.now, listener).unwrap();
     assert_eq!(pair.server.info(server).unwrap().holder, Holder::Peer);
+}
+
+/// The server has named itself, and the client may rely on that, whatever comes back.
+#[test]
+fn a_server_named_by_its_cookie_holds_whatever_it_hears() {
+    let mut configs = wishing(Wish::Server, Wish::Server);
+    configs[1].limits.syn_cache = 0;
+    let mut pair = pair_of(configs);
+    let mut of_client = 0;
+    pair.mangle = Some(Box::new(move |from, bytes| {
+        of_client += u32::from(from == Side::Client);
+        if from == Side::Client && of_client > 1 {
+            strip(bytes);
+        }
+    }));
+    let (_, client, server) = pair.connected();
+    let of = |host: &crate::Host, id| host.info(id).unwrap().holder;
+    assert_eq!(of(&pair.client, client), Holder::Peer);
+    assert_eq!(of(&pair.server, server), Holder::Ourselves);
+    close(&mut pair, client, server, Order::ClientFirst);
+    assert_eq!(held(&pair), (0, 1));
 }
 
 /// Drops SYNs that carry the option.
