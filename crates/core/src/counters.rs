@@ -124,6 +124,9 @@ counters! {
     orphans_timed_out,
     /// Connections reset when their user closed them, because there were too many orphans.
     orphans_over_limit,
+    /// Orphans in FIN-WAIT-2 that became records at once, because half as many as there may be were
+    /// whole.
+    fin_wait_2_hurried,
     /// Records of orphans in FIN-WAIT-2 that lasted their time: the peer's FIN has not come.
     fin_wait_2_expired,
     /// Records of orphans in FIN-WAIT-2 evicted, or never kept, because the table was full.

@@ -6,8 +6,12 @@
 //! those of TIME-WAIT, of some 31 bytes, and nothing else. A segment for the record makes the
 //! connection again, which then does what it always does: the rules are in one place.
 //!
+//! While the whole orphans are as many as half the limit on them, one becomes a record in the turn
+//! in which its FIN is acknowledged: peers that never close shall not take the places of others.
+//!
 //! A record lasts as long as FIN-WAIT-2 would have by then, or up to [`SLACK`] less, since all of
-//! them wait in one line. An orphan that asks something of its IP headers stays whole. There may be
+//! them wait in one line. One that was made at once lasts that long without the time that it did
+//! not wait. An orphan that asks something of its IP headers stays whole. There may be
 //! as many of these records as of TIME-WAIT's, counted apart from them; beyond that the oldest
 //! goes.
 //!
@@ -24,12 +28,12 @@ use super::Host;
 use super::inbound::Incoming;
 use crate::config::Config;
 use crate::flow::Tuple;
-use crate::tcp::Connection;
 use crate::tcp::connection::FinalState;
 use crate::tcp::demux::TupleHasher;
-use crate::tcp::slot::{Seat, SlotFlags};
+use crate::tcp::slot::{Seat, Slot, SlotFlags};
 use crate::tcp::time_wait::{Distance, Record, TimeWait};
 use crate::tcp::timers::Timer;
+use crate::tcp::{Connection, State};
 use crate::time::{Duration, Instant, as_nanos};
 
 /// How much too early such an orphan may be given up: timers are late by a tick, and by many turns
@@ -46,8 +50,9 @@ pub(super) struct FinWait2 {
     term: Option<Duration>,
     /// The number of records that have a connection as well.
     awake: usize,
-    /// The slots of those woken since the last turn's end.
-    woken: Vec<u32>,
+    /// The slots of those woken since the last turn's end, and of those that shall become records
+    /// at once.
+    hurried: Vec<u32>,
 }
 
 impl FinWait2 {
@@ -59,7 +64,7 @@ impl FinWait2 {
         let terms = [term.unwrap_or_default(); 3];
         let hasher = TupleHasher::new(&config.secret);
         let records = TimeWait::new(terms, config.limits.time_wait, hasher);
-        FinWait2 { records, term, awake: 0, woken: Vec::new() }
+        FinWait2 { records, term, awake: 0, hurried: Vec::new() }
     }
 
     /// The table of the records.
@@ -77,9 +82,9 @@ impl FinWait2 {
         self.awake
     }
 
-    /// True if any were woken since the last turn's end.
-    pub(super) fn has_woken(&self) -> bool {
-        !self.woken.is_empty()
+    /// True if any shall become records at the end of the turn.
+    pub(super) fn has_hurried(&self) -> bool {
+        !self.hurried.is_empty()
     }
 
     /// Keeps a record of the orphan of `tuple` and its hash; how many others go for want of room.
@@ -131,24 +136,48 @@ impl FinWait2 {
     }
 
     /// True if `connection` may become a record now; if it may later, its timer is set for that.
-    fn is_turn_of(&self, connection: &mut Connection, now: Instant) -> bool {
+    /// `at_once`: it need not have been quiet before.
+    fn is_turn_of(&self, connection: &mut Connection, at_once: bool, now: Instant) -> bool {
         let Some(term) = self.term.filter(|_| connection.options.asks_nothing_of_ip()) else {
             return false;
         };
         let deadline = connection.deadlines.at(Timer::FinWait2).as_nanos();
         let before = |left| Instant::from_nanos(deadline.saturating_sub(as_nanos(left)));
         let (first, last) = (before(term + SLACK), before(term));
-        if now < first {
+        if now < first && !at_once {
             connection.deadlines.set(Timer::Rest, first);
         }
-        first <= now && now <= last
+        (first <= now || at_once) && now <= last
     }
 }
 
 impl Host {
+    /// Whole orphans, but for those that are records as well.
+    pub(super) fn whole_orphans(&self) -> usize {
+        self.live.orphans - self.closed.fin_wait_2.awake()
+    }
+
+    /// True if the whole orphans are so many that each that may becomes a record at once. (None
+    /// does where connections never rest.)
+    fn are_orphans_hurried(&self) -> bool {
+        self.whole_orphans() >= self.config.limits.orphans.div_ceil(2)
+            && !self.shared.config.compact_after.is_zero()
+    }
+
+    /// The connection in slot `index` has said what it had to say: an orphan in FIN-WAIT-2 becomes
+    /// a record at the end of the turn, if orphans are hurried.
+    pub(super) fn hurry_orphan(&mut self, index: u32) {
+        if self.are_orphans_hurried()
+            && self.slots.get(index).is_some_and(|slot| !slot.woken && waits_for_fin(slot))
+        {
+            self.closed.fin_wait_2.hurried.push(index);
+        }
+    }
+
     /// The orphan in slot `index`, in FIN-WAIT-2, becomes a record. False if it is not its turn
     /// yet, for which its timer is set, or if more than that is to be kept of it.
     pub(super) fn becomes_record(&mut self, now: Instant, index: u32) -> bool {
+        let at_once = self.are_orphans_hurried();
         let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.is_waited_for()) else {
             return false;
         };
@@ -157,7 +186,7 @@ impl Host {
         let is_its_turn = if woken {
             self.closed.fin_wait_2.find(now, hash, &tuple).is_some()
         } else {
-            self.closed.fin_wait_2.is_turn_of(connection, now)
+            self.closed.fin_wait_2.is_turn_of(connection, at_once, now)
         };
         if !is_its_turn {
             return false;
@@ -177,15 +206,20 @@ impl Host {
     }
 
     /// The orphans woken in this turn have spoken: each one that owes nothing becomes a record
-    /// again. The others do when nothing has moved for a while.
-    pub(super) fn put_woken_back(&mut self, now: Instant) {
-        let mut woken = core::mem::take(&mut self.closed.fin_wait_2.woken);
-        for index in woken.drain(..) {
-            if self.slots.get(index).is_some_and(|slot| slot.woken) {
-                self.becomes_record(now, index);
+    /// again, and so does each one that is hurried. The others do when nothing has moved for a
+    /// while.
+    pub(super) fn make_records(&mut self, now: Instant) {
+        let mut hurried = core::mem::take(&mut self.closed.fin_wait_2.hurried);
+        for index in hurried.drain(..) {
+            let Some(slot) = self.slots.get(index).filter(|slot| waits_for_fin(slot)) else {
+                continue;
+            };
+            let is_early = !slot.woken;
+            if self.becomes_record(now, index) {
+                self.shared.counters.fin_wait_2_hurried += u64::from(is_early);
             }
         }
-        self.closed.fin_wait_2.woken = woken;
+        self.closed.fin_wait_2.hurried = hurried;
     }
 
     /// A segment has come for an orphan that is kept as a record: the orphan is made again, and
@@ -210,7 +244,12 @@ impl Host {
         }
         self.live.orphans += 1;
         self.closed.fin_wait_2.awake += 1;
-        self.closed.fin_wait_2.woken.push(index);
+        self.closed.fin_wait_2.hurried.push(index);
         self.deliver(now, index, incoming.received, incoming.facts);
     }
+}
+
+/// True if the connection in `slot` is an orphan that waits for nothing but its peer's FIN.
+fn waits_for_fin(slot: &Slot) -> bool {
+    slot.is_orphan() && slot.state() == State::FinWait2
 }

@@ -35,8 +35,8 @@ impl Host {
             self.emit_replies(now, outbox);
         }
         self.flush_ready(now, outbox);
-        if self.closed.fin_wait_2.has_woken() {
-            self.put_woken_back(now);
+        if self.closed.fin_wait_2.has_hurried() {
+            self.make_records(now);
         }
     }
 
@@ -151,12 +151,14 @@ impl Host {
         let mut egress = Egress { outbox, path, budget, frames: 0 };
         let flushed = connection.emit(self.shared.at(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
-        let is_finished = connection.is_finished();
+        let (is_finished, is_orphan) = (connection.is_finished(), connection.orphan);
         slot.rearm(&mut self.live.timers, index, now);
         if flushed == Flushed::More {
             self.make_ready(index);
         } else if is_finished {
             self.free_connection(index);
+        } else if is_orphan {
+            self.hurry_orphan(index);
         }
     }
 

@@ -58,8 +58,7 @@ impl Host {
 
     pub(super) fn leave(&mut self, now: Instant, id: ConnectionId, reset: bool) {
         let patience = self.orphan_patience();
-        let over_limit =
-            self.live.orphans - self.closed.fin_wait_2.awake() >= self.config.limits.orphans;
+        let over_limit = self.whole_orphans() >= self.config.limits.orphans;
         let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
         let Some((slot, _)) = slot else {
             return;

@@ -9,6 +9,7 @@ use crate::tcp::connection::FinalState;
 use crate::tcp::time_wait::ISN_STEP;
 use crate::tcp::{Keepalive, SocketOptions, State};
 use crate::time::Duration;
+use crate::wire::tcp::Flags;
 use std::vec::Vec;
 
 /// After which an orphan is a record, and some more.
@@ -102,6 +103,81 @@ fn what_comes_for_a_record_is_answered_as_if_it_were_whole() {
         whole.wait(QUIET);
         assert_eq!(told(resting()), told(whole), "{what}");
     }
+}
+
+/// Peers on these ports get an answer each, acknowledge its FIN, and never close. Returns the flags
+/// of the answers.
+fn never_closing(peer: &mut Peer, ports: core::ops::Range<u16>) -> Vec<Flags> {
+    let serve = |port| {
+        peer.port = port;
+        peer.say(Say::new(S, 0, 0).mss(1000));
+        peer.hear_one();
+        peer.say(Say::new(A, 1, 1));
+        peer.accept();
+        peer.write(20);
+        let (id, now) = (peer.id(), peer.now);
+        peer.host.close(now, id);
+        let answer = peer.hear_one();
+        fetch_events(peer);
+        peer.say(Say::new(A, 1, 22));
+        assert_eq!(peer.hear(), [], "{port}");
+        answer.flags
+    };
+    ports.map(serve).collect()
+}
+
+const LIMIT: usize = 10;
+
+fn limited() -> Peer {
+    let mut config = full();
+    config.limits.orphans = LIMIT;
+    Peer::listening(config)
+}
+
+#[test]
+fn peers_that_never_close_take_no_answer_from_others() {
+    let mut peer = limited();
+    let answers = never_closing(&mut peer, 5000..5100);
+    assert!(answers.iter().all(|flags| flags.contains(F)), "{answers:?}");
+    let counters = peer.host.counters();
+    let whole = LIMIT / 2 - 1;
+    assert_eq!((counters.orphans_over_limit, counters.fin_wait_2_hurried), (0, 100 - whole as u64));
+    assert_eq!((peer.host.connections(), peer.host.fin_wait_2_len()), (whole, 100 - whole));
+    // Each is what it would have become, and its FIN leads to TIME-WAIT.
+    peer.wait(QUIET);
+    assert_eq!((peer.host.connections(), peer.host.fin_wait_2_len()), (0, 100));
+    assert_eq!(peer.exchange(Say::new(F | A, 1, 22)), [". 22:22(0) ack 2"]);
+    assert_eq!((peer.host.time_wait_len(), peer.host.fin_wait_2_len()), (1, 99));
+    peer.wait(Duration::from_secs(60));
+    assert_eq!(peer.host.counters().fin_wait_2_expired, 99);
+}
+
+/// The twin: below half the limit they stay whole for a while, since most peers close soon.
+#[test]
+fn below_half_the_limit_on_orphans_none_is_hurried() {
+    let mut peer = limited();
+    never_closing(&mut peer, 5000..5004);
+    assert_eq!((peer.host.connections(), peer.host.fin_wait_2_len()), (LIMIT / 2 - 1, 0));
+    never_closing(&mut peer, 5004..5005);
+    assert_eq!(peer.host.counters().fin_wait_2_hurried, 1, "one more");
+}
+
+/// The other twin: an orphan whose FIN is not acknowledged cannot be a record.
+#[test]
+fn orphans_that_still_send_count_towards_the_limit() {
+    let mut peer = limited();
+    for port in 5000..5000 + LIMIT as u16 + 1 {
+        peer.port = port;
+        peer.say(Say::new(S, 0, 0).mss(1000));
+        peer.hear_one();
+        peer.say(Say::new(A, 1, 1));
+        peer.accept();
+        let (id, now) = (peer.id(), peer.now);
+        peer.host.close(now, id);
+        let is_over = port == 5000 + LIMIT as u16;
+        assert_eq!(peer.hear_one().flags, if is_over { R | A } else { F | A }, "{port}");
+    }
+    assert_eq!(peer.host.counters().orphans_over_limit, 1);
 }
 
 #[test]
