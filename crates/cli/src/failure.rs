@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// A load cannot be put on; the text says what to do.
     Load(String),
+    /// The server of a load cannot be reached at one of its addresses.
+    Unreachable(String),
     /// There is no such knob; the text says what is nearest.
     Knob(String),
     /// The directory cannot be served.
@@ -63,7 +65,9 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(text) | Failure::Load(text) => f.write_str(text),
+            Failure::Usage(text) | Failure::Load(text) | Failure::Unreachable(text) => {
+                f.write_str(text)
+            }
             Failure::Knob(nearest) => write!(f, "there is no knob of that name; {nearest}"),
             Failure::Directory(path, error) => {
                 let path = path.display();

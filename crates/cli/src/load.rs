@@ -16,7 +16,7 @@ use std::mem;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lightwait_load::engine;
+use lightwait_load::engine::{self, Outcome};
 use lightwait_load::network::explain;
 use lightwait_load::report::Report;
 use lightwait_load::tuples::Tuples;
@@ -45,18 +45,21 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     raise_descriptor_limit();
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let descriptors = u32::try_from(descriptors).unwrap_or(u32::MAX);
-    let mut plan = LoadPlan::new(args, descriptors.saturating_sub(OTHER_DESCRIPTORS))?;
+    let descriptors = descriptors.saturating_sub(OTHER_DESCRIPTORS);
+    let mut plan = LoadPlan::new(args, descriptors, 0)?;
     let outputs = Outputs::new(&args.report)?;
     let signals = Signals::install().map_err(Failure::Stack)?;
-    eprintln!("{}.", plan.about_sources);
-    let tuples = Tuples::new(plan.sources.clone(), plan.ports.clone(), plan.rest, random());
-    let watcher = Watcher::new(&plan.engine);
-    let outcome = match mem::replace(&mut plan.carrier, Carrier::Kernel) {
-        Carrier::Kernel => kernel::run(&plan, tuples, &signals, &watcher)?,
-        Carrier::Device(on) => ours::run(&mut plan, &on, tuples, &signals, &watcher)?,
-        Carrier::Joined(joined) => joined::run(&plan, &joined, tuples, &signals, &watcher)?,
-    };
-    watcher.end();
+    let (mut place, mut run) = (0, run_once(&mut plan, &signals));
+    // A name may have addresses that do not answer: each has its turn (RFC 8305 in spirit).
+    while let Err(Failure::Unreachable(why)) = &run
+        && place + 1 < plan.candidates
+    {
+        eprintln!("{why}; its next address is tried.");
+        place += 1;
+        plan = LoadPlan::new(args, descriptors, place)?;
+        run = run_once(&mut plan, &signals);
+    }
+    let (outcome, watcher) = run?;
     let Some(outcome) = outcome else {
         eprintln!("lightwait: stopped before the load began: there is no report");
         return Ok(ExitCode::from(STATUS_INTERRUPTED));
@@ -66,6 +69,19 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let report = Report { setup: plan.setup, outcome, cpu_share, started_at, together: None };
     let status = outputs.write(&report)?;
     Ok(if signals.is_hurry() { signals.exit_code() } else { status })
+}
+
+/// Runs the load of a plan. Nothing comes of it if a signal came before it began.
+fn run_once(plan: &mut LoadPlan, signals: &Signals) -> Result<(Option<Outcome>, Watcher), Failure> {
+    let tuples = Tuples::new(plan.sources.clone(), plan.ports.clone(), plan.rest, random());
+    let watcher = Watcher::new(&plan.engine, &plan.about_sources);
+    let outcome = match mem::replace(&mut plan.carrier, Carrier::Kernel) {
+        Carrier::Kernel => kernel::run(plan, tuples, signals, &watcher),
+        Carrier::Device(on) => ours::run(plan, &on, tuples, signals, &watcher),
+        Carrier::Joined(joined) => joined::run(plan, &joined, tuples, signals, &watcher),
+    };
+    watcher.end();
+    Ok((outcome?, watcher))
 }
 
 /// Merges reports.
@@ -140,8 +156,8 @@ fn empty(file: &File) -> io::Result<()> {
 fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
     let totals = &report.outcome.totals;
     let mut status = ExitCode::SUCCESS;
-    if is_unanswered(report) {
-        eprintln!("lightwait: no request was answered");
+    if let Some(why) = why_in_vain(report) {
+        eprintln!("lightwait: {why}");
         status = ExitCode::FAILURE;
     }
     if let Some(most) = args.max_error_rate
@@ -180,13 +196,20 @@ fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
     status
 }
 
-/// True if there were requests, and not even an error as the answer to one. A closed loop always
-/// has requests, if only ones that wait for a 4-tuple.
-fn is_unanswered(report: &Report) -> bool {
+/// Why no request succeeded, if there were some. A closed loop always has requests, if only ones
+/// that wait for a 4-tuple.
+fn why_in_vain(report: &Report) -> Option<String> {
     let Report { setup, outcome, .. } = report;
     let is_closed = setup.rate.is_none() && setup.connections > 0 && !outcome.recorded.is_zero();
-    let has_asked = outcome.totals.failed() > 0 || is_closed;
-    has_asked && outcome.totals.statuses.is_empty()
+    let statuses = &outcome.totals.statuses;
+    if outcome.totals.failed() == 0 && !is_closed || statuses.range(..400).next().is_some() {
+        return None;
+    }
+    let most = statuses.iter().max_by_key(|(_, count)| **count);
+    Some(match most {
+        None => "no request was answered".to_owned(),
+        Some((status, _)) => format!("no request succeeded; most were answered by {status}"),
+    })
 }
 
 /// The error of the first connection, for users.
@@ -204,7 +227,7 @@ fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
         Kind::AddrInUse => "all source addresses and ports that were tried are in use".to_owned(),
         _ => format!("no connection to {to}: {error}"),
     };
-    Failure::Load(format!("{url}: {why}"))
+    Failure::Unreachable(format!("{url}: {why}"))
 }
 
 /// Resolves with the first signal, and says then what the load waits for; the second ends the wait.
@@ -213,7 +236,7 @@ fn stop(
     plan: &engine::Plan,
     watcher: &Watcher,
 ) -> impl Future<Output = ()> + 'static {
-    let (signals, grace, watcher) = (signals.clone(), plan.grace, watcher.clone());
+    let (signals, grace, watcher) = (signals.clone(), plan.stop_grace, watcher.clone());
     async move {
         signals.stop().await;
         watcher.say(&format!(

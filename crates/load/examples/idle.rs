@@ -79,6 +79,7 @@ fn plan(connections: usize) -> Plan {
         warm_up: Duration::ZERO,
         duration: HELD,
         grace: Duration::ZERO,
+        stop_grace: Duration::ZERO,
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Plan {
     pub duration: Duration,
     /// The time that pending requests get after that.
     pub grace: Duration,
+    /// The time that they get if the load was stopped before.
+    pub stop_grace: Duration,
 }
 
 /// The times at which requests start.
@@ -219,7 +221,7 @@ impl Notes {
 }
 
 /// Runs a load on a network, and returns its result. It ends early when `stop` is ready; pending
-/// requests then get the plan's grace, or less if `cut` is ready. It calls `on_progress` each
+/// requests then get the plan's grace for that, or less if `cut` is ready. It calls `on_progress` each
 /// second, and where the recorded part begins and ends. Call it only once on a network.
 pub async fn run<N: Network>(
     network: N,
@@ -246,6 +248,7 @@ pub async fn run<N: Network>(
         arrivals: RefCell::new(arrivals.peekable()),
         choice: RefCell::new(plan.mix.choice()),
         notes: Cell::default(),
+        unclosed: Cell::default(),
         workers: Cell::new(0),
         sessions: Cell::new(0),
         is_stopping: Cell::new(false),
@@ -257,6 +260,7 @@ pub async fn run<N: Network>(
         network,
         plan,
     });
+    let mut is_stopped = !goes_on;
     if goes_on {
         let on_progress = Rc::new(RefCell::new(on_progress));
         let tell = move |progress: &Progress| on_progress.borrow_mut()(progress);
@@ -266,17 +270,18 @@ pub async fn run<N: Network>(
             Mode::Open { .. } => engine.network.spawn(engine.clone().arrive()),
         }
         let until = |time| engine.network.sleep_until(begin + time);
-        let is_stopped = either(until(warm_up), stop.as_mut()).await;
+        is_stopped = either(until(warm_up), stop.as_mut()).await;
         tell(&Progress::Recording(engine.now()));
         if !is_stopped {
-            either(until(warm_up + duration), stop).await;
+            is_stopped = either(until(warm_up + duration), stop).await;
         }
         tell(&Progress::Recorded(engine.now()));
     } else {
         engine.is_stopping.set(true);
     }
-    engine.stop(&cut).await;
-    let idle = idle.end(&cut).await;
+    let grace = if is_stopped { engine.plan.stop_grace } else { engine.plan.grace };
+    engine.stop(grace, &cut).await;
+    let idle = idle.end(grace, &cut).await;
     Outcome { idle, ..engine.outcome() }
 }
 
@@ -386,6 +391,8 @@ struct Engine<N: Network> {
     /// Which request the next job makes.
     choice: RefCell<Choice>,
     notes: Cell<Notes>,
+    /// Connections that the server should have closed, and left open.
+    unclosed: Cell<u64>,
     workers: Cell<usize>,
     /// Workers with an open connection.
     sessions: Cell<usize>,
@@ -490,7 +497,7 @@ impl<N: Network> Engine<N> {
 
     /// Begins no more jobs, and waits until those under way are done, but no longer than the grace,
     /// or until `cut` is ready.
-    async fn stop(self: &Rc<Self>, cut: &impl AsyncFn()) {
+    async fn stop(self: &Rc<Self>, grace: Duration, cut: &impl AsyncFn()) {
         if !self.is_stopping.replace(true) {
             // Those too that were due in this turn, which may be late.
             self.begin_due(usize::MAX);
@@ -503,7 +510,7 @@ impl<N: Network> Engine<N> {
             self.end_second();
         }
         self.wake.notify_waiters();
-        let patience = self.network.sleep_until(self.network.now() + self.plan.grace);
+        let patience = self.network.sleep_until(self.network.now() + grace);
         if self.workers.get() > 0 {
             either(self.done.notified(), either(patience, cut())).await;
         }

@@ -61,6 +61,7 @@ pub(super) fn run(
             () = signals.stop() => return Ok(None),
             probed = probe => probed.map_err(|error| refused(plan, &error))?,
         }
+        watcher.begin();
         let outcome = run_on(plan, joined, tuples, signals, watcher).await;
         outcome.map(Some).map_err(Failure::Stack)
     })

@@ -47,6 +47,7 @@ async fn run_on<N: Network>(
             probed.map_err(|error| refused(plan, &error))?;
         }
     }
+    watcher.begin();
     let before = overflow();
     let (engine, stop) = (plan.engine.clone(), stop(signals, &plan.engine, watcher));
     let watcher = watcher.clone();

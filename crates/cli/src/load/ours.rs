@@ -92,6 +92,7 @@ async fn probed<N: Network>(
         () = signals.stop() => return Ok(None),
         probed = engine::probe(&network, &engine, &mut tuples) => probed?,
     }
+    watcher.begin();
     Ok(Some(counted(network, stack, engine, tuples, signals, watcher).await))
 }
 

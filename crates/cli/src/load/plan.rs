@@ -28,8 +28,8 @@ use sources::{Need, candidates, kernel_ports};
 /// The time that a 4-tuple rests beyond TIME-WAIT. Linux's timer wheel ends a TIME-WAIT of 60 s up
 /// to 4.1 s late (kernel/time/timer.c, level 4 at 1000 Hz), and the server may close after us.
 const GUARD: Duration = Duration::from_secs(5);
-/// The time that pending requests get after the load.
-const GRACE: Duration = Duration::from_secs(5);
+/// The time that pending requests get if a signal ends the load. Else they get their time limit.
+const STOP_GRACE: Duration = Duration::from_secs(5);
 /// The default limit of an open loop's connections on our stack.
 const MOST_CONNECTIONS: u32 = 1_000_000;
 /// The window of a log's highest rate.
@@ -50,6 +50,8 @@ pub(super) struct LoadPlan {
     pub(super) carrier: Carrier,
     /// The TLS configuration, for https.
     pub(super) tls: Option<Tls>,
+    /// Addresses of the server that the load may go to.
+    pub(super) candidates: usize,
 }
 
 /// The stack that carries the load.
@@ -82,16 +84,21 @@ pub(super) struct Joined {
 }
 
 impl LoadPlan {
-    /// Makes the plan, or returns the mistake. Unless the load is on a device, `descriptors` limits
-    /// the connections.
-    pub(super) fn new(args: &LoadArgs, descriptors: u32) -> Result<LoadPlan, Failure> {
+    /// Makes the plan for that one of the addresses of the server's name, or returns the mistake.
+    /// Unless the load is on a device, `descriptors` limits the connections.
+    pub(super) fn new(
+        args: &LoadArgs,
+        descriptors: u32,
+        which: usize,
+    ) -> Result<LoadPlan, Failure> {
         refuse_idle_flags(args)?;
         let carrier = carrier(args)?;
         let on_device = matches!(carrier, Carrier::Device(..));
         let url = args.url.as_deref().expect("clap asks for it");
         let target = Target::new(url)?;
         let tls = tls(args, &target)?;
-        let to = choose_address(&target, args)?;
+        let addresses = fitting_addresses(&target, args)?;
+        let to = addresses[which];
         let requests = Requests::new(args, &target)?;
         let idle = share(args).count(args.idle.map_or(0, NonZeroU32::get).into()) as u32;
         let most = on_device.then_some(MOST_CONNECTIONS);
@@ -150,9 +157,21 @@ impl LoadPlan {
             farewell: client_close::request(&target.host),
             timeout: args.timeout,
             warm_up,
-            grace: GRACE.min(args.timeout),
+            grace: args.timeout,
+            stop_grace: STOP_GRACE.min(args.timeout),
         };
-        Ok(LoadPlan { engine, sources, ports, rest, setup, about_sources, carrier, tls })
+        let candidates = addresses.len();
+        Ok(LoadPlan {
+            engine,
+            sources,
+            ports,
+            rest,
+            setup,
+            about_sources,
+            carrier,
+            tls,
+            candidates,
+        })
     }
 }
 
@@ -287,14 +306,17 @@ fn server_setting(close: CloseArg) -> Option<Setting> {
     client_setting(close).filter(|_| close == CloseArg::Negotiate)
 }
 
-/// The server's address, of the sources' IP version if sources are given.
-fn choose_address(target: &Target, args: &LoadArgs) -> Result<SocketAddr, Failure> {
+/// The server's addresses, of the sources' IP version if sources are given; at least one.
+fn fitting_addresses(target: &Target, args: &LoadArgs) -> Result<Vec<SocketAddr>, Failure> {
     let given = args.source.iter().chain(&args.device.ip);
     let versions: Vec<bool> = given.map(|cidr| cidr.address().is_ipv4()).collect();
     let fits = |to: &&SocketAddr| versions.is_empty() || versions.contains(&to.is_ipv4());
-    target.addresses.iter().find(fits).copied().ok_or_else(|| {
-        usage(format!("{}: no address of the IP version of --source or --ip", target.url))
-    })
+    let fitting: Vec<SocketAddr> = target.addresses.iter().filter(fits).copied().collect();
+    if fitting.is_empty() {
+        let url = &target.url;
+        return Err(usage(format!("{url}: no address of the IP version of --source or --ip")));
+    }
+    Ok(fitting)
 }
 
 /// The number of connections beside `idle` idle ones.

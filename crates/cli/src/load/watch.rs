@@ -1,4 +1,5 @@
-//! Watches a load: a bar on the terminal, and the processor time of the load itself.
+//! Watches a load: a bar on the terminal, or a line now and then where there is none, and the
+//! processor time of the load itself.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,10 +18,15 @@ pub(super) struct Watcher {
     shared: Rc<Shared>,
 }
 
+/// Seconds between two lines where there is no terminal.
+const LINE_EACH_S: u64 = 10;
+
 #[derive(Debug)]
 struct Shared {
     /// Invisible if standard error is no terminal.
     bar: ProgressBar,
+    /// What the load begins with, in words.
+    about: String,
     warm_up: Duration,
     all: Duration,
     /// The beginning of the load, when idle connections are open.
@@ -47,18 +53,30 @@ impl Sample {
 
 impl Watcher {
     /// Watches a load that begins now.
-    pub(super) fn new(plan: &Plan) -> Watcher {
+    pub(super) fn new(plan: &Plan, about: &str) -> Watcher {
         let all = plan.warm_up + plan.duration;
         let bar = ProgressBar::with_draw_target(Some(all.as_secs()), ProgressDrawTarget::stderr());
         bar.set_style(ProgressStyle::with_template(TEMPLATE).expect("two fields that exist"));
         let shared = Shared {
             bar,
+            about: about.to_owned(),
             warm_up: plan.warm_up,
             all,
             began: Cell::new(Instant::now()),
             recorded: Cell::default(),
         };
         Watcher { shared: Rc::new(shared) }
+    }
+
+    /// The server answers: says what the load begins with, and how long it takes.
+    pub(super) fn begin(&self) {
+        let Shared { about, warm_up, all, .. } = &*self.shared;
+        let all = all.as_secs_f64();
+        let parts = match warm_up.as_secs_f64() {
+            0.0 => String::new(),
+            warm_up => format!(", {warm_up} s of them before it is recorded"),
+        };
+        self.say(&format!("{about}. The load takes {all} s{parts}."));
     }
 
     /// Takes note of a load's progress.
@@ -82,6 +100,10 @@ impl Watcher {
                 bar.set_length(self.shared.all.as_secs());
                 bar.set_position(live.elapsed.as_secs());
                 bar.set_message(self.line(live));
+                let seconds = live.elapsed.as_secs();
+                if bar.is_hidden() && seconds.is_multiple_of(LINE_EACH_S) {
+                    eprintln!("{}", self.line(live));
+                }
             }
         }
     }
@@ -151,7 +173,9 @@ mod tests {
         let bar = ProgressBar::hidden();
         let (recorded, began) = (Cell::default(), Cell::new(Instant::now()));
         let (warm_up, all) = (Duration::from_secs(1), Duration::from_secs(2));
-        let watcher = Watcher { shared: Rc::new(Shared { bar, warm_up, all, began, recorded }) };
+        let watcher = Watcher {
+            shared: Rc::new(Shared { bar, about: String::new(), warm_up, all, began, recorded }),
+        };
         let ms = Duration::from_millis;
         let second = |elapsed| {
             let second = Second::default();

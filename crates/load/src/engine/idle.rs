@@ -182,10 +182,10 @@ impl<N: Network> Holder<N> {
 
     /// Counts the connections that are still open, and closes them. Those that are being opened get
     /// the grace, or less if `cut` is ready.
-    pub(super) async fn end(&self, cut: &impl AsyncFn()) -> IdleOutcome {
+    pub(super) async fn end(&self, grace: Duration, cut: &impl AsyncFn()) -> IdleOutcome {
         self.is_stopping.set(true);
         if self.openers.get() > 0 {
-            let patience = self.network.sleep_until(self.network.now() + self.plan.grace);
+            let patience = self.network.sleep_until(self.network.now() + grace);
             either(self.done.notified(), either(patience, cut())).await;
         }
         let mut streams = self.streams.take();

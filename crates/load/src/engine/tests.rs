@@ -1,5 +1,6 @@
 //! Whole loads in virtual time, on our own stack: two shards joined by a wire in memory.
 
+mod closing;
 mod idle;
 mod progress;
 mod several;
@@ -43,6 +44,8 @@ struct Server {
     resets: bool,
     /// The server speaks HTTP/1.0 and keeps connections.
     is_older: bool,
+    /// The server announces the end, and leaves the connection open.
+    stays: bool,
     seen: RefCell<Seen>,
 }
 
@@ -69,7 +72,8 @@ impl Server {
         let (seen, stall, asks, resets, is_older) = Default::default();
         let most = usize::MAX;
         let patience = Duration::MAX;
-        Server { service: MS, patience, stall, most, asks, knows: true, resets, is_older, seen }
+        let (knows, stays) = (true, false);
+        Server { service: MS, patience, stall, most, asks, knows, resets, is_older, stays, seen }
     }
 
     async fn serve(self: Rc<Self>, listener: TcpListener) {
@@ -130,6 +134,11 @@ impl Server {
                 if closes && self.asks {
                     // Anything but the client's FIN is an error of the client.
                     assert_eq!(stream.read(&mut [0; 100]).await.unwrap_or(0), 0);
+                    self.seen.borrow_mut().left += 1;
+                }
+                if closes && self.stays {
+                    // Until the client has had enough.
+                    let _ = stream.read(&mut [0; 100]).await;
                     self.seen.borrow_mut().left += 1;
                 }
                 if closes || served == self.most || written.is_err() {
@@ -197,6 +206,7 @@ fn plan(mode: Mode) -> Plan {
         warm_up: Duration::ZERO,
         duration: S * 10,
         grace: S * 10,
+        stop_grace: S * 10,
     }
 }
 
@@ -409,25 +419,6 @@ fn a_server_that_asks_the_load_to_close_is_obeyed() {
 }
 
 #[test]
-fn a_server_that_resets_has_not_closed_behind_the_load() {
-    // The load announces the close, or is asked to close, or both.
-    for (asks, requests, close) in [
-        (false, NonZeroU32::new(1), Close::ClientClose),
-        (true, NonZeroU32::new(1), Close::Server),
-        (true, None, Close::Client),
-    ] {
-        let server = Server { asks, resets: true, ..Server::new() };
-        let plan = Plan { requests_per_connection: requests, close, ..plan(open(200.0, 10)) };
-        let (outcome, _) = run_for(server, plan);
-        assert_eq!((outcome.totals.answered, outcome.totals.failed()), (2000, 0));
-        let notes = outcome.notes;
-        assert_eq!((notes.asked, notes.closed_by_reset), (if asks { 2000 } else { 0 }, 2000));
-        assert_eq!((notes.closed_by_client, notes.closed_by_server), (0, 0));
-        assert_eq!((notes.client_closes, notes.obeyed), (0, 0), "{close:?}");
-    }
-}
-
-#[test]
 fn a_server_before_http_1_1_is_told_nothing() {
     let server = Server { is_older: true, ..Server::new() };
     let plan = Plan { close: Close::ClientClose, ..plan(open(200.0, 10)) };
@@ -509,6 +500,7 @@ fn no_4_tuple_comes_again_too_soon_and_the_wait_is_reported() {
             duration: S * 100,
             timeout: S * 60,
             grace: S * 60,
+            stop_grace: S * 60,
             close,
             ..plan(open(10.0, 100))
         };
@@ -572,7 +564,8 @@ fn what_was_to_start_in_a_turn_that_is_late_for_the_end_is_done() {
 fn requests_without_an_answer_are_told_by_cause() {
     // Requests of the last second are unfinished; earlier ones have timed out.
     let server = Server { stall: Some([S * 5, S * 500]), ..Server::new() };
-    let late = Plan { timeout: S * 2, grace: MS * 950, ..plan(open(10.0, 10)) };
+    let late =
+        Plan { timeout: S * 2, grace: MS * 950, stop_grace: MS * 950, ..plan(open(10.0, 10)) };
     let (outcome, _) = run_for(server, late);
     let faults = &outcome.totals.faults;
     assert_eq!((faults.of(Fault::Timeout), faults.of(Fault::Unfinished)), (40, 10));

@@ -16,6 +16,8 @@ use crate::load::args::LoadArgs;
 /// More connections a second than one process opens. A closed loop takes addresses for this rate,
 /// as far as they are available.
 const CLOSED_LOOP_RATE: f64 = 1_000_000.0;
+/// And so many from one connection after the other: each takes 20 us at least.
+const ONE_BY_ONE_RATE: f64 = 50_000.0;
 /// Linux's default range, if it cannot be read.
 const LINUX_PORTS: RangeInclusive<u16> = 32_768..=60_999;
 
@@ -107,7 +109,8 @@ impl Need {
             None if self.per_connection.is_none() => least,
             None => {
                 let paper = Rule { life: Duration::ZERO, ..self.rule };
-                let resting = paper.tuples(CLOSED_LOOP_RATE) as u64;
+                let rate = CLOSED_LOOP_RATE.min(self.connections as f64 * ONE_BY_ONE_RATE);
+                let resting = paper.tuples(rate) as u64;
                 (resting + at_a_time + self.probe()).div_ceil(ports)
             }
         };
@@ -207,7 +210,7 @@ impl Need {
         } else {
             ""
         };
-        format!("enough for {told} connections/s{few}")
+        format!("4-tuples for {told} connections/s{few}")
     }
 
     /// The time that connections may last where there are fewer addresses than wanted, as text.

@@ -19,7 +19,7 @@ fn plan(line: &str) -> Result<LoadPlan, Failure> {
 fn plan_for(url: &str, line: &str) -> Result<LoadPlan, Failure> {
     let words = ["lightwait", "load", url].into_iter().chain(line.split_whitespace());
     match CommandLine::try_parse_from(words).expect(line).command {
-        Command::Load(args) => LoadPlan::new(&args, DESCRIPTORS),
+        Command::Load(args) => LoadPlan::new(&args, DESCRIPTORS, 0),
         _ => unreachable!("it begins with load"),
     }
 }
@@ -121,11 +121,11 @@ fn a_closed_loop_takes_addresses_for_any_rate_and_one_if_kept() {
     let about = |line: &str| plan(line).unwrap().about_sources;
     let few = about("--connections 2 --ports 5000-5009 --source 127.0.0.9");
     assert!(
-        few.contains("enough for 0.12 connections/s, fewer than one a second for each"),
+        few.contains("4-tuples for 0.12 connections/s, fewer than one a second for each"),
         "{few}"
     );
     let one = about(&format!("--connections 50 --source 127.0.0.9 {P}"));
-    assert!(one.ends_with("enough for 433 connections/s"), "{one}");
+    assert!(one.ends_with("4-tuples for 433 connections/s"), "{one}");
     let conventional = plan(&format!("--connections 50 --time-wait 0 {P}")).unwrap();
     assert_eq!((conventional.rest, conventional.sources.len()), (Duration::ZERO, 1));
     assert!(conventional.about_sources.contains("do not rest"), "{}", conventional.about_sources);

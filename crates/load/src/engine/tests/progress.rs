@@ -6,7 +6,13 @@ use super::*;
 /// It is stopped at that time. Returns what it told of the recorded part, and its length.
 fn told(stop: impl Future<Output = ()> + 'static) -> (Vec<Progress>, Duration) {
     let server = Server { stall: Some([S * 4, S * 60]), ..Server::new() };
-    let plan = Plan { warm_up: MS * 1500, duration: S * 3, grace: S * 5, ..plan(open(100.0, 5)) };
+    let plan = Plan {
+        warm_up: MS * 1500,
+        duration: S * 3,
+        grace: S * 5,
+        stop_grace: S * 5,
+        ..plan(open(100.0, 5))
+    };
     let tuples = Tuples::new(sources(1000), 1024..=65_535, S * 61, 0);
     let all = Rc::new(RefCell::new(Vec::new()));
     let seen = all.clone();

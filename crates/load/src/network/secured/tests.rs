@@ -104,6 +104,7 @@ fn plan(to: SocketAddr) -> Plan {
         warm_up: Duration::ZERO,
         duration: S,
         grace: S * 5,
+        stop_grace: S * 5,
     }
 }
 
