@@ -30,8 +30,8 @@ pub struct Polled {
 }
 
 impl Socket {
-    /// Every bit that is set at the moment.
-    pub fn poll_bits(&self, host: &Host) -> c_short {
+    /// Every bit that is set at `now`.
+    pub fn poll_bits(&self, host: &Host, now: Instant) -> c_short {
         let mut bits = if self.error.is_some() { libc::POLLERR } else { 0 };
         let id = match self.role {
             Role::Idle => return bits | WRITABLE | libc::POLLHUP,
@@ -57,7 +57,7 @@ impl Socket {
         if host.readable_bytes(id) >= self.options.receive_low_water() {
             bits |= READABLE;
         }
-        let ready = host.readiness(id);
+        let ready = host.readiness(now, id);
         if write_closed || ready.contains(Readiness::WRITABLE) {
             bits |= WRITABLE;
         }
@@ -77,10 +77,11 @@ impl World {
         if self.socket(fd).is_err() {
             return if self.epoll_is_ready(fd) { READABLE } else { 0 };
         }
+        let now = self.now();
         match self.socket_and_host(fd) {
             Ok((socket, host)) => {
-                socket.refresh(host);
-                socket.poll_bits(host)
+                socket.refresh(host, now);
+                socket.poll_bits(host, now)
             }
             Err(_) => libc::POLLNVAL,
         }

@@ -123,7 +123,7 @@ impl Socket {
 
     /// Notes how its connection stands, after something has happened.
     pub fn look(&mut self, host: &mut Host, now: Instant) {
-        self.refresh(host);
+        self.refresh(host, now);
         if let Some(id) = self.connection()
             && let Ok(info) = host.info(id)
         {
@@ -133,12 +133,12 @@ impl Socket {
     }
 
     /// Takes from the engine why the connection has ended.
-    pub fn refresh(&mut self, host: &mut Host) {
+    pub fn refresh(&mut self, host: &mut Host, now: Instant) {
         let Some(id) = self.connection() else { return };
         if self.is_over {
             return;
         }
-        if !host.readiness(id).contains(Readiness::CLOSED) {
+        if !host.readiness(now, id).contains(Readiness::CLOSED) {
             self.was_half_closed = host.state(id) == State::CloseWait;
             return;
         }

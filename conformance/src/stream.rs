@@ -53,7 +53,7 @@ impl World {
     ) -> Attempt<Read> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
-        socket.refresh(host);
+        socket.refresh(host, now);
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::EINVAL);
         }
@@ -130,7 +130,7 @@ impl World {
     ) -> Attempt<usize> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
-        socket.refresh(host);
+        socket.refresh(host, now);
         let must_not_block = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
         let part = |writing: &Writing, error: Errno| match writing.written {
             0 => Err(error),

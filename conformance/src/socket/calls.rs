@@ -134,7 +134,7 @@ impl World {
         let unspecified = accepted.family.unspecified();
         let peer = host.peer_address(connection).unwrap_or(unspecified);
         let peer = accepted.family.encode(peer);
-        accepted.refresh(host);
+        accepted.refresh(host, now);
         let fd = open_descriptor()?;
         self.add_file(fd, File::Socket(Box::new(accepted)));
         done(Accepted { fd, peer })
@@ -186,7 +186,7 @@ impl World {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
         let Role::Connecting(id) = socket.role else { return Err(Errno::EISCONN) };
-        socket.refresh(host);
+        socket.refresh(host, now);
         match host.state(id) {
             State::SynSent | State::SynReceived if socket.nonblocking => Err(Errno::EALREADY),
             State::SynSent | State::SynReceived if is_first => Err(Errno::EALREADY),
@@ -225,7 +225,7 @@ impl World {
         };
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
-        socket.refresh(host);
+        socket.refresh(host, now);
         let id = match socket.role {
             Role::Idle => return Err(Errno::ENOTCONN),
             Role::Listening(_) => {
@@ -252,7 +252,7 @@ impl World {
         if write && !socket.write_shut {
             socket.write_shut = true;
             host.shutdown_write(now, id)?;
-            socket.refresh(host);
+            socket.refresh(host, now);
         }
         Ok(())
     }

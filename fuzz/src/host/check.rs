@@ -82,14 +82,14 @@ pub(super) fn event(event: Event) {
 
 /// Every question about a connection has an answer, whether it is dead or alive, and the answers
 /// agree.
-pub(super) fn answers(host: &mut Host, id: ConnectionId) {
+pub(super) fn answers(host: &mut Host, now: Instant, id: ConnectionId) {
     let info = host.info(id);
     assert_eq!(info.is_ok(), host.options(id).is_ok());
     if let Ok(info) = info {
         assert_eq!(info.state, host.state(id));
         assert!(info.srtt <= info.rto || info.retransmits > 0 || info.rto.as_secs() >= 60);
     }
-    let _ = (host.readiness(id), host.urgent_mark(id), host.addresses());
+    let _ = (host.readiness(now, id), host.urgent_mark(id), host.addresses());
 }
 
 /// Checks that a frame of a host is sound and fits the device. Completes its checksum, as the

@@ -173,7 +173,7 @@ impl World {
         let Some(socket) = self.ends[side].socket(source) else { return };
         let (peek, len) = (source.below(8) == 7, source.pick(&[100_000, 1, 100, 5000, 0]));
         self.read_from(side, socket, peek, len);
-        check::answers(&mut self.ends[side].host, socket.id);
+        check::answers(&mut self.ends[side].host, self.now, socket.id);
     }
 
     /// Reads all data of every socket.

@@ -93,7 +93,7 @@ impl Host {
         let id = ConnectionId { index, generation };
         slot.accepting = None;
         let connection = slot.connection_mut();
-        connection.common.notices |= connection.readiness(&self.shared);
+        connection.common.notices |= connection.readiness(self.shared.sizing(now));
         if publish(slot, id, &mut self.live.ready, &mut self.events) {
             self.reap(now, index);
         }
@@ -284,10 +284,10 @@ impl Host {
 
     // ---- asking
 
-    /// What is possible now.
-    pub fn readiness(&self, id: ConnectionId) -> Readiness {
+    /// What is possible at `now`.
+    pub fn readiness(&self, now: Instant, id: ConnectionId) -> Readiness {
         let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
-        let cx = &self.shared;
+        let cx = self.shared.sizing(now);
         let Some(connection) = slot.awake() else { return slot.view().readiness(cx) };
         let ready = connection.readiness(cx);
         let takes_none = cx.pool.is_scarce() && !connection.has_room_where_scarce(cx);

@@ -84,6 +84,23 @@ impl Context {
         self.now = now;
         self
     }
+
+    /// What the size of a send buffer depends on at `now`.
+    pub(crate) fn sizing(&self, now: Instant) -> Sizing<'_> {
+        Sizing { now, config: &self.config, pool: &self.pool }
+    }
+}
+
+/// What the size of a send buffer depends on, beside its connection. The time is the question's
+/// own, and not that of the host's last call: LOS counts from a smaller window after a pause.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizing<'a> {
+    /// The time of the question.
+    pub(crate) now: Instant,
+    /// The host's TCP configuration.
+    pub(crate) config: &'a Settings,
+    /// Buffer memory.
+    pub(crate) pool: &'a PagePool,
 }
 
 /// RFC 7323: the clock we send and the one we echo. 16 bytes, and so is none.
@@ -353,7 +370,7 @@ impl Connection {
     }
 
     /// What is possible now.
-    pub fn readiness(&self, cx: &Context) -> Readiness {
+    pub fn readiness(&self, cx: Sizing<'_>) -> Readiness {
         let mut ready = Readiness::EMPTY;
         match &self.shape {
             Shape::SynSent(_) | Shape::SynReceived(..) => {}
@@ -377,7 +394,7 @@ impl Connection {
     }
 
     /// True if something may be written even where memory is scarce, or an error is to be reported.
-    pub(crate) fn has_room_where_scarce(&self, cx: &Context) -> bool {
+    pub(crate) fn has_room_where_scarce(&self, cx: Sizing<'_>) -> bool {
         self.synchronized().is_none_or(|s| s.send.room_where_scarce(&self.options, cx) > 0)
     }
 
@@ -386,7 +403,7 @@ impl Connection {
     pub fn writable(
         &mut self,
         wanted: usize,
-        cx: &Context,
+        cx: Sizing<'_>,
     ) -> Result<(&mut SendBuffer, usize), WriteError> {
         let (common, send) = self.sending()?;
         let room = send.room_for(wanted, &common.options, cx);

@@ -128,7 +128,7 @@ impl TcpStream {
     }
 
     fn poll_established(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let readiness = self.local.host().readiness(self.id);
+        let readiness = self.local.host().readiness(self.local.now(), self.id);
         if readiness.contains(Readiness::CLOSED) {
             let error = self.local.host_mut().take_error(self.id);
             return Poll::Ready(Err(io_error(error.unwrap_or(Error::NotConnected))));

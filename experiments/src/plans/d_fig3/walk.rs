@@ -146,11 +146,11 @@ impl Walk {
 
     /// What a read should bring that begins now.
     pub(super) fn access(&self) -> u32 {
-        self.sender.send_demand(self.sending).read as u32 / SEGMENT
+        self.sender.send_demand(self.now, self.sending).read as u32 / SEGMENT
     }
 
     fn info(&self) -> SendInfo {
-        self.sender.send_info(self.sending).unwrap_or_default()
+        self.sender.send_info(self.now, self.sending).unwrap_or_default()
     }
 
     /// The congestion window, in segments.

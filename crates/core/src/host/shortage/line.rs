@@ -6,7 +6,7 @@ use crate::config::{PoolConfig, PoolPolicy};
 use crate::event::{ConnectionId, Readiness};
 use crate::host::Host;
 use crate::tcp::Connection;
-use crate::tcp::connection::{Blocked, Context};
+use crate::tcp::connection::{Blocked, Sizing};
 use crate::time::{Duration, Instant};
 
 /// Pages that must be there for each writer that hears it can go on, in a large pool: a notice for
@@ -159,7 +159,7 @@ impl Host {
         let (connection, cx) = (slot.connection_mut(), self.shared.at(now));
         connection.end_lack(cx);
         let is_in_turn = connection.blocked == Blocked::InTurn;
-        let Ok((buffer, room)) = connection.writable(rest.len(), cx) else { return 0 };
+        let Ok((buffer, room)) = connection.writable(rest.len(), cx.sizing(now)) else { return 0 };
         let mut taken = buffer.write(&rest[..room], &mut cx.pool);
         if taken < room && is_in_turn {
             let pages = self.shortage.waiting.redeem(&cx.pool);
@@ -196,7 +196,7 @@ impl Host {
         shared.counters.writes_short_of_pages += 1;
         let waiting = &mut shortage.waiting;
         let waiter = Waiter { id, since: now };
-        let standing = standing(connection, shared);
+        let standing = standing(connection, shared.sizing(now));
         if standing.holds == 0 && !waiting.has_one_line {
             if waiting.newcomers.len() > slots.len() + STALE_MAX {
                 waiting.newcomers.retain(|id| slots.is_current(id.index, id.generation));
@@ -221,14 +221,14 @@ impl Host {
         if self.shortage.waiting.promised_until().is_some_and(|until| until <= now) {
             self.shortage.waiting.promised = 0;
         }
-        self.restand();
+        self.restand(now);
         while let Some((id, pages)) = self.shortage.waiting.next_to_serve(&self.shared.pool) {
             let is_current = self.slots.is_current(id.index, id.generation);
             let Some(slot) = self.slots.get_mut(id.index).filter(|_| is_current) else { continue };
             let connection = slot.connection_mut();
             match connection.blocked {
                 // It has text enough that waits for the peer, whose acknowledgement wakes it.
-                Blocked::ForPages if !connection.has_room_where_scarce(&self.shared) => {
+                Blocked::ForPages if !connection.has_room_where_scarce(self.shared.sizing(now)) => {
                     connection.blocked = Blocked::ForRoom;
                 }
                 Blocked::ForPages => {
@@ -247,13 +247,13 @@ impl Host {
     }
 
     /// The writers in line that have given pages back since, or need more of them, get a new place.
-    fn restand(&mut self) {
+    fn restand(&mut self, now: Instant) {
         while let Some(index) = self.shared.pool.next_moved() {
             let Some(slot) = self.slots.get_mut(index) else { continue };
             let Some(connection) = slot.awake_mut().filter(|c| c.blocked.is_in_line()) else {
                 continue;
             };
-            let standing = standing(connection, &self.shared);
+            let standing = standing(connection, self.shared.sizing(now));
             if let Some(s) = connection.synchronized_mut() {
                 s.send.wait_at(index);
             }
@@ -263,13 +263,13 @@ impl Host {
 }
 
 /// How a connection stands in line.
-fn standing(connection: &Connection, cx: &Context) -> Standing {
+fn standing(connection: &Connection, cx: Sizing<'_>) -> Standing {
     let none = Standing { needs: 0, holds: 0 };
     connection.synchronized().map_or(none, |s| {
         let needs = s.send.capacity(&connection.options, cx) as usize;
         Standing {
             needs: needs.div_ceil(cx.pool.page_bytes()),
-            holds: s.send.buffer.pages(&cx.pool),
+            holds: s.send.buffer.pages(cx.pool),
         }
     })
 }

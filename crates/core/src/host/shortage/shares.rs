@@ -84,7 +84,7 @@ impl Host {
         }
         self.shortage.shares.scan_at = now + self.shortage.shares.every;
         self.shared.counters.share_scans += 1;
-        let cx = &self.shared;
+        let cx = self.shared.sizing(now);
         let needs = self.slots.iter().filter_map(|(_, slot)| {
             let connection = slot.awake()?;
             let send = &connection.synchronized()?.send;
@@ -96,19 +96,19 @@ impl Host {
         });
         let level = fair_level(needs.collect(), cx.pool.limit_in_line());
         self.shared.pool.set_share(level);
-        self.tell_those_with_room();
+        self.tell_those_with_room(now);
     }
 
     /// Notifies the connections that waited for room and may have some now that their share is
     /// larger.
-    fn tell_those_with_room(&mut self) {
+    fn tell_those_with_room(&mut self, now: Instant) {
         for index in 0..self.slots.end() {
             let Some((slot, generation)) = self.slots.named_mut(index) else { continue };
             let Some(Connection { common, shape }) = slot.awake_mut() else { continue };
             if let Shape::Synchronized(s) = shape
                 && common.blocked == Blocked::ForRoom
             {
-                common.on_freed(&mut s.send, &mut self.shared);
+                common.on_freed(&mut s.send, self.shared.at(now));
                 self.tell_notices(ConnectionId { index, generation });
             }
         }

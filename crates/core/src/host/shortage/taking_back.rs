@@ -36,7 +36,7 @@ impl Host {
     /// writer hears when the peer has taken so much that there is room again.
     ///
     /// What the send buffer should hold stays, unless others need that too.
-    pub fn take_back(&mut self, id: ConnectionId, most: usize) -> usize {
+    pub fn take_back(&mut self, now: Instant, id: ConnectionId, most: usize) -> usize {
         let mark = self.needed_mark(id);
         if let Some(mark) = mark {
             self.shortage.stalled.push(id.index, Mark { stage: Stage::Last, ..mark });
@@ -48,7 +48,11 @@ impl Host {
         if !is_asked || s.send.fin_queued {
             return 0;
         }
-        let size = if mark.is_some() { 0 } else { s.send.capacity(&common.options, cx) as usize };
+        let size = if mark.is_some() {
+            0
+        } else {
+            s.send.capacity(&common.options, cx.sizing(now)) as usize
+        };
         let (keep, is_closed) = (s.kept_bytes().max(size), s.send.window == 0);
         let taken = s.send.buffer.cut(keep, most, &mut cx.pool);
         let held = s.send.buffer.len();

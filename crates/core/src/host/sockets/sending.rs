@@ -49,7 +49,7 @@ impl Host {
         let shared = shared.at(now);
         let is_in_turn = connection.blocked == Blocked::InTurn;
         connection.end_lack(shared);
-        let (buffer, room) = connection.writable(data.len(), shared)?;
+        let (buffer, room) = connection.writable(data.len(), shared.sizing(now))?;
         let (part, pool) = (data.slice(..room), &mut shared.pool);
         let taken = match is_in_turn {
             true => pool.in_turn(usize::MAX, |pool| buffer.push(&part, pool)),
@@ -99,7 +99,9 @@ impl Host {
             return false;
         }
         connection.end_lack(shared);
-        let Ok((buffer, room)) = connection.writable(data.len(), shared) else { return false };
+        let Ok((buffer, room)) = connection.writable(data.len(), shared.sizing(now)) else {
+            return false;
+        };
         if room == 0 || !append(buffer, &mut shared.pool) {
             return false;
         }
@@ -126,11 +128,11 @@ impl Host {
 
     // ---- the send buffer
 
-    /// Bytes that a write would take now, if there are pages for them. If that is 0, the
+    /// Bytes that a write would take at `now`, if there are pages for them. If that is 0, the
     /// connection's user hears when there is room. Where a write would fail, more than any buffer
     /// has.
-    pub fn send_room(&mut self, id: ConnectionId) -> usize {
-        let room = self.send_demand(id).room;
+    pub fn send_room(&mut self, now: Instant, id: ConnectionId) -> usize {
+        let room = self.send_demand(now, id).room;
         if room == 0 {
             self.wait_for_room(id);
         }
@@ -146,13 +148,13 @@ impl Host {
         }
     }
 
-    /// What the connection could do with: bytes that fit now, were there pages for them, and those
+    /// What the connection could do with: bytes that fit at `now`, were there pages for them, and those
     /// that the next read of its source should bring. Where a write would fail, or the connection
     /// is not open yet, more than any.
-    pub fn send_demand(&self, id: ConnectionId) -> Demand {
+    pub fn send_demand(&self, now: Instant, id: ConnectionId) -> Demand {
         let sending = |connection: &Connection| {
             let s = connection.synchronized().filter(|_| connection.state().can_send())?;
-            Some(s.send.demand(&connection.options, &self.shared))
+            Some(s.send.demand(&connection.options, self.shared.sizing(now)))
         };
         let slot = self.slot(id).ok();
         let demand = slot.and_then(|slot| sending(&slot.view()));
@@ -181,10 +183,10 @@ impl Host {
         }
     }
 
-    /// What the connection says of its send buffer; `None` where it has none.
-    pub fn send_info(&self, id: ConnectionId) -> Option<SendInfo> {
+    /// What the connection says of its send buffer at `now`; `None` where it has none.
+    pub fn send_info(&self, now: Instant, id: ConnectionId) -> Option<SendInfo> {
         let view = self.slot(id).ok()?.view();
         let s = view.synchronized()?;
-        Some(s.send.info(&view.options, &self.shared))
+        Some(s.send.info(&view.options, self.shared.sizing(now)))
     }
 }

@@ -72,13 +72,17 @@ fn what_can_be_asked_is_the_same_at_rest() {
     let (mut pair, ids) = conversed(|_| ());
     let ask = |pair: &mut Pair| {
         ids.map(|(side, id)| {
+            let now = pair.now;
             let host = pair.host(side);
             let (info, options) = (host.info(id), host.options(id));
             let ends = (host.local_address(id), host.peer_address(id), host.state(id));
             let mut byte = [0];
             let read = (host.readable_bytes(id), host.is_at_end(id), host.peek(id, &mut byte));
             let sockets = host.sockets().count();
-            format!("{info:?} {options:?} {ends:?} {read:?} {:?} {sockets}", host.readiness(id))
+            format!(
+                "{info:?} {options:?} {ends:?} {read:?} {:?} {sockets}",
+                host.readiness(now, id)
+            )
         })
     };
     let before = ask(&mut pair);

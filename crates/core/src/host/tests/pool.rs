@@ -121,7 +121,8 @@ fn by_naive_none_holds_more_than_its_share_though_others_idle() {
     for _ in 0..100 {
         downloads.turn();
         for one in &downloads.all {
-            let held = downloads.pair.server.send_info(one.server).unwrap().held_pages;
+            let held =
+                downloads.pair.server.send_info(downloads.pair.now, one.server).unwrap().held_pages;
             assert!(held <= 10, "{held}");
         }
     }
@@ -135,7 +136,8 @@ fn by_naive_a_buffer_without_a_rule_is_as_large_as_the_share() {
     let mut server = server(PoolPolicy::Naive, PageSize::Segment, 80);
     server.tcp.buffers.send_size = SendRule::Round;
     let downloads = Downloads::new(server, 1, 0);
-    let info = downloads.pair.server.send_info(downloads.all[0].server).unwrap();
+    let info =
+        downloads.pair.server.send_info(downloads.pair.now, downloads.all[0].server).unwrap();
     assert_eq!(info.hiwat, 10 * 512);
 }
 

@@ -94,10 +94,13 @@ fn who_found_all_pages_taken_is_told_when_they_come_back() {
         assert_eq!(pair.server.write(pair.now, a, &[7; 3000]), Ok(3000));
         pair.events.clear();
         assert_eq!(write(&mut pair, b, shared), Err(WriteError::WouldBlock));
-        assert!(!pair.server.readiness(b).contains(Readiness::WRITABLE), "or it would ask again");
+        assert!(
+            !pair.server.readiness(pair.now, b).contains(Readiness::WRITABLE),
+            "or it would ask again"
+        );
         pair.run_for(MS * 100);
         assert_eq!(told(&mut pair), [b]);
-        assert!(pair.server.readiness(b).contains(Readiness::WRITABLE));
+        assert!(pair.server.readiness(pair.now, b).contains(Readiness::WRITABLE));
         assert_eq!(write(&mut pair, b, shared), Ok(100));
         pair.run_for(SECOND);
         assert_eq!(
@@ -364,7 +367,7 @@ fn what_a_peer_does_not_take_is_not_held_where_memory_is_scarce() {
     pair.server.set_memory_elsewhere(760 * PAGE_BYTES);
     // The window is four segments.
     assert_eq!(fill(&mut pair, ends[1].1), 2 * 4 * 1460);
-    assert!(!pair.server.readiness(ends[1].1).contains(Readiness::WRITABLE));
+    assert!(!pair.server.readiness(pair.now, ends[1].1).contains(Readiness::WRITABLE));
     pair.run_for(SECOND);
     assert!(held(&pair, ends[1].1) <= 4 * 1460, "the rest waits for a window");
     assert_eq!(fill(&mut pair, ends[1].1), 0);

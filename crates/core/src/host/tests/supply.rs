@@ -30,7 +30,7 @@ fn connected(send_size: SendSize) -> (Pair, ConnectionId, ConnectionId) {
 }
 
 fn info(pair: &Pair, id: ConnectionId) -> SendInfo {
-    pair.server.send_info(id).unwrap()
+    pair.server.send_info(pair.now, id).unwrap()
 }
 
 /// Says that there is more, and that a read takes so many ms.
@@ -158,18 +158,41 @@ fn what_comes_in_the_turn_in_which_its_room_was_told_is_no_miss() {
 fn a_demand_is_room_and_what_the_next_read_should_bring() {
     let (mut pair, _, server) = connected(SendSize::Los);
     let mss = pair.server.info(server).unwrap().mss_bytes as usize;
-    let first = pair.server.send_demand(server);
+    let first = pair.server.send_demand(pair.now, server);
     assert_eq!((first.room, first.read), (30 * mss, 30 * mss), "ten segments, and twenty");
     assert_eq!(fill(&mut pair, server), 30 * mss);
-    let next = pair.server.send_demand(server);
+    let next = pair.server.send_demand(pair.now, server);
     assert_eq!((next.room, next.read), (0, 40 * mss));
     let options = pair.server.options(server).unwrap();
     let options = SocketOptions { send_size: SendSize::Round, ..options };
     pair.server.set_options(pair.now, server, options).unwrap();
-    let round = pair.server.send_demand(server);
+    let round = pair.server.send_demand(pair.now, server);
     assert_eq!((round.room, round.read), ((128 << 10) - 30 * mss, (128 << 10) - 30 * mss));
     pair.server.shutdown_write(pair.now, server).unwrap();
-    assert_eq!(pair.server.send_demand(server).room, usize::MAX, "a write would fail");
+    assert_eq!(pair.server.send_demand(pair.now, server).room, usize::MAX, "a write would fail");
+}
+
+/// No call comes between the pause and the question, whose time alone can tell.
+#[test]
+fn a_demand_after_a_pause_counts_from_the_window_after_idling() {
+    let (mut pair, client, server) = connected(SendSize::Los);
+    pair.transfer((Side::Server, server), (Side::Client, client), 500_000);
+    pair.run_for(MS * 100);
+    let (now, later) = (pair.now, pair.now + MS * 1900);
+    let mss = pair.server.info(server).unwrap().mss_bytes as usize;
+    let ask = |pair: &Pair, now| {
+        let (demand, info) =
+            (pair.server.send_demand(now, server), pair.server.send_info(now, server));
+        (demand.room, demand.read, info.unwrap().hiwat)
+    };
+    let at_once = ask(&pair, now);
+    assert!(at_once.0 > 60 * mss, "{at_once:?}");
+    assert_eq!(ask(&pair, later), (30 * mss, 30 * mss, 30 * mss), "ten segments, and twenty");
+    assert_eq!(ask(&pair, now), at_once);
+    assert_eq!(pair.server.send_room(later, server), 30 * mss);
+    // A call at that time changes nothing.
+    pair.server.on_time(later);
+    assert_eq!(ask(&pair, later), (30 * mss, 30 * mss, 30 * mss));
 }
 
 #[test]
@@ -182,10 +205,10 @@ fn a_read_brings_no_more_than_the_share_of_a_connection() {
     let mut pair = Pair::with(config(CLIENT), config_of_server);
     let (_, _, server) = pair.connected();
     // Eight pages, and not thirty segments.
-    let first = pair.server.send_demand(server);
+    let first = pair.server.send_demand(pair.now, server);
     assert!((1..=32 << 10).contains(&first.read), "{first:?}");
     fill(&mut pair, server);
-    let next = pair.server.send_demand(server);
+    let next = pair.server.send_demand(pair.now, server);
     assert!(next.room == 0 && (1..=32 << 10).contains(&next.read), "{next:?}");
 }
 
@@ -201,7 +224,7 @@ fn a_late_source_forbids_rest_and_its_word_outlasts_one() {
     pair.run_for(MS * 10_000);
     assert_eq!(pair.server.counters().rested, 1);
     let before = info(&pair, server);
-    assert!(pair.server.readiness(server).contains(Readiness::WRITABLE));
+    assert!(pair.server.readiness(pair.now, server).contains(Readiness::WRITABLE));
     pair.server.write(pair.now, server, &[7; 100]).unwrap();
     let after = info(&pair, server);
     assert_eq!((before.hiwat, before.factor), (after.hiwat, after.factor));

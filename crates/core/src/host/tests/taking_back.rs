@@ -95,7 +95,7 @@ impl Downloads {
             pair.events.clear();
             for one in all {
                 if wanted.contains(&one.server) && pair.server.is_wanted_back(one.server) {
-                    let taken = pair.server.take_back(one.server, most);
+                    let taken = pair.server.take_back(pair.now, one.server, most);
                     assert!(taken <= most && !pair.server.is_wanted_back(one.server));
                     one.at -= taken;
                     one.taken_back += taken;
@@ -157,7 +157,7 @@ impl Downloads {
 
 /// What the server holds to be sent, in bytes, unless the connection is over.
 fn held(pair: &Pair, one: &Download) -> Option<usize> {
-    pair.server.send_info(one.server).map(|info| info.held_bytes)
+    pair.server.send_info(pair.now, one.server).map(|info| info.held_bytes)
 }
 
 fn adopt(pair: &mut Pair, one: &mut Download, bytes: usize, chunk: Chunks) {
@@ -241,7 +241,7 @@ fn chunks_are_taken_back(is_borrowed: bool) {
     }
     downloads.squeeze(100);
     let in_flight = |one: &Download| {
-        let info = downloads.pair.server.send_info(one.server).unwrap();
+        let info = downloads.pair.server.send_info(downloads.pair.now, one.server).unwrap();
         (info.outstanding > PAGE_BYTES, info.held_pages < 10)
     };
     let silent = &downloads.all[..4];
@@ -324,7 +324,7 @@ fn a_connection_that_was_not_asked_takes_nothing_back() {
     downloads.run(100, usize::MAX);
     let server = downloads.all[0].server;
     assert!(!downloads.pair.server.is_wanted_back(server));
-    assert_eq!(downloads.pair.server.take_back(server, usize::MAX), 0);
+    assert_eq!(downloads.pair.server.take_back(downloads.pair.now, server, usize::MAX), 0);
 }
 
 proptest! {

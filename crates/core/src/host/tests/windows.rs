@@ -422,7 +422,7 @@ fn urgent_data_stays_in_line_and_its_mark_is_told() {
     peer.say(Say::new(A, 1, 1).data(b"abcdef").urgent(3));
     let id = peer.id();
     assert_eq!(peer.host.urgent_mark(id), Some(3));
-    assert!(peer.host.readiness(id).contains(crate::Readiness::URGENT));
+    assert!(peer.host.readiness(peer.now, id).contains(crate::Readiness::URGENT));
     assert_eq!(peer.read(2).unwrap(), b"ab");
     assert_eq!(peer.host.urgent_mark(id), Some(1));
     assert_eq!(peer.read(9).unwrap(), b"cdef");

@@ -71,14 +71,16 @@ impl Common {
             }
             Blocked::ForRoom => {
                 send.keep_size(&self.options);
-                match send.has_much_room(&self.options, cx) {
+                match send.has_much_room(&self.options, cx.sizing(cx.now)) {
                     true if lacks => Blocked::Lacking,
                     true => Blocked::free(self.options.send_size, send.has_more_to_come()),
                     false => return,
                 }
             }
             Blocked::ForPages if send.buffer.is_empty() => Blocked::Drained,
-            Blocked::Drained if send.has_much_room(&self.options, cx) => Blocked::Drained,
+            Blocked::Drained if send.has_much_room(&self.options, cx.sizing(cx.now)) => {
+                Blocked::Drained
+            }
             _ => return,
         };
         self.notices |= Readiness::WRITABLE;

@@ -10,7 +10,7 @@ use super::los::{self, Los};
 use crate::buffer::{PAGE_BYTES, PagePool};
 use crate::config::{PoolPolicy, SendSize};
 use crate::tcp::SocketOptions;
-use crate::tcp::connection::Context;
+use crate::tcp::connection::{Context, Sizing};
 use crate::tcp::send::source::{Demand, SendInfo, Supply};
 use crate::time::{Instant, as_nanos};
 
@@ -43,7 +43,7 @@ impl SendHalf {
     }
 
     /// How many of `wanted` bytes may be written now: fewer where memory is scarce.
-    pub(crate) fn room_for(&self, wanted: usize, options: &SocketOptions, cx: &Context) -> usize {
+    pub(crate) fn room_for(&self, wanted: usize, options: &SocketOptions, cx: Sizing<'_>) -> usize {
         let is_scarce = cx.pool.is_scarce();
         match options.send_size {
             SendSize::Round => self.room_of_round_for(wanted, options.send_buffer_bytes, is_scarce),
@@ -73,7 +73,7 @@ impl SendHalf {
     }
 
     /// Bytes that may be written where memory is scarce.
-    pub(crate) fn room_where_scarce(&self, options: &SocketOptions, cx: &Context) -> u32 {
+    pub(crate) fn room_where_scarce(&self, options: &SocketOptions, cx: Sizing<'_>) -> u32 {
         match options.send_size {
             SendSize::Round => self.room_of_round_where_scarce(options.send_buffer_bytes),
             _ => self.room_by(options, cx, true),
@@ -81,7 +81,7 @@ impl SendHalf {
     }
 
     /// Bytes that may be written, however scarce memory is.
-    pub(crate) fn room(&self, options: &SocketOptions, cx: &Context) -> u32 {
+    pub(crate) fn room(&self, options: &SocketOptions, cx: Sizing<'_>) -> u32 {
         match options.send_size {
             SendSize::Round => self.room_of_round(options.send_buffer_bytes),
             _ => self.room_by(options, cx, false),
@@ -90,17 +90,17 @@ impl SendHalf {
 
     /// Bytes that may be written by another rule than [`SendSize::Round`]; where memory is scarce,
     /// no more than two of the peer's windows, or a page if that is more.
-    fn room_by(&self, options: &SocketOptions, cx: &Context, is_scarce: bool) -> u32 {
+    fn room_by(&self, options: &SocketOptions, cx: Sizing<'_>, is_scarce: bool) -> u32 {
         let mut capacity = self.capacity(options, cx);
         if is_scarce {
             capacity = capacity.min(self.window.saturating_mul(2).max(PAGE_BYTES as u32));
         }
         let room = capacity.saturating_sub(self.buffer.len() as u32);
-        room.min(self.buffer.room_in_share(&cx.pool))
+        room.min(self.buffer.room_in_share(cx.pool))
     }
 
     /// What the buffer may hold, sent or not, in bytes.
-    pub(crate) fn capacity(&self, options: &SocketOptions, cx: &Context) -> u32 {
+    pub(crate) fn capacity(&self, options: &SocketOptions, cx: Sizing<'_>) -> u32 {
         let limit = options.send_buffer_bytes;
         match options.send_size {
             SendSize::Round => self.flight().saturating_add(self.queue_limit(limit)).min(limit),
@@ -133,10 +133,10 @@ impl SendHalf {
     }
 
     /// What the local optimization scheme counts from.
-    fn los(&self, cx: &Context) -> Los<'_> {
+    fn los(&self, cx: Sizing<'_>) -> Los<'_> {
         let mss = u32::from(self.mss).max(1);
         let mut window = self.congestion.window();
-        if self.has_idled(cx.now, &cx.config) {
+        if self.has_idled(cx.now, cx.config) {
             window = self.congestion.window_after_idle(cx.config.congestion.initial_window, mss);
         }
         // Behind a closed window wait two segments, for when it opens, and no later round.
@@ -146,7 +146,7 @@ impl SendHalf {
     }
 
     /// T_fact: round trips that a read of the source takes.
-    fn factor(&self, cx: &Context) -> u32 {
+    fn factor(&self, cx: Sizing<'_>) -> u32 {
         if cx.config.pool.policy == PoolPolicy::Psc {
             return 1;
         }
@@ -155,8 +155,8 @@ impl SendHalf {
     }
 
     /// True if so much may be written that its writer should come.
-    pub(crate) fn has_much_room(&self, options: &SocketOptions, cx: &Context) -> bool {
-        if self.buffer.room_in_share(&cx.pool) == 0 {
+    pub(crate) fn has_much_room(&self, options: &SocketOptions, cx: Sizing<'_>) -> bool {
+        if self.buffer.room_in_share(cx.pool) == 0 {
             return false;
         }
         let limit = options.send_buffer_bytes;
@@ -260,7 +260,7 @@ impl SendHalf {
     }
 
     /// What the connection could do with.
-    pub(crate) fn demand(&self, options: &SocketOptions, cx: &Context) -> Demand {
+    pub(crate) fn demand(&self, options: &SocketOptions, cx: Sizing<'_>) -> Demand {
         let room = self.room_for(usize::MAX, options, cx);
         // What is read and does not fit yet takes no more than a share, either.
         let share = cx.pool.share_pages().map_or(usize::MAX, |pages| pages * cx.pool.page_bytes());
@@ -275,12 +275,12 @@ impl SendHalf {
     }
 
     /// What it says of its buffer.
-    pub(crate) fn info(&self, options: &SocketOptions, cx: &Context) -> SendInfo {
+    pub(crate) fn info(&self, options: &SocketOptions, cx: Sizing<'_>) -> SendInfo {
         let (held_bytes, flight) = (self.buffer.len(), self.flight() as usize);
         SendInfo {
             hiwat: self.capacity(options, cx) as usize,
             held_bytes,
-            held_pages: self.buffer.pages(&cx.pool),
+            held_pages: self.buffer.pages(cx.pool),
             fresh: held_bytes.saturating_sub(flight),
             outstanding: held_bytes.min(flight),
             misses: self.source.as_ref().map_or(0, |source| source.misses),

@@ -35,7 +35,7 @@ impl Control {
 
     /// True if the connection is over, by either end's RST or in order.
     pub fn is_closed(&self) -> bool {
-        self.local.host().readiness(self.id).contains(Readiness::CLOSED)
+        self.local.host().readiness(self.local.now(), self.id).contains(Readiness::CLOSED)
     }
 
     /// Wakes the task of `context` when the connection is over, or data has arrived. It serves
@@ -47,7 +47,8 @@ impl Control {
     /// Returns the number of bytes that a write would take now, given enough memory. While that is
     /// zero, the task of `context` waits until there is room.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
-        let room = self.local.host_mut().send_room(self.id);
+        let now = self.local.now();
+        let room = self.local.host_mut().send_room(now, self.id);
         if room == 0 {
             self.local.wait_writable(self.id, context);
             return Poll::Pending;
@@ -63,7 +64,7 @@ impl Control {
     pub fn read_size(&self) -> Option<usize> {
         let host = self.local.host();
         let options = host.options(self.id).ok()?;
-        let read = host.send_demand(self.id).read;
+        let read = host.send_demand(self.local.now(), self.id).read;
         (options.send_size != SendSize::Round && read != usize::MAX).then_some(read)
     }
 
@@ -77,12 +78,12 @@ impl Control {
     /// The bytes that the connection can use now and next. If the connection is not open, or a
     /// write would fail, they have their largest value.
     pub fn send_demand(&self) -> Demand {
-        self.local.host().send_demand(self.id)
+        self.local.host().send_demand(self.local.now(), self.id)
     }
 
     /// The state of the send buffer; `None` if the connection has none.
     pub fn send_info(&self) -> Option<SendInfo> {
-        self.local.host().send_info(self.id)
+        self.local.host().send_info(self.local.now(), self.id)
     }
 
     /// True if memory is short and the peer takes next to nothing, so that the connection may be
@@ -119,7 +120,8 @@ impl Control {
     /// Returns how many bytes: they are to be written again, before anything else
     /// ([`Host::take_back`](lightwait_core::Host::take_back)).
     pub fn take_back(&self, most: usize) -> usize {
-        self.local.host_mut().take_back(self.id, most)
+        let now = self.local.now();
+        self.local.host_mut().take_back(now, self.id, most)
     }
 
     /// Ready once fewer than `kept` bytes are not acknowledged, or none. Until then whoever polls

@@ -32,7 +32,7 @@ impl TcpStream {
 
     /// Ready when the connection is over, or has one of the `wanted` kinds of readiness.
     fn poll_ready(&self, context: &mut Context<'_>, wanted: Readiness) -> Poll<Readiness> {
-        let readiness = self.local.host().readiness(self.id);
+        let readiness = self.local.host().readiness(self.local.now(), self.id);
         let can = |way| wanted.contains(way) && readiness.contains(way);
         let is_closed = readiness.contains(Readiness::CLOSED);
         if is_closed || can(Readiness::READABLE) || can(Readiness::WRITABLE) {
@@ -81,7 +81,7 @@ mod interest {
             interest: Interest,
             call: impl FnOnce() -> io::Result<R>,
         ) -> io::Result<R> {
-            let readiness = self.local.host().readiness(self.id);
+            let readiness = self.local.host().readiness(self.local.now(), self.id);
             if self.as_ready(readiness, interest).is_empty() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }

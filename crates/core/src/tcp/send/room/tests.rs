@@ -49,15 +49,15 @@ impl Case {
     }
 
     fn room(&self) -> u32 {
-        self.send.room_for(usize::MAX, &self.options, &self.cx) as u32
+        self.send.room_for(usize::MAX, &self.options, self.cx.sizing(self.cx.now)) as u32
     }
 
     fn has_much_room(&self) -> bool {
-        self.send.has_much_room(&self.options, &self.cx)
+        self.send.has_much_room(&self.options, self.cx.sizing(self.cx.now))
     }
 
     fn read(&self) -> u32 {
-        self.send.demand(&self.options, &self.cx).read as u32
+        self.send.demand(&self.options, self.cx.sizing(self.cx.now)).read as u32
     }
 }
 
@@ -90,8 +90,10 @@ fn a_write_takes_exactly_the_room_however_it_is_found() {
             let mut case = Case::new(SendSize::Round).with_limit(limit);
             case.write(held);
             for wanted in SIZES {
-                let room = case.send.room(&case.options, &case.cx).min(wanted) as usize;
-                let found = case.send.room_for(wanted as usize, &case.options, &case.cx);
+                let room =
+                    case.send.room(&case.options, case.cx.sizing(case.cx.now)).min(wanted) as usize;
+                let found =
+                    case.send.room_for(wanted as usize, &case.options, case.cx.sizing(case.cx.now));
                 assert_eq!(found, room, "{held}, {limit}");
             }
         }
@@ -138,7 +140,7 @@ fn by_los_a_slow_source_gets_the_rounds_it_takes_to_bring_more() {
     case.send.rtt.on_ack(sent, at(100), MSS, MSS);
     case.write(20 * MSS);
     assert_eq!(case.send.rtt.srtt_ns(), 100_000_000);
-    let info = case.send.info(&case.options, &case.cx);
+    let info = case.send.info(&case.options, case.cx.sizing(case.cx.now));
     assert_eq!((info.factor, info.hiwat as u32), (3, (10 + 11 + 12 + 13) * MSS));
     assert_eq!(case.read(), (14 + 15 + 16) * MSS);
     read_time(&mut case, 100);
@@ -255,5 +257,5 @@ fn a_source_lacks_once_the_windows_exceed_fresh_by_a_segment() {
     case.send.end_lack(case.cx.at(Instant::from_millis(11)));
     case.send.end_lack(case.cx.at(Instant::from_millis(12)));
     assert_eq!(case.cx.counters.buffer_misses, 1, "once an occasion");
-    assert_eq!(case.send.info(&case.options, &case.cx).misses, 1);
+    assert_eq!(case.send.info(&case.options, case.cx.sizing(case.cx.now)).misses, 1);
 }
