@@ -105,6 +105,8 @@ pub struct Bucket {
     entries: [u32; ENTRIES],
 }
 
+const _: () = assert!(size_of::<Bucket>() == 64);
+
 /// The link [`NONE`] before tags that are 0.
 const FREE: Bucket = Bucket {
     head: [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -9,10 +9,11 @@
 //!          60  ready, awaits_neighbour, listed, woken            4
 //!          64  the listener that it waits for                   12
 //!          76  announced                                         1
-//!          77  where its way is kept, why it goes another       2
-//!          79  whose its block is                                1
-//!          80  where the block of a busy one is                  8
-//!          88  one at rest                                     184
+//!          77  its route, what is looked at before its segments 2
+//!          79  lent: to whom the block belongs                   1
+//!          80  the block of a busy connection                    8
+//!          88  one at rest                                     200
+//!         288
 //! ```
 //!
 //! What a frame touches comes first.
@@ -39,7 +40,7 @@ use crate::time::Instant;
 /// Bytes of a slot that a segment for a busy connection touches.
 pub(crate) const TOUCHED: usize = 88;
 
-/// One connection and what the host knows of it. 272 bytes.
+/// One connection and what the host knows of it. 288 bytes.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Slot {
@@ -370,6 +371,14 @@ impl Slot {
 const _: () = {
     use core::mem::offset_of;
 
-    assert!(size_of::<Slot>() <= 288);
-    assert!(offset_of!(Slot, rest) <= TOUCHED);
+    assert!(offset_of!(Slot, tuple) == 0);
+    assert!(offset_of!(Slot, filed) == 48);
+    assert!(offset_of!(Slot, ready) == 60);
+    assert!(offset_of!(Slot, accepting) == 64);
+    assert!(offset_of!(Slot, announced) == 76);
+    assert!(offset_of!(Slot, place) == 77);
+    assert!(offset_of!(Slot, lent) == 79);
+    assert!(offset_of!(Slot, block) == 80);
+    assert!(offset_of!(Slot, rest) == TOUCHED);
+    assert!(size_of::<Slot>() == 288);
 };

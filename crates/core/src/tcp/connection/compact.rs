@@ -18,6 +18,7 @@
 //!         160  delayed ACKs                        8
 //!         168  RTT                                28
 //!         196  ECN                                 4
+//!         200
 //! ```
 
 use alloc::boxed::Box;
@@ -276,6 +277,21 @@ impl Compact {
     }
 }
 
-// A budget: a million of them rest.
+// The table at the head. A million of them rest.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Compact>() <= 200);
+const _: () = {
+    use core::mem::offset_of;
+
+    assert!(offset_of!(Compact, traits) == 0);
+    assert!(offset_of!(Compact, options) == 8);
+    assert!(offset_of!(Compact, last_sent) == 32);
+    assert!(offset_of!(Compact, stamps) == 48);
+    assert!(offset_of!(Compact, una) == 64);
+    assert!(offset_of!(Compact, recovery_point) == 84);
+    assert!(offset_of!(Compact, congestion) == 88);
+    assert!(offset_of!(Compact, rcv_nxt) == 108);
+    assert!(offset_of!(Compact, ack) == 160);
+    assert!(offset_of!(Compact, rtt) == 168);
+    assert!(offset_of!(Compact, ecn_reduced_at) == 196);
+    assert!(size_of::<Compact>() == 200);
+};
