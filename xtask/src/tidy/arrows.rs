@@ -140,6 +140,16 @@ mod tests {
         assert_eq!(findings(&manifest("lightwait-http", "lightwait-cli")).len(), 1);
     }
 
+    /// The page says that `http` works on any stream.
+    #[test]
+    fn the_page_itself_keeps_http_and_our_sockets_apart() {
+        let page = source(map::PAGE, include_str!("../../../ARCHITECTURE.md"));
+        let pages = [page];
+        let arrows = arrows(map::block(&pages, MARK).unwrap()).unwrap();
+        assert!(!arrows["http"].contains("lightwait") && !arrows["lightwait"].contains("http"));
+        assert!(arrows["load"].contains("http") && arrows["load"].contains("lightwait"));
+    }
+
     #[test]
     fn tests_targets_and_new_names_do_not_escape() {
         let head = "package.name = 'lightwait-core'\n";

@@ -29,9 +29,10 @@ use core::ops::ControlFlow::{Break, Continue};
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::flow::Seq;
+use crate::flow::stamp::Stamps;
 use crate::tcp::congestion::Loss;
 use crate::tcp::connection::{
-    Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Stamps, Step, Synchronized,
+    Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Step, Synchronized,
 };
 use crate::tcp::recv::Text;
 use crate::tcp::send::recovery::Mode;

@@ -45,8 +45,9 @@ pub use negotiate::Holding;
 pub use table::{Distance, RecordRef, TimeWait};
 
 use crate::counters::Counters;
+use crate::flow::stamp::stamp_distance;
 use crate::flow::{Seq, Tuple};
-use crate::tcp::connection::{FinalState, stamp_distance};
+use crate::tcp::connection::FinalState;
 use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment};
 

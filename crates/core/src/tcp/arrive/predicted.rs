@@ -8,10 +8,9 @@ mod coalesce;
 use super::{DONE, times};
 use crate::event::Readiness;
 use crate::flow::Seq;
+use crate::flow::stamp::stamp_distance;
 use crate::tcp::State;
-use crate::tcp::connection::{
-    Common, Connection, Context, Passed, Shape, Step, Synchronized, stamp_distance,
-};
+use crate::tcp::connection::{Common, Connection, Context, Passed, Shape, Step, Synchronized};
 use crate::wire::tcp::{Flags, Plain};
 
 impl Connection {

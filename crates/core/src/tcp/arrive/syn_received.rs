@@ -2,11 +2,11 @@
 //! SYN-RECEIVED is an entry of the SYN cache, in `host/half_open.rs`.)
 
 use crate::error::Error;
+use crate::flow::stamp::stamp_distance;
 use crate::tcp::State;
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{
     Connection, Context, Early, Meaning, Paws, Reset, Shape, SynReceived, WindowUpdate,
-    stamp_distance,
 };
 use crate::tcp::time_wait::negotiate::NAMING_BEGINS;
 use crate::wire::received::Received;

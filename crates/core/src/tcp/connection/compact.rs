@@ -24,10 +24,11 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Blocked, Common, Connection, Identity, Stamps, Synchronized};
+use super::{Blocked, Common, Connection, Identity, Synchronized};
 use crate::config::TcpConfig;
 use crate::event::Readiness;
 use crate::flow::Seq;
+use crate::flow::stamp::Stamps;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::buffer::RecvBuffer;

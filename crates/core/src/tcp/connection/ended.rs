@@ -2,11 +2,12 @@
 //! why it ended, and what TIME-WAIT must remember. Before the end this module keeps the trouble
 //! that holds the connection up, which may become the reason.
 
-use super::{Connection, Context, Ending, Shape, Synchronized, stamp_at};
+use super::{Connection, Context, Ending, Shape, Synchronized};
 use crate::buffer::PagePool;
 use crate::error::{Error, WriteError};
 use crate::event::Readiness;
 use crate::flow::Seq;
+use crate::flow::stamp::stamp_at;
 use crate::tcp::State;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::time_wait::negotiate::Holding;

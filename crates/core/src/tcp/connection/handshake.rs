@@ -1,9 +1,10 @@
 //! The handshake's shapes (RFC 9293 §3.10.7.3, §3.10.7.4): what is known of a peer whose SYN has
 //! come, and the connection that its ACK makes of it.
 
-use super::{Context, Stamps, Synchronized, stamp_at, stamp_distance};
+use super::{Context, Synchronized};
 use crate::config::{Ecn, TcpConfig};
 use crate::flow::Seq;
+use crate::flow::stamp::{Stamps, stamp_at, stamp_distance};
 use crate::tcp::congestion::Congestion;
 use crate::tcp::ecn::EcnState;
 use crate::tcp::recv::RecvHalf;

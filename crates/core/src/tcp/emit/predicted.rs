@@ -4,9 +4,10 @@
 
 use super::build::on_new_sent;
 use super::decide::{STAMP_BYTES, is_small_worth_it, segment_beside};
+use crate::flow::stamp::{Stamps, stamp_at};
 use crate::frame::Outbox;
 use crate::ip::path::FastPath;
-use crate::tcp::connection::{Connection, Shape, Stamps, SynSent, Synchronized, stamp_at};
+use crate::tcp::connection::{Connection, Shape, SynSent, Synchronized};
 use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 use crate::wire::fast::Stamped;

@@ -3,7 +3,7 @@
 use core::mem;
 
 use crate::flow::Seq;
-use crate::tcp::connection::stamp_distance;
+use crate::flow::stamp::stamp_distance;
 use crate::tcp::queue::Queue;
 use crate::time::Instant;
 

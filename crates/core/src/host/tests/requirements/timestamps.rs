@@ -1,9 +1,10 @@
 //! Window scaling and timestamps: RFC 7323.
 
 use crate::Config;
+use crate::flow::stamp::stamp_at;
 use crate::host::tests::pair::{Pair, Side};
 use crate::host::tests::peer::{A, F, Peer, R, S, Say, plain};
-use crate::tcp::{State, connection::stamp_at};
+use crate::tcp::State;
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 use crate::wire::tcp::{Flags, Segment};
