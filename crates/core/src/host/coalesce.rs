@@ -23,12 +23,8 @@ impl Host {
     /// seem to be several; how many that were.
     #[inline(always)]
     pub(super) fn coalesce(&mut self, now: Instant, burst: &[RxFrame<'_>]) -> usize {
-        #[cfg(test)]
-        if self.live.without_fast_paths {
-            return 0;
-        }
         match burst {
-            [first, second, ..] if first.bytes.len() >= LONG => {
+            [first, second, ..] if first.bytes.len() >= LONG && self.live.fast_paths.are_open() => {
                 let link = self.link_bytes();
                 let is_alike = is_alike(first.bytes, second.bytes, link);
                 if is_alike { self.take_front(now, burst, link) } else { 0 }

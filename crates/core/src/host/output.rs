@@ -89,11 +89,8 @@ impl Host {
         match self.ip.route(now, &reply.ends) {
             Route::Open(place) => {
                 let (route, outbox) = self.ip.along(place, outbox);
-                #[cfg(test)]
-                let fast = route.fast.filter(|_| !self.live.without_fast_paths);
-                #[cfg(test)]
-                let route = &CachedRoute { fast, ..*route };
-                push_reply(route, reply, outbox, &mut self.shared.counters);
+                let may_be_fast = self.live.fast_paths.are_open();
+                push_reply(route, may_be_fast, reply, outbox, &mut self.shared.counters);
             }
             Route::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, index),
             Route::Closed => self.shared.counters.unreachable += 1,
@@ -106,11 +103,8 @@ impl Host {
             return;
         };
         slot.ready = false;
-        #[cfg(test)]
-        if self.live.without_fast_paths {
-            return self.flush_by_steps(now, index, outbox);
-        }
-        if let Some(route) = self.ip.good_route(now, slot.place, &slot.tuple)
+        if self.live.fast_paths.are_open()
+            && let Some(route) = self.ip.good_route(now, slot.place, &slot.tuple)
             && flush_predicted(slot, route, &mut self.shared, now, outbox)
         {
             return slot.rearm(&mut self.live.timers, index, now);
@@ -219,14 +213,21 @@ fn flush_predicted(
     is_sent
 }
 
-/// Writes a reply to the outbox, along its route.
+/// Writes a reply to the outbox, along its route; by the words of the fast layout if it may be.
 #[inline(always)]
-fn push_reply(route: &CachedRoute, reply: &Reply, outbox: &mut Outbox, counters: &mut Counters) {
+fn push_reply(
+    route: &CachedRoute,
+    may_be_fast: bool,
+    reply: &Reply,
+    outbox: &mut Outbox,
+    counters: &mut Counters,
+) {
     let Some(frame) = outbox.push() else {
         counters.replies_suppressed += 1;
         return;
     };
-    let fast = route.fast.as_ref().filter(|_| reply.marks == IpFields::default());
+    let may_be_fast = may_be_fast && reply.marks == IpFields::default();
+    let fast = route.fast.as_ref().filter(|_| may_be_fast);
     let is_written = match (fast, &reply.body) {
         (Some(path), Body::Stamped(header)) => path.write(frame, header, &[]),
         (Some(path), Body::Syn(header)) => path.write_syn(frame, header),

@@ -48,9 +48,26 @@ pub(super) struct Live {
     pub(super) awaiting: BTreeMap<IpAddr, Vec<u32>>,
     /// Connections whose user has left.
     pub(super) orphans: usize,
-    /// No segment is read or written by the words of the fast layout: the effect must be the same.
+    pub(super) fast_paths: FastPaths,
+}
+
+/// If segments may be read and written by the words of the fast layout. Only a test shuts these
+/// paths, to compare their effect with that of the steps.
+#[derive(Debug, Default)]
+pub(super) struct FastPaths {
     #[cfg(test)]
-    pub(super) without_fast_paths: bool,
+    pub(super) are_shut: bool,
+}
+
+impl FastPaths {
+    /// True if they may be taken: always, outside tests.
+    pub(super) fn are_open(&self) -> bool {
+        #[cfg(test)]
+        if self.are_shut {
+            return false;
+        }
+        true
+    }
 }
 
 /// How connections begin.
@@ -96,8 +113,7 @@ impl Live {
             ready: Fifo::default(),
             awaiting: BTreeMap::new(),
             orphans: 0,
-            #[cfg(test)]
-            without_fast_paths: false,
+            fast_paths: FastPaths::default(),
         }
     }
 }
