@@ -182,8 +182,8 @@ counters! {
     negotiation_refused,
     /// Connections that we opened without the agreement that we asked for.
     negotiation_fallen_back,
-    /// Of those: connections that were opened by a SYN that did not ask, since SYNs that asked were
-    /// not answered.
+    /// Connections that we opened by a SYN that did not ask, since SYNs that asked were not
+    /// answered; a part of `negotiation_fallen_back`.
     negotiation_unheard,
     /// Active opens that did not ask because of that.
     negotiation_not_asked,

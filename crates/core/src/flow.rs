@@ -1,5 +1,5 @@
-//! What wire, IP and TCP share: sequence numbers, timestamps, the two ends of a connection, hashes under this
-//! process's secret.
+//! What wire, IP and TCP share: sequence numbers, timestamps, the two ends of a connection, hashes
+//! under this process's secret.
 
 pub mod keyed;
 pub mod seq;

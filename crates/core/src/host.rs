@@ -164,7 +164,7 @@ impl Host {
         }
         due.sort_unstable();
         due.dedup();
-        // So little a time that memory fetches many connections at once.
+        // The loop is short, so that memory fetches many connections at once.
         for &index in &due {
             if let Some(slot) = self.slots.get_mut(index) {
                 self.live.timers.take_out(&mut slot.filed);
@@ -350,8 +350,8 @@ impl Host {
         self.shared.pool.room_for_connection(bytes)
     }
 
-    /// New connections come where there is little room, and no connection that needs nothing goes
-    /// for them; or that is over.
+    /// Notes whether new connections come, there is little room for them, and no connection that
+    /// needs nothing can go in their place.
     pub fn set_crowded(&mut self, is_crowded: bool) {
         self.shared.pool.set_crowded(is_crowded);
     }

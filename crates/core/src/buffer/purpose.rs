@@ -16,7 +16,7 @@ pub enum Purpose {
 pub enum Level {
     /// Less than three quarters.
     Plenty,
-    /// So much that all should go that is not needed now.
+    /// Three quarters or more: all that is not needed now should go.
     Scarce,
     /// A connection that holds pages gets no more.
     Full,

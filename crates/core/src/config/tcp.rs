@@ -273,7 +273,7 @@ pub enum SendSize {
     /// What the window carries, and what can be sent until the next read of the source is done:
     /// [`tcp::send::los`](crate::tcp::send::los).
     Los,
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed(u32),
     /// Twice the congestion window, 16 KiB at least, and never less than it was.
     Linux {

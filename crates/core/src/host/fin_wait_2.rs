@@ -17,10 +17,10 @@
 //!
 //! The record of an orphan that is woken stays until the orphan ends. Once the orphan has spoken,
 //! the record is all that is left again, in the same turn if nothing else is owed and nothing came
-//! out of order. So no peer gains time by speaking to an orphan, or keeps another's segments from
-//! being heard. Those awake do not count among the orphans that there may be, or strangers could
-//! have others' connections reset. When there are as many awake as the limit on orphans, or no room
-//! for a connection, a segment for another record is not heard.
+//! out of order. No peer gains time by speaking to an orphan, or keeps another's segments from
+//! being heard. Orphans that are awake do not count towards the limit on orphans, or strangers
+//! could have others' connections reset. When there are as many awake as the limit on orphans, or
+//! no room for a connection, a segment for another record is not heard.
 
 use alloc::vec::Vec;
 

@@ -49,7 +49,7 @@ struct Noted {
 }
 
 impl Notes {
-    /// What was seen in `packet`, which was at `position` in the burst.
+    /// The notes about `packet`, which was at `position` in the burst.
     #[inline(always)]
     pub(super) fn hinted<'a>(&self, position: usize, packet: &'a [u8]) -> Option<Hinted<'a>> {
         let position = position % BURST;

@@ -75,7 +75,7 @@ pub(super) struct Shortage {
     /// Since when others could hold no more elsewhere, though they would.
     elsewhere_since: Option<Instant>,
     stalled: Stalled,
-    /// What was asked back last, in bytes.
+    /// Bytes that were asked back last.
     asked_bytes: usize,
     /// Since when no connection was reset, because some may still answer.
     holds_off_since: Option<Instant>,

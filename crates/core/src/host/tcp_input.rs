@@ -22,8 +22,8 @@ use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Header};
 
 impl Host {
-    /// A segment of the fast layout. That the addresses of one of our connections are ours and the
-    /// peer's was found out when the connection began, so they are not judged again.
+    /// A segment of the fast layout. A connection's addresses were judged when it began, and are
+    /// not judged again.
     #[inline(always)]
     pub(super) fn take_fast_segment(
         &mut self,
@@ -36,7 +36,7 @@ impl Host {
         if frame.checksum != RxChecksum::Good && !fast.verify_checksum() {
             return self.take_fast_elsewhere(now, hinted, false, frame, from);
         }
-        // Nearly always the first that may be it is it.
+        // The connection that the hint names is nearly always the right one.
         let is_from_ourselves = from == Origin::Ourselves;
         let found = at_hint(&mut self.slots, hint, &fast.tuple(), is_from_ourselves);
         let Some((slot, generation)) = found else {
@@ -68,7 +68,7 @@ impl Host {
     /// A segment of any layout.
     pub(super) fn take_any_segment(&mut self, now: Instant, delivery: &Delivery<'_>) {
         let segment = parse(delivery);
-        // What is too short for ports belongs to no connection.
+        // A segment too short for ports belongs to no connection.
         let &[a, b, c, d] = delivery.bytes.first_chunk().unwrap_or(&[0; 4]);
         let local = (delivery.destination, u16::from_be_bytes([c, d]));
         let tuple = Tuple::new(local, (delivery.source, u16::from_be_bytes([a, b])));
@@ -79,8 +79,8 @@ impl Host {
         self.take_segment(now, &Inbound { tuple, hash, received, facts }, delivery.origin);
     }
 
-    /// A segment of either parser, wherever what it belongs to is found. What was found out of the
-    /// addresses of a connection, or of one that is half open, is not asked again.
+    /// A segment that either parser has read: finds the connection, or the half-open one, that it
+    /// belongs to. Their addresses were judged when they began, and are not judged again.
     fn take_segment(&mut self, now: Instant, inbound: &Inbound<'_>, from: Origin) {
         let &Inbound { ref tuple, hash, received, facts } = inbound;
         let known = self.find(hash, tuple);

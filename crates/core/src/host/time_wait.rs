@@ -53,7 +53,7 @@ impl LastAck {
 
     /// The RST by which the peer's TIME-WAIT is taken over: both numbers are exactly what the peer
     /// expects, and it has ACK, which no RST has that a stray segment draws (Faber, Touch & Yue
-    /// 1999 §4.1). So it passes RFC 5961 §3.2, and tells itself apart where RFC 1337 is heeded.
+    /// 1999 §4.1). It passes RFC 5961 §3.2, and can be told from others where RFC 1337 is heeded.
     fn reset(self, now: Instant, tuple: &Tuple) -> Reply {
         let LastAck { seq, ack, stamp, offset, .. } = self;
         let mut header = Header::new(tuple.ports(), seq, ack, Flags::RST | Flags::ACK);
@@ -69,7 +69,7 @@ impl LastAck {
     }
 }
 
-/// What of a host a connection needs that enters TIME-WAIT from where it lies.
+/// The parts of a host that a connection needs to enter TIME-WAIT from where it lies.
 pub(super) struct Entrance<'a> {
     pub(super) shared: &'a mut Context,
     pub(super) ip: &'a Ip,

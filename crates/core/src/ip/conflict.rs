@@ -9,10 +9,10 @@
 //!    LOST ◀──────────────────────────────── VERIFYING (IPv6)                  in 10 s at most
 //! ```
 //!
-//! When the link has come up again, another host may have taken an address meanwhile. So it is
-//! probed again before it is announced: an announcement would draw the other's packets to us. It
-//! stays in use, since connections outlive a cable that was pulled; an objection is a claim on an
-//! address in use.
+//! While the link was down, another host may have taken an address. When the link has come up, the
+//! address is probed before it is announced: an announcement would draw the other's packets to us.
+//! It stays in use, since connections outlive a cable that was pulled; an objection is a claim on
+//! an address in use.
 //!
 //! An IPv6 address is verified by duplicate address detection (RFC 4862), which
 //! `autoconfigure` does; from there on both versions are treated alike. An

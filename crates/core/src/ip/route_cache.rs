@@ -2,9 +2,9 @@
 //! of each is looked up among routes, neighbours and path MTUs, and kept until one of these
 //! changes.
 //!
-//! Each of them counts its changes; a route is good while their sum is what it was. So it never
-//! differs from what a search would find, and neighbours are doubted, asked and thrown out as they
-//! would be without the cache.
+//! Each of them counts its changes; a route is good while their sum has not changed. A cached route
+//! never differs from the one that a search would find, and neighbours are doubted, asked and
+//! thrown out as they would be without the cache.
 
 use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv4Addr};
@@ -28,7 +28,7 @@ impl RouteIndex {
     /// The place of the route between `ends`.
     pub(crate) fn of(ends: &Tuple) -> RouteIndex {
         let folded = ends.addresses_folded();
-        // Whichever of the addresses differ: of IPv4, either half holds one of them.
+        // Each half holds one of the two IPv4 addresses: the fold depends on both.
         let short = (folded ^ folded >> 32) as u32;
         RouteIndex((short.wrapping_mul(SPREAD) >> (u32::BITS - ROUTES.ilog2())) as u8)
     }

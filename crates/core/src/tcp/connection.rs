@@ -150,9 +150,9 @@ pub(crate) enum Shape {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Connection {
-    /// What it has wherever it is.
+    /// Its part in every shape.
     pub common: Common,
-    /// What it needs where it is.
+    /// Its part in the shape that it has now.
     pub(crate) shape: Shape,
 }
 

@@ -26,14 +26,13 @@ use crate::flow::keyed::KeyedHash;
 /// The keyed hash of tuples, by which tables find connections and what is left of them.
 ///
 /// NH (Black, Halevi, Krawczyk, Krovetz & Rogaway 1999) of the tuple's words gives 128 bits; NH of
-/// these as two words, under other keys, 128 again; their halves are put together. What that is
-/// worth: any two tuples chosen without knowledge of the keys meet in the 128 bits with a
-/// probability of 2^-63 at most, however they are chosen. That is proven. Of the last step, which
-/// makes 64 bits of them, it is not; but behind a second multiplication no difference of tuples is
-/// worth more to an attacker than another. An attacker that could watch where its tuples go would
-/// learn the keys sooner than SipHash's. So no output is shown: what a stranger sees is hashed by
-/// [`KeyedHash`]. A stranger may find out, with patience, which of its tuples share a bucket of
-/// challenge ACKs, and, by nanoseconds, which share a line.
+/// these as two words, under other keys, 128 again; their halves are put together. Any two tuples
+/// chosen without knowledge of the keys meet in the 128 bits with a probability of 2^-63 at most.
+/// That is proven. The last step, which makes 64 bits of them, is not; but behind a second
+/// multiplication no difference of tuples is worth more to an attacker than another. An attacker
+/// that could watch where its tuples go would learn the keys sooner than SipHash's. No output is
+/// shown: [`KeyedHash`] hashes all that a stranger sees. A stranger may find out, with patience,
+/// which of its tuples share a bucket of challenge ACKs, and, by nanoseconds, which share a line.
 #[derive(Clone)]
 pub struct TupleHasher {
     keys: [u64; HASH_KEYS],

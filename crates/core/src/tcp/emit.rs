@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The order of `decide`: duplicate ACKs, what is lost, new data with FIN and the ACK that rides on
-//! it, probes, and last an ACK alone. So a response, the ACK of its request and the FIN that
-//! follows leave in one frame.
+//! it, probes, and last an ACK alone. A response, the ACK of its request and the FIN that follows
+//! leave in one frame.
 
 mod build;
 mod decide;
@@ -160,7 +160,7 @@ impl Common {
     }
 }
 
-/// RFC 9293 §3.8.6.1: probes are spaced like retransmissions. What is held back though the window
+/// RFC 9293 §3.8.6.1: probes are spaced like retransmissions. Data held back though the window
 /// is open (§3.8.6.2.1, cork) waits 200 ms.
 fn persist_delay(send: &SendHalf, config: &TcpConfig) -> Duration {
     if send.window > 0 && send.probes == 0 {

@@ -149,7 +149,7 @@ pub(crate) struct Acked {
     pub fin: bool,
 }
 
-/// What was so before an acknowledgement came.
+/// The state before an acknowledgement came.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     /// Bytes in flight.

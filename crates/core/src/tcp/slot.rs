@@ -10,7 +10,7 @@
 //!          64  the listener that it waits for                   12
 //!          76  announced                                         1
 //!          77  its route, what is looked at before its segments 2
-//!          79  lent: to whom the block belongs                   1
+//!          79  lent: the block is the pool's                     1
 //!          80  the block of a busy connection                    8
 //!          88  one at rest                                     200
 //!         288

@@ -102,9 +102,9 @@ pub(crate) struct SynCache {
 /// How many entries there may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SynLimits {
-    /// Of senders that are not proven.
+    /// Entries of senders that are not proven.
     pub unproven: usize,
-    /// Of proven ones, beside those.
+    /// Entries of proven senders, beside those.
     pub proven: usize,
 }
 

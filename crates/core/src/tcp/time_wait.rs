@@ -79,7 +79,7 @@ pub struct Record {
     pub expires: Instant,
 }
 
-/// What is remembered of a connection in TIME-WAIT by the one that is opened from here in its
+/// The facts about a connection in TIME-WAIT that are kept by the one opened from here in its
 /// place, until its handshake is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Predecessor {

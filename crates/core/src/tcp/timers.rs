@@ -2,7 +2,7 @@
 //!
 //! The engine only stores deadlines in the connection: setting or cancelling a timer is one store.
 //! When a ready connection has been flushed, the host tells the scheme once with
-//! [`Timers::touched`], and that is all a scheme ever hears. What it has to remember of a
+//! [`Timers::touched`], and that is all a scheme ever hears. What it has to remember about a
 //! connection, 12 bytes, lies beside the deadlines ([`Filed`]), where a segment has been anyhow.
 //!
 //! Deadlines count in whole ticks of the scheduling clock: a timer fires at the first tick at or
@@ -143,7 +143,7 @@ impl Deadlines {
             self.bound = at;
             return;
         };
-        // What is set to the same time again goes on as it is.
+        // A timer set to the same time again goes on as it is.
         if self.at[timer as usize] != at {
             news.insert(timer);
             self.bound = Instant::from_nanos(NEWS | u64::from(news.0));

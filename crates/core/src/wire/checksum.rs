@@ -1,7 +1,7 @@
 //! The Internet checksum (RFC 1071), in pieces that compose.
 //!
 //! A [`Sum`] is the one's complement sum of some bytes, together with whether their number was odd:
-//! that is all one must know to put two pieces after each other. So the payload's sum may be taken
+//! that is all one must know to put two pieces after each other. The payload's sum may be taken
 //! while it is copied ([`append_and_sum`]), or cached, and the header's added later.
 //!
 //! ```

@@ -163,8 +163,8 @@ impl Options {
     /// A length that makes the walk impossible (0, 1, or beyond the header) makes the segment
     /// malformed (RFC 9293 MUST-7). The RFC suggests to reset the connection; dropping the segment,
     /// counted, does not let a stranger's forgery do that. An option of another length than its
-    /// kind's is taken for one that we do not know and ignored (MUST-6). Of an option that comes
-    /// twice the last counts.
+    /// kind's is taken for one that we do not know and ignored (MUST-6). If an option comes
+    /// twice, the last one counts.
     pub fn parse(bytes: &[u8]) -> Result<Options, Malformed> {
         // What nearly every segment carries, as RFC 7323 Appendix A recommends to lay it out.
         if let &[kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, ref stamps @ ..] = bytes

@@ -2,7 +2,7 @@
 //! (`naive`), or what max-min fairness gives (`psc`, Semke, Mahdavi & Mathis 1998).
 //!
 //! Max-min fairness is one level: a connection that needs less has what it needs, and all others
-//! have the same. So a scan finds a number, and nothing is kept of any connection.
+//! have the same. A scan finds that one number, and keeps nothing about any connection.
 
 use alloc::vec::Vec;
 
@@ -33,7 +33,7 @@ pub(in crate::host) fn pool(config: &Config) -> PagePool {
     pool
 }
 
-/// What a new connection starts with, of a host so configured that has that pool.
+/// What a new connection starts with on a host with this configuration and pool.
 pub(in crate::host) fn options(config: &TcpConfig, pool: &PagePool) -> SocketOptions {
     let mut options = SocketOptions::new(config);
     if let (PoolPolicy::Naive, SendSize::Round) = (config.pool.policy, options.send_size) {

@@ -15,8 +15,8 @@ const ANSWER: Duration = Duration::from_millis(10);
 
 impl Synchronized {
     /// Bytes that stay in the send buffer in any case: all that was ever sent, and behind what is
-    /// in flight as much as may lie there though the window is closed. So the window is probed, and
-    /// there is something to send when it opens.
+    /// in flight as much as may lie there though the window is closed. The window can be probed,
+    /// and there is something to send when it opens.
     fn kept_bytes(&self) -> usize {
         let send = &self.send;
         let sent = send.max.since(send.una) as usize;

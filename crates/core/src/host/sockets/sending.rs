@@ -148,9 +148,9 @@ impl Host {
         }
     }
 
-    /// What the connection could do with: bytes that fit at `now`, were there pages for them, and those
-    /// that the next read of its source should bring. Where a write would fail, or the connection
-    /// is not open yet, more than any.
+    /// What the connection could do with: bytes that fit at `now`, were there pages for them, and
+    /// those that the next read of its source should bring. Where a write would fail, or the
+    /// connection is not open yet, more than any.
     pub fn send_demand(&self, now: Instant, id: ConnectionId) -> Demand {
         let sending = |connection: &Connection| {
             let s = connection.synchronized().filter(|_| connection.state().can_send())?;

@@ -55,7 +55,7 @@ impl Connection {
         unscaled: bool,
     ) {
         if syn.names != facts.named && self.options.requires_agreement() {
-            // What of the peer's SYN was heard was not agreed to.
+            // Our SYN, ACK named an end, and this ACK does not name the same.
             cx.counters.negotiation_refused += 1;
             cx.counters.failed_opens += 1;
             return self.abort(Error::ConnectionAborted, cx);

@@ -37,8 +37,8 @@ impl Connection {
     }
 
     /// Makes the orphan whose `record` was kept again, with timestamps that far ahead of our clock.
-    /// It knows its ends' numbers; of the way between them it knows no more than a new connection.
-    /// Of its window it knows the field that it announced, unscaled.
+    /// It knows its ends' numbers, and no more about the path than a new connection. Its window is
+    /// the field that it announced, unscaled.
     pub(crate) fn of_record(
         cx: &mut Context,
         hash: u64,
@@ -58,7 +58,7 @@ impl Connection {
 }
 
 impl Record {
-    /// What the numbers are of a connection that began just before them.
+    /// A connection that began just before the record's numbers.
     fn synchronized(
         &self,
         cx: &mut Context,

@@ -2,8 +2,8 @@
 //!
 //! A busy connection takes some 540 bytes, and needs most of them only for what is under way:
 //! buffers, what is in flight or lost or out of order, what is owed. An idle connection has none of
-//! that, and many of its numbers are equal. So a million idle connections take a third of the
-//! memory of a million busy ones. A connection comes back from rest exactly as it went.
+//! that, and many of its numbers are equal. A million idle connections take a third of the memory
+//! of a million busy ones. A connection comes back from rest exactly as it went.
 //!
 //! ```text
 //!   bytes   0  SACK, SHUT_RD, ECN; TIME-WAIT's holder, and if
@@ -74,7 +74,7 @@ pub(crate) struct Compact {
     ecn_reduced_at: Seq,
 }
 
-/// What is so of a connection, or not, a bit for each.
+/// Facts about a connection, a bit for each.
 #[derive(Clone, Copy, Debug)]
 struct Traits(u8);
 

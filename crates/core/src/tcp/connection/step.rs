@@ -11,11 +11,11 @@ use crate::tcp::time_wait::negotiate::Holding;
 
 /// What a step works on.
 pub struct Step<'a> {
-    /// What the host lends.
+    /// The host's part.
     pub cx: &'a mut Context,
-    /// What every connection has.
+    /// The part that every connection has.
     pub common: &'a mut Common,
-    /// What a synchronized one has.
+    /// The part of a synchronized one.
     pub(crate) s: &'a mut Synchronized,
 }
 

@@ -14,9 +14,9 @@
 //!   emptied                   ├─ min ─▶ a, b   ├─ min ─▶ c
 //! ```
 //!
-//! So an ACK waits from min (asked for at an interval's end) to max (at its beginning). Only
-//! whether a bucket's counter is zero matters, and any ACK that leaves zeroes both. So the
-//! connection keeps only the time at which its first non-empty bucket is emptied. Mansley switches
+//! An ACK waits from min (asked for at an interval's end) to max (at its beginning). Only whether
+//! a bucket's counter is zero matters, and any ACK that leaves zeroes both. The connection keeps
+//! only the time at which its first non-empty bucket is emptied. Mansley switches
 //! and empties lazily, each by its own clock, which may drift apart; here is one fixed grid, and so
 //! both bounds hold. Its phase is hashed per connection, or a million of them would acknowledge in
 //! lockstep.

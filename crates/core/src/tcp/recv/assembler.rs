@@ -71,7 +71,7 @@ impl Assembler {
         let end = self.ranges[..met].last().map_or(next, |range| range.1.max(next));
         self.ranges.drain(..met);
         for seq in &mut self.recent {
-            // What the latest entries stood for has become in order.
+            // The ranges of the latest entries are in order by now.
             *seq = seq.filter(|seq| seq.at_or_after(end));
         }
         if self.ranges.is_empty() {

@@ -132,7 +132,7 @@ impl RecvBuffer {
     }
 
     /// Writes `data` at RCV.NXT, which stays, when nothing lies beyond, and sums it on the way.
-    /// What is then found wrong, [`RecvBuffer::truncate`] drops. `None`, and nothing is written, if
+    /// [`RecvBuffer::truncate`] drops what is then found wrong. `None`, and nothing is written, if
     /// it would not begin in a whole page and end there or in another that can be had.
     pub(crate) fn write_and_sum(&mut self, data: &[u8], pool: &mut PagePool) -> Option<Sum> {
         let mut total = Sum::ZERO;

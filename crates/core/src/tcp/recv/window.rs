@@ -137,7 +137,7 @@ pub(crate) struct Sizes {
 }
 
 impl RecvWindow {
-    /// What must be kept between data: all of it, in less room.
+    /// The window between data: all of it, in less room.
     pub(crate) fn at_rest(&self) -> AtRest {
         let RecvWindow { size, size_max, edge, scale, cut, .. } = *self;
         let RecvWindow { read_bytes, round_start, rtt_ns, promised_at, promised_to, .. } = *self;
@@ -228,7 +228,7 @@ impl RecvWindow {
     /// at least double, by a segment or more.
     pub(crate) fn wants_update(&self, rcv_nxt: Seq, unread: u32, mss: u16) -> bool {
         let (offered, half) = (self.offered(rcv_nxt), self.size() / 2);
-        // What is more than half of what may ever be cannot double.
+        // A size beyond half of the largest cannot double.
         if offered > half {
             return false;
         }

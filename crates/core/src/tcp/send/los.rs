@@ -2,7 +2,7 @@
 //! connection always has something to send. Pure arithmetic on what the congestion controller
 //! predicts.
 //!
-//! While a read of the source is under way, nothing is added to the buffer. So a read that takes k
+//! While a read of the source is under way, nothing is added to the buffer. A read that takes k
 //! round trips needs, beside what is in flight, all that those k rounds may send. It should bring
 //! what the k rounds after them may send:
 //!

@@ -3,12 +3,12 @@
 //! apart rates above 4 Mbit/s with packets of 512 bytes).
 //!
 //! What leaves in one burst is spread by the narrowest link to its rate, and the acknowledgements
-//! keep that spacing. So between two of them that belong to one burst, the bytes that the second
-//! acknowledges over the time between them is that link's rate. Receivers that delay ACKs do no
-//! harm: only what is really acknowledged counts, and the last segment of a burst, whose ACK may
-//! have been delayed, does not. Nor does an ACK near a hole, since more has passed than it covers
-//! while there is one, and less when it is filled; that the ACK just before it is such a one only
-//! SACK blocks tell.
+//! keep that spacing. Between two of them that belong to one burst, the bytes that the second
+//! acknowledges, divided by the time between them, are that link's rate. Receivers that delay ACKs
+//! do no harm: only what is really acknowledged counts, and the last segment of a burst, whose ACK
+//! may have been delayed, does not. Nor does an ACK near a hole, since more has passed than it
+//! covers while there is one, and less when it is filled; that the ACK just before it is such a one
+//! only SACK blocks tell.
 
 use alloc::boxed::Box;
 use core::mem;

@@ -25,9 +25,9 @@
 //! that runs out finds no deadline any more. The list is beside the connections, so that a scan
 //! stops at a block in TIME-WAIT without a look at the block.
 //!
-//! That a part of the first tick is over already is for the estimator to allow for, and those that
-//! count in slow ticks do: theirs is never less than two (TCPTV_MIN). So their timeouts, and other
-//! times of whole ticks, stay as many ticks as they are. A timeout found on a finer clock has no
+//! A part of the first tick is over already. Estimators that count in slow ticks allow for that:
+//! their timeout is never less than two ticks (TCPTV_MIN). Their timeouts, and other times of whole
+//! ticks, stay as many ticks as they are. A timeout found on a finer clock has no
 //! such margin: 260 ms counted as one tick could be over at once, and what is merely on its way be
 //! sent again. It gets as many ticks as it takes for the last to come no earlier than asked for,
 //! and as in 4.4BSD no retransmission gets less than two. Probes of a closed window are spaced like

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A timer set at measurement tick s for T ticks and one more fires at the first scheduling tick at
-//! which the measurement clock shows s + T + 1 or more. So the time that really passes is between T
+//! which the measurement clock shows s + T + 1 or more. The time that really passes is between T
 //! and T + X + 1 measurement ticks, whatever the phases. (The one more makes up for the part of a
 //! tick that was over when s was read; a timer set for D ticks has asked for T = D - 1.)
 

@@ -7,7 +7,7 @@ use crate::wire::Malformed;
 /// A packet that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// The sender. Of the same version as the destination.
+    /// The sender; the destination is of the same version.
     pub source: IpAddr,
     /// The receiver.
     pub destination: IpAddr,

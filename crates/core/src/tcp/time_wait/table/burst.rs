@@ -14,7 +14,7 @@ const BURST: usize = 32;
 
 /// What the index leads to for a tuple.
 struct Lead<'a, R> {
-    /// What may be its record.
+    /// The place of the record, if it is the tuple's.
     location: Option<Location<'a, R>>,
     /// Not 0 if there may be a record elsewhere.
     others: u32,

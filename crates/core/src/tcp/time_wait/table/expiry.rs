@@ -69,7 +69,7 @@ impl<R: Row> RecordSet<R> {
             expired += due as usize;
             *share = share.saturating_sub(due as usize + 1);
             self.tidy(JOINS + due / 4, Finder { handles, hasher });
-            // What is due in the next block, or late, and is queued again.
+            // Records that are due in the next block, or late, are queued again.
             let Front::Passed { number, expires_ms } = self.queue.pass(now_ms, false) else {
                 break;
             };

@@ -41,7 +41,7 @@ const LINK: u32 = (1 << TURN_SHIFT) - 1;
 const TURNS: u32 = (LINE as u32) << TURN_SHIFT;
 /// Lines in a segment.
 const SEGMENT: usize = 128;
-/// So many lines cost too little to be joined, or to be given back when no record is left.
+/// No fewer lines are joined, or given back when no record is left: they cost too little.
 const LINES_KEPT: u32 = 16;
 
 #[derive(Clone, Copy, Debug)]

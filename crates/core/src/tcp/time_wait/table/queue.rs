@@ -23,7 +23,7 @@
 //! 5. While a block has rows, `live` counts those that are not dead. Only the block of the newest
 //!    number may have rows without a living one: any other gives its memory back with its last
 //!    record.
-//! 6. The bases of blocks with living rows are in order, from the front to the back. So a record
+//! 6. The bases of blocks with living rows are in order, from the front to the back: a record
 //!    that a sweep moves to a later block can tell its time there.
 //! 7. A sweep's `read` is not behind its `write`, which is not behind `next`. Every record from
 //!    `read` on, before `write`, is dead.

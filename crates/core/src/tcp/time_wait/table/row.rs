@@ -213,7 +213,7 @@ impl Common {
 
     /// Notes when it expires, in the order of its block; false if that is out of its reach.
     pub(super) fn expire_in_order(&mut self, at_ms: u64, base_ms: u64, scale: Scale) -> bool {
-        // What is before the base is very far behind it as well, but for what is rounded up to it.
+        // An expiry before the base is far behind it, unless it was rounded up to it.
         let delta = ceil(at_ms.wrapping_sub(base_ms), scale.unit_shift);
         let in_reach = delta <= u64::from(DELTA);
         if in_reach {

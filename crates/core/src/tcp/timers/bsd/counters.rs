@@ -10,7 +10,7 @@ use super::{Filed, SLOW_NS, Tick};
 use crate::tcp::timers::{Deadlines, Timer, TimerSet};
 use crate::time::Instant;
 
-/// What a counter holds at most: 4.5 hours. What takes longer is counted on when that is over, to
+/// The most that a counter holds: 4.5 hours. A longer time is counted on when that is over, to
 /// the tick at or after its deadline.
 const MOST: u64 = (1 << 15) - 1;
 /// The highest bit of each counter in a word.
@@ -27,7 +27,7 @@ impl Filed {
 
     /// Counts so many ticks until `timer` fires; 0: it does not.
     pub(super) fn set_counter(&mut self, timer: Timer, ticks: u64) {
-        // Of what is more, two ticks are left at least when the counter runs out.
+        // A longer time has two ticks left at least when the counter runs out.
         if let Some(counter) = Timer::COUNTED.into_iter().position(|it| it == timer) {
             self.0[counter] = if ticks > MOST { MOST - 1 } else { ticks } as u16;
         }
