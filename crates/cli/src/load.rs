@@ -52,7 +52,7 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let (mut place, mut run) = (0, run_once(&mut plan, &signals));
     // A name may have addresses that do not answer: each has its turn (RFC 8305 in spirit).
     while let Err(Failure::Unreachable(why)) = &run
-        && place + 1 < plan.candidates
+        && place + 1 < plan.all
     {
         eprintln!("{why}; its next address is tried.");
         place += 1;
@@ -74,7 +74,7 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
 /// Runs the load of a plan. Nothing comes of it if a signal came before it began.
 fn run_once(plan: &mut LoadPlan, signals: &Signals) -> Result<(Option<Outcome>, Watcher), Failure> {
     let tuples = Tuples::new(plan.sources.clone(), plan.ports.clone(), plan.rest, random());
-    let watcher = Watcher::new(&plan.engine, &plan.about_sources);
+    let watcher = Watcher::new(&plan.engine, &plan.about);
     let outcome = match mem::replace(&mut plan.carrier, Carrier::Kernel) {
         Carrier::Kernel => kernel::run(plan, tuples, signals, &watcher),
         Carrier::Device(on) => ours::run(plan, &on, tuples, signals, &watcher),

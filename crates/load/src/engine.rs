@@ -221,8 +221,8 @@ impl Notes {
 }
 
 /// Runs a load on a network, and returns its result. It ends early when `stop` is ready; pending
-/// requests then get the plan's grace for that, or less if `cut` is ready. It calls `on_progress` each
-/// second, and where the recorded part begins and ends. Call it only once on a network.
+/// requests then get the plan's grace for that, or less if `cut` is ready. It calls `on_progress`
+/// each second, and where the recorded part begins and ends. Call it only once on a network.
 pub async fn run<N: Network>(
     network: N,
     plan: Plan,

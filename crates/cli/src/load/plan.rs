@@ -46,12 +46,12 @@ pub(super) struct LoadPlan {
     pub(super) rest: Duration,
     pub(super) setup: Setup,
     /// A line about the sources, for users.
-    pub(super) about_sources: String,
+    pub(super) about: String,
     pub(super) carrier: Carrier,
     /// The TLS configuration, for https.
     pub(super) tls: Option<Tls>,
     /// Addresses of the server that the load may go to.
-    pub(super) candidates: usize,
+    pub(super) all: usize,
 }
 
 /// The stack that carries the load.
@@ -108,27 +108,18 @@ impl LoadPlan {
         let times = requests.times.as_ref();
         let rate = times.map(|times| most_within(&times.starts, SECOND) as f64);
         let rate = rate.or(highest_rate(args).map(|rate| share(args).rate(rate)));
-        let all_ports = || if on_device { OUR_PORTS } else { kernel_ports() };
-        let all_ports = args.ports.clone().unwrap_or_else(all_ports);
-        let tuples = share(args).tuples(&candidates(args, to, on_device)?, &all_ports);
-        let (mut candidates, ports) = tuples.map_err(|why| usage(format!("--part: {why}")))?;
-        if let Carrier::Joined(_) = carrier {
-            candidates = candidates.first(client_addresses().len());
-        }
-        let need = Need {
+        let (sources, ports, about) = choose_sources(args, &carrier, to, |rule, place| Need {
             rate: times.map(|times| mean_rate(times, rest)).or(rate),
             connections: u64::from(connections),
             idle: u64::from(idle),
             per_connection: requests_per_connection.filter(|_| connections > 0),
-            rule: rule(args, rest, &ports),
-            place: place(args, to, &carrier),
-        };
-        let (sources, about_sources) = need.choose(&candidates)?;
+            rule,
+            place,
+        })?;
         let is_new = !args.keep_alive && connections > 0;
         let steady_after = if is_new { rest } else { Duration::ZERO };
         let warm_up = args.warm_up.unwrap_or(steady_after);
         let timing = Timing::new(args, requests.times, warm_up)?;
-        let close = close(args);
         let setup = Setup {
             url: target.url.clone(),
             method: requests.method,
@@ -138,9 +129,9 @@ impl LoadPlan {
             connections: u64::from(connections),
             requests_per_connection: requests_per_connection.map(NonZeroU32::get),
             pipeline: args.pipeline.get(),
-            close,
+            close: close(args),
             addresses: sources.len(),
-            ports: need.rule.ports,
+            ports: rule(args, rest, &ports).ports,
             rest,
             steady_after,
             shares: args.part.into_iter().collect(),
@@ -153,26 +144,38 @@ impl LoadPlan {
             idle: IdlePlan { connections: idle as usize, is_silent: args.idle_silent },
             requests_per_connection,
             pipeline: args.pipeline,
-            close,
+            close: close(args),
             farewell: client_close::request(&target.host),
             timeout: args.timeout,
             warm_up,
             grace: args.timeout,
             stop_grace: STOP_GRACE.min(args.timeout),
         };
-        let candidates = addresses.len();
-        Ok(LoadPlan {
-            engine,
-            sources,
-            ports,
-            rest,
-            setup,
-            about_sources,
-            carrier,
-            tls,
-            candidates,
-        })
+        let all = addresses.len();
+        Ok(LoadPlan { engine, sources, ports, rest, setup, about, carrier, tls, all })
     }
+}
+
+/// The source addresses and ports of a load to `to`, by what it needs, and a line about them.
+/// `need` is made of the rule for the addresses, and of the place of the first among those there
+/// are.
+fn choose_sources(
+    args: &LoadArgs,
+    carrier: &Carrier,
+    to: SocketAddr,
+    need: impl FnOnce(Rule, u64) -> Need,
+) -> Result<(Sources, RangeInclusive<u16>, String), Failure> {
+    let on_device = matches!(carrier, Carrier::Device(..));
+    let all_ports = || if on_device { OUR_PORTS } else { kernel_ports() };
+    let all_ports = args.ports.clone().unwrap_or_else(all_ports);
+    let tuples = share(args).tuples(&candidates(args, to, on_device)?, &all_ports);
+    let (mut candidates, ports) = tuples.map_err(|why| usage(format!("--part: {why}")))?;
+    if let Carrier::Joined(_) = carrier {
+        candidates = candidates.first(client_addresses().len());
+    }
+    let need = need(rule(args, rest(args), &ports), place(args, to, carrier));
+    let (sources, about) = need.choose(&candidates)?;
+    Ok((sources, ports, about))
 }
 
 /// The rule for the number of addresses. A server that stalls may hold each connection up to the

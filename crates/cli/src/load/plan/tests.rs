@@ -37,7 +37,7 @@ fn a_rate_takes_loopback_addresses_by_the_rule() {
         assert_eq!(plan.sources.len(), addresses, "{rate}");
         assert!(plan.sources.nth(0).is_loopback());
     }
-    let about = plan(&format!("--rate 10000 {P}")).unwrap().about_sources;
+    let about = plan(&format!("--rate 10000 {P}")).unwrap().about;
     // No more connections than descriptors: 20,000 at a time, of 2 s on average.
     let formula = "N = ceil(R·(T+L)/P) = ceil(10000/s · (65 s + 2 s) / 28232 ports) = 24";
     assert!(about.contains(formula) && about.starts_with("24 source addresses, 127."), "{about}");
@@ -78,7 +78,7 @@ fn too_few_addresses_are_refused_with_the_formula_and_a_remedy() {
     assert!(plan(&format!("--rate 2606 --source 127.1.0.0/29 {P}")).is_ok());
     assert!(plan(&format!("--rate 2607 --source 127.1.0.0/29 {P}")).is_err());
     // Between both numbers of the rule there is room for connections that are short enough.
-    let room = |line: &str| plan(&format!("{line} {P}")).unwrap().about_sources;
+    let room = |line: &str| plan(&format!("{line} {P}")).unwrap().about;
     let text = room("--rate 434 --source 127.0.0.5");
     assert!(
         text.contains("(65 s + 11 s) / 28232 ports) = 2, and there is 1: requests wait"),
@@ -118,7 +118,7 @@ fn a_closed_loop_takes_addresses_for_any_rate_and_one_if_kept() {
     assert_eq!(addresses("--connections 50 --source 127.9.0.0/16"), 2303);
     assert_eq!(addresses("--connections 50 --keep-alive"), 1);
     // 8 ports beside the two connections, each once in 65 s.
-    let about = |line: &str| plan(line).unwrap().about_sources;
+    let about = |line: &str| plan(line).unwrap().about;
     let few = about("--connections 2 --ports 5000-5009 --source 127.0.0.9");
     assert!(
         few.contains("4-tuples for 0.12 connections/s, fewer than one a second for each"),
@@ -128,7 +128,7 @@ fn a_closed_loop_takes_addresses_for_any_rate_and_one_if_kept() {
     assert!(one.ends_with("4-tuples for 433 connections/s"), "{one}");
     let conventional = plan(&format!("--connections 50 --time-wait 0 {P}")).unwrap();
     assert_eq!((conventional.rest, conventional.sources.len()), (Duration::ZERO, 1));
-    assert!(conventional.about_sources.contains("do not rest"), "{}", conventional.about_sources);
+    assert!(conventional.about.contains("do not rest"), "{}", conventional.about);
 }
 
 #[test]
