@@ -142,13 +142,15 @@ fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) ->
     match error.kind() {
         io::ErrorKind::AddrInUse => write!(
             f,
-            "{address}: the port is taken; choose another with --port, or see who has it: \
-             `ss -ltnp sport = :{port}`"
+            "{address}: the port is taken; choose another, such as --listen {}, or see who has it: \
+             `ss -ltnp sport = :{port}`",
+            SocketAddr::new(address.ip(), port.checked_add(1).unwrap_or(8080)),
         ),
         io::ErrorKind::PermissionDenied => write!(
             f,
-            "{address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose another with --port, \
-             such as --port 8080"
+            "{address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose another, such as \
+             --listen {}",
+            SocketAddr::new(address.ip(), 8080),
         ),
         io::ErrorKind::AddrNotAvailable => {
             write!(f, "{address}: not an address of this machine; `ip addr` shows those that are")
@@ -177,7 +179,15 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
     let line = line.strip_prefix("error: ").unwrap_or(&line);
     // Nobody means a flag as a value.
     let cut = line.find(" tip: to pass '").or_else(|| line.find(" For more information, try"));
-    line[..cut.unwrap_or(line.len())].trim_end().to_owned()
+    let line = line[..cut.unwrap_or(line.len())].trim_end();
+    // A tip is a sentence of its own.
+    match line.split_once(" tip: ") {
+        Some((complaint, tip)) => {
+            let (first, rest) = tip.split_at(tip.chars().next().map_or(0, char::len_utf8));
+            format!("{complaint}. {}{rest}", first.to_uppercase())
+        }
+        None => line.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -205,7 +215,7 @@ mod tests {
             ("load http://h/ http://i/", "'http://i/': give one URL"),
             ("load http://h/ merge", "'merge': give one URL"),
             ("load http://h/ --rps 5", "unexpected argument '--rps' found"),
-            ("server", "serve"),
+            ("server", "'server'. A similar subcommand exists: 'serve'"),
             ("", "serve"),
         ] {
             let line = line(words);
@@ -241,7 +251,8 @@ mod tests {
             (Failure::Directory("f".into(), of(io::ErrorKind::NotADirectory)), "not a directory"),
             (Failure::Uring(of(io::ErrorKind::PermissionDenied)), "--file-io threads"),
             (Failure::Listen(at, of(io::ErrorKind::AddrInUse)), "ss -ltnp sport = :80"),
-            (Failure::Listen(at, of(io::ErrorKind::PermissionDenied)), "--port 8080"),
+            (Failure::Listen(at, of(io::ErrorKind::AddrInUse)), "--listen 127.0.0.1:81,"),
+            (Failure::Listen(at, of(io::ErrorKind::PermissionDenied)), "--listen 127.0.0.1:8080"),
             (Failure::Listen(at, of(io::ErrorKind::AddrNotAvailable)), "ip addr"),
             (
                 Failure::KernelAddress(KernelAddress {

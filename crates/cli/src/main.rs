@@ -34,7 +34,14 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, Failure> {
-    let line = match CommandLine::try_parse() {
+    let mut words: Vec<_> = env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == "help")
+        && words.get(2).is_some_and(|word| word == "--help" || word == "-h")
+    {
+        // clap has no help of `help`.
+        words.remove(1);
+    }
+    let line = match CommandLine::try_parse_from(words) {
         Ok(line) => line,
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
@@ -50,5 +57,58 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Load(args) => load::load(&args),
         Command::Wan(args) => wan::wan(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::{Path, PathBuf};
+
+    /// The README and the pages under docs.
+    fn pages() -> Vec<PathBuf> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = std::fs::read_dir(root.join("docs")).unwrap();
+        let docs = docs.map(|entry| entry.unwrap().path());
+        let is_page = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "md");
+        std::iter::once(root.join("README.md")).chain(docs.filter(is_page)).collect()
+    }
+
+    /// The words of a line, if it is a command of ours that no shell has to complete.
+    fn command(line: &str) -> Option<Vec<String>> {
+        let line = line.split(" #").next().unwrap_or(line).trim();
+        let line = line.strip_prefix("sudo ").unwrap_or(line);
+        let line = ["cargo run --release -- ", "target/release/lightwait ", "lightwait "]
+            .iter()
+            .find_map(|program| line.strip_prefix(program))?;
+        if line.contains('$') {
+            return None;
+        }
+        let line = line.split(['|', '>', '&']).next().unwrap_or(line);
+        let mut words = vec!["lightwait".to_owned()];
+        for (place, part) in line.split('\'').enumerate() {
+            // What is quoted is one word.
+            match place % 2 {
+                0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        Some(words)
+    }
+
+    #[test]
+    fn every_command_of_the_pages_is_one_of_ours() {
+        let mut count = 0;
+        for page in pages() {
+            let text = std::fs::read_to_string(&page).unwrap().replace("\\\n", " ");
+            for block in text.split("\n```").skip(1).step_by(2) {
+                for words in block.lines().skip(1).filter_map(command) {
+                    let parsed = CommandLine::try_parse_from(&words);
+                    assert!(parsed.is_ok(), "{}: {words:?}: {:?}", page.display(), parsed.err());
+                    count += 1;
+                }
+            }
+        }
+        assert!(count >= 15, "{count} were found");
     }
 }

@@ -6,7 +6,12 @@
 //! next task in its place. A waker that outlives its task therefore wakes the next one there, which
 //! is harmless.
 //!
-//! A panic in a task unwinds the turn: the shard does not go on with a half-done turn.
+//! A panic in a task unwinds the turn, and ends what drives the shard, unless panics are contained
+//! ([`Handle::contain_panics`], the default of a [`Stack`]): then it ends that task alone, and its
+//! [`JoinHandle`] returns it, as tokio's does.
+//!
+//! [`Handle::contain_panics`]: crate::shard::Handle::contain_panics
+//! [`Stack`]: crate::Stack
 
 pub(crate) mod inbox;
 mod join;
@@ -14,17 +19,20 @@ mod task;
 
 pub use join::{JoinError, JoinHandle};
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use inbox::Inbox;
-use task::State;
 pub(crate) use task::Task;
+use task::{State, Work};
 
 use crate::shard::local::{self, Local};
 use crate::shard::waiters::Waiter;
@@ -39,6 +47,8 @@ pub(crate) struct Executor {
     inbox: Arc<Inbox>,
     /// The number of their shard, unique in the process.
     shard: u64,
+    /// A panic in a task ends that task alone.
+    contains_panics: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -53,8 +63,13 @@ const KEPT_TASKS: usize = 256;
 
 impl Executor {
     pub(crate) fn new(shard: u64, inbox: Arc<Inbox>) -> Self {
-        let (places, ready) = Default::default();
-        Executor { places, ready, current: Cell::default(), inbox, shard }
+        let (places, ready, contains_panics) = Default::default();
+        Executor { places, ready, current: Cell::default(), inbox, shard, contains_panics }
+    }
+
+    /// Sets whether a panic in a task ends that task alone.
+    pub(crate) fn contain_panics(&self, contains: bool) {
+        self.contains_panics.set(contains);
     }
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
@@ -157,12 +172,28 @@ impl Executor {
         task.is_queued.set(false);
         let Some(mut work) = task.work.take() else { return };
         self.current.set(task.place);
-        let polled = work.as_mut().poll(&mut Context::from_waker(&task.waker));
+        let mut context = Context::from_waker(&task.waker);
+        let polled = if self.contains_panics.get() {
+            // The future is not polled again, whatever state it is in.
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context))) {
+                Ok(polled) => polled,
+                Err(panic) => return self.end_panicked(task, work, panic),
+            }
+        } else {
+            work.as_mut().poll(&mut context)
+        };
         task.work.set(Some(work));
         if let Poll::Ready(output) = polled {
             self.vacate(task);
             task.end(State::Finished(output));
         }
+    }
+
+    /// Ends a task that has panicked. A panic while its future is dropped counts as the same one.
+    fn end_panicked(&self, task: &Task, work: Pin<Box<dyn Work>>, panic: Box<dyn Any + Send>) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
+        self.vacate(task);
+        task.end(State::Panicked(panic));
     }
 
     /// Frees the place of a task that has ended. If a handle still refers to the task, the next

@@ -30,6 +30,10 @@
 //! ```
 //!
 //! Start reading at [`shard`].
+//!
+//! Features: `tokio-driver` (on by default) drives stacks inside a tokio runtime
+//! ([`driver::drive`]) and has the [`bridge`] to the kernel's sockets. `hyper` implements hyper's
+//! `Read` and `Write` for [`net::TcpStream`], and its timer ([`rt`]).
 #![deny(unsafe_code)]
 
 pub mod allocator;
@@ -48,3 +52,8 @@ pub mod wrap;
 pub use lightwait_core::Config;
 pub use lightwait_core::address::Cidr;
 pub use stack::{Stack, run};
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -20,3 +20,6 @@ pub use listener::TcpListener;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::{Control, TcpStream};
+
+// What calls of sockets take and return.
+pub use lightwait_core::tcp::{ConnectionInfo, Demand, SendInfo, SocketOptions};

@@ -1,5 +1,6 @@
-//! Time for a shard's tasks: sleeps in nanoseconds on the shard's own deadlines; with the feature
-//! `hyper`, its timer as well. In virtual time they sleep virtually.
+//! Time for a shard's tasks: [`sleep`], [`timeout`] and [`interval`] in nanoseconds on the shard's
+//! own deadlines; with the feature `hyper`, its timer as well. In virtual time they sleep
+//! virtually. Tokio's own need a tokio runtime, and panic without one.
 
 #[cfg(feature = "hyper")]
 mod hyper;
@@ -70,6 +71,40 @@ impl fmt::Display for Elapsed {
 }
 
 impl std::error::Error for Elapsed {}
+
+/// Ticks each `period`, the first time at once. A tick that is late, because the task was busy, is
+/// followed by the next at its own time.
+///
+/// # Panics
+///
+/// If no shard is current, or `period` is zero.
+pub fn interval(period: Duration) -> Interval {
+    assert!(!period.is_zero(), "a period of zero would never let other tasks run");
+    Interval { next: local::current().now(), period }
+}
+
+/// See [`interval`].
+#[derive(Debug)]
+pub struct Interval {
+    next: Instant,
+    period: Duration,
+}
+
+impl Interval {
+    /// Waits for the next tick, and returns the time at which it was due. If it is dropped before,
+    /// the tick is still to come.
+    pub async fn tick(&mut self) -> Instant {
+        sleep_until(self.next).await;
+        let due = self.next;
+        self.next = due + self.period;
+        due
+    }
+
+    /// The time between two ticks.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+}
 
 /// Lets the shard's other tasks run, once.
 pub async fn yield_now() {

@@ -7,7 +7,10 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::IpAddr;
+use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::{fmt, io};
 
 use lightwait_core::address::Cidr;
@@ -72,7 +75,9 @@ impl Stack {
         let mut config = Config::new(device.capabilities(), address, secret()?);
         configure(&mut config);
         let address = config.addresses.first().map_or(address, |first| *first).address();
-        Ok(Stack { shard: Shard::new(config, device)?, address })
+        let shard = Shard::new(config, device)?;
+        shard.handle().contain_panics(true);
+        Ok(Stack { shard, address })
     }
 
     /// Its first address.
@@ -106,13 +111,18 @@ impl fmt::Debug for Stack {
 }
 
 /// Drives the stacks on this thread until `main` ends, which is a task of the first stack. Returns
-/// the output of `main`.
+/// the output of `main`. There is no other runtime in it: [`rt`](crate::rt) has `sleep`, `timeout`
+/// and `interval`, and tokio's timers would panic.
+///
+/// A panic in any other task ends that task, and its handle returns it
+/// ([`JoinError::is_panic`](crate::executor::JoinError::is_panic)). If it is to end the program,
+/// call [`Handle::contain_panics`] with `false`.
 ///
 /// # Errors
 /// If a device fails, or the kernel has no file descriptor left.
 ///
 /// # Panics
-/// If there is no stack, or `main` panics.
+/// If there is no stack. A panic of `main` goes on here.
 pub fn run<F>(stacks: impl IntoIterator<Item = Stack>, main: F) -> io::Result<F::Output>
 where
     F: Future + 'static,
@@ -121,13 +131,21 @@ where
     let stop = Stop::new();
     let (end, output) = (StopAtEnd(stop.clone()), Rc::new(RefCell::new(None)));
     let returned = output.clone();
-    shards.first().expect("a stack to run on").handle().spawn_local(async move {
+    let on = shards.first().expect("a stack to run on").handle();
+    let mut main = on.spawn_local(async move {
         let _end = end;
         *returned.borrow_mut() = Some(main.await);
     });
     driver::run(&mut shards, &stop, SPIN)?;
-    let output = output.take();
-    Ok(output.expect("the task that sets the switch has returned"))
+    if let Some(output) = output.take() {
+        return Ok(output);
+    }
+    // It has ended: one more look returns how.
+    let ended = Pin::new(&mut main).poll(&mut Context::from_waker(Waker::noop()));
+    match ended {
+        Poll::Ready(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
+        _ => unreachable!("the task that sets the switch has returned"),
+    }
 }
 
 /// Sets the switch when dropped: a panic of `main` ends the run, too.
@@ -209,6 +227,59 @@ mod tests {
             Ok::<_, io::Error>(heard)
         });
         assert_eq!(heard.unwrap().unwrap(), "hello");
+    }
+
+    #[test]
+    fn a_panic_in_a_task_ends_that_task_and_goes_to_its_handle() {
+        let (server, client) = Stack::memory().unwrap();
+        let at = (server.address(), 7);
+        let listener = TcpListener::bind_on(&server.handle(), at).unwrap();
+        server.spawn_local(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                crate::executor::spawn_local(async move {
+                    let asked = stream.read_u8().await.unwrap();
+                    assert_ne!(asked, 13, "a bug");
+                    stream.write_u8(asked).await.unwrap();
+                });
+            }
+        });
+        let heard = run([client, server], async move {
+            let mut heard = Vec::new();
+            for asked in [1, 13, 3] {
+                let mut stream = TcpStream::connect(at).await.unwrap();
+                stream.write_u8(asked).await.unwrap();
+                heard.push(stream.read_u8().await.ok());
+            }
+            let ended: Result<(), crate::executor::JoinError> =
+                crate::executor::spawn_local(async { panic!("on purpose") }).await;
+            let error = ended.unwrap_err();
+            assert!(error.is_panic() && !error.is_cancelled());
+            (heard, error.to_string(), error.into_panic().downcast::<&str>().ok())
+        });
+        let (heard, text, panic) = heard.unwrap();
+        assert_eq!(heard, [Some(1), None, Some(3)], "the others are served");
+        assert_eq!((&*text, *panic.unwrap()), ("the task panicked: on purpose", "on purpose"));
+    }
+
+    #[test]
+    fn a_panic_of_main_or_one_that_is_not_contained_ends_the_run() {
+        let panics = |contains: bool, in_main: bool| {
+            let (server, _) = Stack::memory().unwrap();
+            server.handle().contain_panics(contains);
+            let run = std::panic::AssertUnwindSafe(|| {
+                run([server], async move {
+                    let task = crate::executor::spawn_local(async { panic!("a task's") });
+                    let ended: Result<(), _> = task.await;
+                    assert!(!in_main && ended.is_err(), "main's");
+                })
+            });
+            let text = std::panic::catch_unwind(run).err();
+            text.map(|text| (*text.downcast::<&str>().expect("a text")).to_owned())
+        };
+        assert_eq!(panics(true, false), None);
+        assert_eq!(panics(true, true).as_deref(), Some("main's"));
+        assert_eq!(panics(false, false).as_deref(), Some("a task's"));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Context {
 /// What the size of a send buffer depends on, beside its connection. The time is the question's
 /// own, and not that of the host's last call: LOS counts from a smaller window after a pause.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizing<'a> {
+pub(crate) struct Sizing<'a> {
     /// The time of the question.
     pub(crate) now: Instant,
     /// The host's TCP configuration.
@@ -330,7 +330,7 @@ impl Connection {
     }
 
     /// What is possible now.
-    pub fn readiness(&self, cx: Sizing<'_>) -> Readiness {
+    pub(crate) fn readiness(&self, cx: Sizing<'_>) -> Readiness {
         let mut ready = Readiness::EMPTY;
         match &self.shape {
             Shape::SynSent(_) | Shape::SynReceived(..) => {}
@@ -360,7 +360,7 @@ impl Connection {
 
     /// The send buffer and how many of `wanted` bytes it has room for, fewer where memory is
     /// scarce; or why nothing may be written.
-    pub fn writable(
+    pub(crate) fn writable(
         &mut self,
         wanted: usize,
         cx: Sizing<'_>,

@@ -6,6 +6,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use super::task::{State, Task};
@@ -19,13 +20,59 @@ pub struct JoinHandle<T> {
     unbox: fn(Box<dyn Any>) -> T,
 }
 
-/// The task ended without a result: it was aborted, or its shard is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JoinError;
+/// The task ended without a result: it panicked, it was aborted, or its shard is gone.
+pub struct JoinError {
+    /// Locked so that the error is `Sync`, as `std::io::Error` asks of its causes.
+    panic: Option<Mutex<Panic>>,
+}
+
+/// What a task panicked with.
+type Panic = Box<dyn Any + Send>;
+
+impl JoinError {
+    /// True if the task was aborted, or its shard is gone.
+    pub fn is_cancelled(&self) -> bool {
+        self.panic.is_none()
+    }
+
+    /// True if the task panicked.
+    pub fn is_panic(&self) -> bool {
+        self.panic.is_some()
+    }
+
+    /// What the task panicked with, for [`std::panic::resume_unwind`].
+    ///
+    /// # Panics
+    /// If the task did not panic.
+    pub fn into_panic(self) -> Box<dyn Any + Send> {
+        self.try_into_panic().expect("the task did not panic")
+    }
+
+    /// What the task panicked with.
+    ///
+    /// # Errors
+    /// The error itself, if the task did not panic.
+    pub fn try_into_panic(self) -> Result<Box<dyn Any + Send>, JoinError> {
+        let panic = self.panic.ok_or(JoinError { panic: None })?;
+        Ok(panic.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the task was aborted")
+        let Some(panic) = &self.panic else { return f.write_str("the task was aborted") };
+        let panic = panic.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = panic.downcast_ref::<&str>().copied();
+        match text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)) {
+            Some(text) => write!(f, "the task panicked: {text}"),
+            None => f.write_str("the task panicked"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
     }
 }
 
@@ -72,7 +119,10 @@ impl<T> Future for JoinHandle<T> {
                 Poll::Pending
             }
             State::Finished(output) => Poll::Ready(Ok((self.unbox)(output))),
-            State::Aborted | State::Detached => Poll::Ready(Err(JoinError)),
+            State::Panicked(panic) => {
+                Poll::Ready(Err(JoinError { panic: Some(Mutex::new(panic)) }))
+            }
+            State::Aborted | State::Detached => Poll::Ready(Err(JoinError { panic: None })),
         }
     }
 }

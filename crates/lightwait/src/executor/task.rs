@@ -29,6 +29,7 @@ pub(super) enum State {
     /// The task has not ended. Holds the waker of the handle that waits.
     Running(Option<Waker>),
     Finished(Box<dyn Any>),
+    Panicked(Box<dyn Any + Send>),
     Aborted,
 }
 
