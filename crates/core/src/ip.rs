@@ -2,7 +2,7 @@
 //! loopback.
 //!
 //! ```text
-//!   packets ─▶ on_packet ─┬─▶ ForTcp: a segment (Delivery), or an ICMP error about one
+//!   packets ─▶ on_packet ─┬─▶ Delivery: a segment; IcmpError: an error about one
 //!   ARP     ─▶ on_arp    ─┼─▶ Outgoing: what IP sends of its own accord
 //!   time    ─▶ on_time   ─┴─▶ news of our addresses, next hops that have answered or not
 //!   TCP     ─▶ route     ───▶ Route: a Path to write segments along, or a next hop to wait for
@@ -40,6 +40,7 @@ use crate::time::Instant;
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
 use conflict::Claims;
+use icmp::IcmpError;
 use limiter::TokenBucket;
 use neighbour::Neighbours;
 use outgoing::Outgoing;
@@ -73,6 +74,8 @@ pub(crate) struct Ip {
     outgoing: VecDeque<Outgoing>,
     /// Answers to strangers.
     strangers: TokenBucket,
+    /// The ICMP error that the last packet reported about a segment of ours.
+    icmp_error: Option<IcmpError>,
     /// What we have sent to ourselves.
     pub(crate) loopback: Outbox,
     /// Frames dropped because they made no sense.
@@ -104,6 +107,7 @@ impl Ip {
             route_cache: RouteCache::default(),
             outgoing: VecDeque::new(),
             strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
+            icmp_error: None,
             loopback: Outbox::new(LOOPBACK_FRAMES),
             malformed: [0; Malformed::COUNT],
             config,

@@ -1,5 +1,5 @@
-//! Follows every call to IP: its packets join the replies, the user hears of our addresses, and
-//! connections that waited for a neighbour go on. Connections begin to wait here, too, and fail
+//! Follows every call to IP: its packets join the replies, the user hears of our addresses, an ICMP
+//! error reaches its connection, and connections that waited for a neighbour go on. Connections begin to wait here, too, and fail
 //! without a route.
 
 use core::net::IpAddr;
@@ -26,6 +26,9 @@ impl Host {
         }
         if self.ip.take_news() {
             self.events.push_back(Event::Addresses);
+        }
+        if let Some(error) = self.ip.icmp_error() {
+            self.on_icmp_error(now, &error);
         }
         while let Some((next_hop, resolution)) = self.ip.resolved() {
             self.wake_for_neighbour(now, next_hop, resolution);

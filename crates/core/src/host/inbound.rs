@@ -3,13 +3,14 @@
 //! ```text
 //!   frame ─┬─ wire::fast ─▶ Hinted ─┬─▶ the connection that its hash leads to
 //!          │                        └─┐
-//!          └─ IP ─▶ Delivery ─────────┴─▶ Inbound ─▶ find ─┬─▶ a connection
-//!                                                          └─▶ Incoming ─▶ dispatch
+//!          └─ IP ─▶ Delivery ─────────┴─▶ take_segment ─┬─▶ a connection
+//!                                                       └─▶ Incoming ─▶ dispatch
 //! ```
 //!
 //! Nearly every segment has the fast layout and belongs to the connection that its hash leads to,
-//! which takes it at once. Any other becomes an [`Inbound`], whichever parser has read it. What it
-//! belongs to decides what a wrong checksum counts as.
+//! which takes it at once. For any other the host looks up what it belongs to, whether
+//! [`Received`] is by words or by fields. A segment that belongs to no connection becomes an
+//! [`Incoming`]. A wrong checksum is counted only if the addresses are ours.
 
 use super::Host;
 use crate::flow::{Seq, Tuple};
@@ -34,18 +35,6 @@ pub(super) struct Hinted<'a> {
     pub(super) hint: u32,
 }
 
-/// A segment of any layout.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Inbound<'a> {
-    pub(super) tuple: Tuple,
-    /// The hash of the tuple.
-    pub(super) hash: u64,
-    /// The segment, or what is wrong with it.
-    pub(super) received: Result<Received<'a>, Fault>,
-    /// What is known of it beside what it says.
-    pub(super) facts: Facts,
-}
-
 /// What is wrong with a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
@@ -53,10 +42,12 @@ pub(super) enum Fault {
     Malformed(Malformed),
 }
 
-/// A sound segment that belongs to no connection, and what it says but for its options.
+/// A sound segment that belongs to no connection.
 pub(super) struct Incoming<'a> {
     pub(super) tuple: &'a Tuple,
+    /// The hash of the tuple.
     pub(super) hash: u64,
+    /// The segment without its options.
     pub(super) head: Plain<'a>,
     pub(super) received: Received<'a>,
     pub(super) facts: Facts,

@@ -4,7 +4,7 @@ use super::Host;
 use super::prefetch::Notes;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::ip::Context;
-use crate::ip::input::{ForTcp, Origin};
+use crate::ip::input::Origin;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
 use crate::wire::{Malformed, arp};
@@ -125,8 +125,7 @@ impl Host {
     fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
         let cx = &mut Context { now, counters: &mut self.shared.counters };
         match self.ip.on_packet(cx, frame, from) {
-            Ok(Some(ForTcp::Segment(delivery))) => self.take_any_segment(now, &delivery),
-            Ok(Some(ForTcp::Error(error))) => self.on_icmp_error(now, &error),
+            Ok(Some(delivery)) => self.take_any_segment(now, &delivery),
             Ok(None) => self.after_ip(now),
             Err(reason) => self.note_malformed(reason),
         }

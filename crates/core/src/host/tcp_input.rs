@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::after_input::publish;
-use super::inbound::{Fault, Hinted, Inbound, Incoming, Past, parse};
+use super::inbound::{Fault, Hinted, Incoming, Past, parse};
 use super::negotiate::Unwilling;
 use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
@@ -62,7 +62,7 @@ impl Host {
     ) {
         let received = if is_right { Ok(Received::Fast(fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
-        self.take_segment(now, &Inbound { tuple: fast.tuple(), hash, received, facts }, from);
+        self.take_segment(now, (&fast.tuple(), hash), received, facts, from);
     }
 
     /// A segment of any layout.
@@ -76,13 +76,19 @@ impl Host {
         let received = segment.as_ref().map_err(|fault| *fault);
         let received = received.map(|segment| Received::Any(segment, delivery.traffic_class));
         let facts = Facts::of_piece(delivery.segment_size);
-        self.take_segment(now, &Inbound { tuple, hash, received, facts }, delivery.origin);
+        self.take_segment(now, (&tuple, hash), received, facts, delivery.origin);
     }
 
     /// A segment that either parser has read: finds the connection, or the half-open one, that it
     /// belongs to. Their addresses were judged when they began, and are not judged again.
-    fn take_segment(&mut self, now: Instant, inbound: &Inbound<'_>, from: Origin) {
-        let &Inbound { ref tuple, hash, received, facts } = inbound;
+    fn take_segment(
+        &mut self,
+        now: Instant,
+        (tuple, hash): (&Tuple, u64),
+        received: Result<Received<'_>, Fault>,
+        facts: Facts,
+        from: Origin,
+    ) {
         let known = self.find(hash, tuple);
         let may_be = match known {
             Some(_) => from == Origin::Ourselves || !self.ip.is_to_ourselves(tuple),

@@ -25,14 +25,7 @@ pub(crate) enum Origin {
     Ourselves,
 }
 
-/// What IP hands TCP.
-#[derive(Debug)]
-pub(crate) enum ForTcp<'a> {
-    Segment(Delivery<'a>),
-    Error(IcmpError),
-}
-
-/// A segment in a whole packet, with the facts that its header does not say. TCP judges the
+/// A segment that IP hands TCP, from a whole packet, with the facts that its header does not say. TCP judges the
 /// addresses, and does so once for a connection.
 #[derive(Debug)]
 pub(crate) struct Delivery<'a> {
@@ -61,32 +54,25 @@ impl<'a> Delivery<'a> {
             origin,
         }
     }
-}
 
-impl ForTcp<'_> {
     /// Copies the segment, whose packet ends with the call.
-    fn into_owned(self) -> ForTcp<'static> {
-        match self {
-            ForTcp::Segment(delivery) => ForTcp::Segment(Delivery {
-                bytes: Cow::Owned(delivery.bytes.into_owned()),
-                ..delivery
-            }),
-            ForTcp::Error(error) => ForTcp::Error(error),
-        }
+    fn into_owned(self) -> Delivery<'static> {
+        Delivery { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
     }
 }
 
 impl Ip {
-    /// A packet has arrived in `frame`, without a link header. Returns TCP's part, if it has one.
+    /// A packet has arrived in `frame`, without a link header. Returns the segment in it, if there
+    /// is one. If it reports an error about a segment of ours, [`Ip::icmp_error`] has it.
     pub(crate) fn on_packet<'a>(
         &mut self,
         cx: &mut Context<'_>,
         frame: &RxFrame<'a>,
         origin: Origin,
-    ) -> Result<Option<ForTcp<'a>>, Malformed> {
+    ) -> Result<Option<Delivery<'a>>, Malformed> {
         let packet = Packet::parse(frame.bytes)?;
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
-            return Ok(Some(ForTcp::Segment(Delivery::new(&packet, frame, origin))));
+            return Ok(Some(Delivery::new(&packet, frame, origin)));
         }
         if !self.is_for_us(packet.destination) {
             cx.counters.not_for_us += 1;
@@ -105,7 +91,7 @@ impl Ip {
         packet: &Packet<'a>,
         frame: &RxFrame<'_>,
         origin: Origin,
-    ) -> Result<Option<ForTcp<'a>>, Malformed> {
+    ) -> Result<Option<Delivery<'a>>, Malformed> {
         // RFC 1122 §3.2.1.3 and §4.2.3.10: an unspecified address, a group's, or our own address
         // from outside is no source. But IPv6 asks for neighbours from the unspecified address, and
         // a host that has an address of ours discovers neighbours from it.
@@ -122,15 +108,21 @@ impl Ip {
             Origin::Ourselves => None,
         };
         match (packet.protocol, packet.source) {
-            (protocol::TCP, _) => Ok(Some(ForTcp::Segment(Delivery::new(packet, frame, origin)))),
+            (protocol::TCP, _) => Ok(Some(Delivery::new(packet, frame, origin))),
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
-                Ok(self.on_icmp(cx, packet, from)?.map(ForTcp::Error))
+                self.icmp_error = self.on_icmp(cx, packet, from)?;
+                Ok(None)
             }
             _ => {
                 self.on_unknown_protocol(cx, packet);
                 Ok(None)
             }
         }
+    }
+
+    /// The ICMP error that the last packet reported about a segment of ours, once.
+    pub(crate) fn icmp_error(&mut self) -> Option<IcmpError> {
+        self.icmp_error.take()
     }
 
     pub(crate) fn note_malformed(&mut self, reason: Malformed) {
@@ -149,7 +141,7 @@ impl Ip {
         cx: &mut Context<'_>,
         packet: &Packet<'_>,
         origin: Origin,
-    ) -> Result<Option<ForTcp<'static>>, Malformed> {
+    ) -> Result<Option<Delivery<'static>>, Malformed> {
         match self.reassembly.on_fragment(cx.now, packet) {
             Outcome::Pending | Outcome::Dropped(Reason::Copy) => {}
             Outcome::Dropped(_) => cx.counters.reassembly_failed += 1,
@@ -159,7 +151,7 @@ impl Ip {
                 if whole.fragment.is_none() {
                     let frame = RxFrame::plain(&bytes);
                     let taken = self.take_whole_packet(cx, &whole, &frame, origin)?;
-                    return Ok(taken.map(ForTcp::into_owned));
+                    return Ok(taken.map(Delivery::into_owned));
                 }
                 // A packet that is a fragment once more is malice.
                 cx.counters.reassembly_failed += 1;
