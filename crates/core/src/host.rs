@@ -47,7 +47,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::buffer::{ConnectionRoom, Level};
-use crate::config::{Config, Scheme};
+use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
@@ -92,11 +92,7 @@ impl Host {
         config.check()?;
         let config = Arc::new(config);
         let limits = &config.limits;
-        let mut tcp = config.tcp.clone();
-        if matches!(tcp.timers, Scheme::Scan | Scheme::OrderedList) {
-            tcp.compact_after = Duration::ZERO;
-        }
-        let tcp = Settings::new(tcp);
+        let tcp = Settings::new(config.tcp.clone());
         let shared = Context {
             now: Instant::ZERO,
             arrived: Instant::FAR_FUTURE,

@@ -408,6 +408,13 @@ pub enum WindowProbe {
     Empty,
 }
 
+impl Scheme {
+    /// True if its timers count in the block of each connection, so that every block stays whole.
+    fn keeps_blocks_whole(self) -> bool {
+        matches!(self, Scheme::Scan | Scheme::OrderedList)
+    }
+}
+
 /// How timers are looked after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Scheme {
@@ -463,6 +470,12 @@ impl TcpConfig {
         let or_usual = |term: Duration| if term.is_zero() { self.time_wait.length } else { term };
         let TimeWaitConfig { length, length_on_link, length_on_host, .. } = self.time_wait;
         [length, or_usual(length_on_link), or_usual(length_on_host)]
+    }
+
+    /// How long nothing moves before a connection takes its compact form; `None`: it never does.
+    pub fn rest_after(&self) -> Option<Duration> {
+        let may_rest = !self.compact_after.is_zero() && !self.timers.keeps_blocks_whole();
+        may_rest.then_some(self.compact_after)
     }
 
     /// Our shift count (RFC 7323 §2.2); 0 if we do not scale.

@@ -58,7 +58,8 @@ pub(super) struct FinWait2 {
 impl FinWait2 {
     pub(super) fn new(config: &Config) -> FinWait2 {
         let tcp = &config.tcp;
-        let term = tcp.timeout.fin_wait_2.checked_sub(tcp.compact_after.saturating_add(SLACK));
+        let rest_after = tcp.rest_after().unwrap_or_default();
+        let term = tcp.timeout.fin_wait_2.checked_sub(rest_after.saturating_add(SLACK));
         // Where none may be kept they stay whole.
         let term = term.filter(|_| config.limits.time_wait > 0);
         let terms = [term.unwrap_or_default(); 3];
@@ -161,7 +162,7 @@ impl Host {
     /// does where connections never rest.)
     fn are_orphans_hurried(&self) -> bool {
         self.whole_orphans() >= self.config.limits.orphans.div_ceil(2)
-            && !self.shared.config.compact_after.is_zero()
+            && self.shared.config.rest_after().is_some()
     }
 
     /// The connection in slot `index` has said what it had to say: an orphan in FIN-WAIT-2 becomes

@@ -134,7 +134,7 @@ impl Common {
     /// True if the connection shall rest when nothing moves for a while, and no timer is set for
     /// that yet.
     pub(crate) fn may_rest(&self, config: &TcpConfig) -> bool {
-        !self.deadlines.is_set(Timer::Rest) && self.is_waiting() && !config.compact_after.is_zero()
+        !self.deadlines.is_set(Timer::Rest) && self.is_waiting() && config.rest_after().is_some()
     }
 
     /// True if it may be long until something moves: established, or left by its user and waiting
