@@ -62,7 +62,7 @@ use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::slot::{Seat, Slot, SlotFlags, Slots, take_seat};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, Settings};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use crate::wire::Malformed;
 use parts::{Closed, Live, Opening};
 use reply::Reply;

@@ -1,6 +1,6 @@
 //! Follows every call to IP: its packets join the replies, the user hears of our addresses, an ICMP
-//! error reaches its connection, and connections that waited for a neighbour go on. Connections begin to wait here, too, and fail
-//! without a route.
+//! error reaches its connection, and connections that waited for a neighbour go on. Connections
+//! begin to wait here, too, and fail without a route.
 
 use core::net::IpAddr;
 

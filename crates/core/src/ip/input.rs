@@ -25,8 +25,8 @@ pub(crate) enum Origin {
     Ourselves,
 }
 
-/// A segment that IP hands TCP, from a whole packet, with the facts that its header does not say. TCP judges the
-/// addresses, and does so once for a connection.
+/// A segment that IP hands TCP, from a whole packet, with the facts that its header does not say.
+/// TCP judges the addresses, and does so once for a connection.
 #[derive(Debug)]
 pub(crate) struct Delivery<'a> {
     pub source: IpAddr,
