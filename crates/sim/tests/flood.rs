@@ -17,7 +17,7 @@ use lightwait_core::tcp::time_wait::negotiate::Code;
 use lightwait_core::wire::ip;
 use lightwait_core::wire::options::{Options, Timestamps};
 use lightwait_core::wire::tcp::{Flags, Header};
-use lightwait_core::{Capabilities, Config, Instant, Medium};
+use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Places of the SYN cache: the default.
@@ -144,7 +144,7 @@ impl World {
     }
 
     fn half_open(&self) -> usize {
-        self.shards[1].handle().with_host(|host| host.half_open())
+        self.shards[1].handle().with_host(Host::half_open)
     }
 }
 
