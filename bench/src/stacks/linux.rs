@@ -1,6 +1,6 @@
 //! The kernel's stack over its loopback device. It is a reference and not a peer: it pays for
 //! system calls, which the stacks in memory do not, and has no checksum, no link and an MTU of 64
-//! KiB.
+//! KiB. Its congestion control is CUBIC.
 //!
 //! One thread serves both ends, and knows without asking which socket is ready: it never waits, and
 //! pays for no epoll. Time is real time, and TIME-WAIT lasts 60 s. As many conversations as there
@@ -19,7 +19,7 @@ pub use short::Short;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_congestion};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 /// The most connections of a process: each has two of the usual limit of 20 000 file descriptors.
@@ -29,6 +29,9 @@ const PORTS: std::ops::Range<u16> = 10_000..60_000;
 
 /// Ranges of source addresses that this process has used.
 static RUNS: AtomicU32 = AtomicU32::new(1);
+
+/// The kernel's congestion control here.
+const CONGESTION: &str = "cubic";
 
 /// A listener, and the source of the next connections to it.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ struct Loopback {
 impl Loopback {
     fn new() -> Loopback {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        // Accepted connections have it from the listener. The system's default may be another.
+        set_tcp_congestion(&listener, CONGESTION).expect("a congestion control that Linux has");
         let server = listener.local_addr().expect("an address");
         // 65,536 addresses of 127/8 for each range: none is used again while its TIME-WAITs last.
         let address = u32::from(Ipv4Addr::LOCALHOST) + (RUNS.fetch_add(1, Ordering::Relaxed) << 16);
@@ -65,6 +70,7 @@ impl Loopback {
         let socket = socket.expect("a free file descriptor");
         // The port may be in TIME-WAIT after a connection that this end closed first.
         set_socket_reuseaddr(&socket, true).expect("an option that Linux has");
+        set_tcp_congestion(&socket, CONGESTION).expect("a congestion control that Linux has");
         bind(&socket, &source).expect("a free port");
         connect(&socket, &self.server).expect("the loopback device up");
         TcpStream::from(socket)
