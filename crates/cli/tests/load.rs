@@ -156,7 +156,10 @@ fn a_slow_server_shows_in_the_latencies_and_the_thresholds() {
     let all = [&[&*failing.url], &flags[..]].concat();
     let (status, text) = failure(&[&all[..], &["--max-error-rate", "99%"]].concat());
     assert!(status == 1 && text.contains("100.000 % of the requests failed"), "{text}");
-    assert!(load(&[&all[..], &["--max-error-rate", "1"]].concat()).status.success());
+    // A rate that allows every request to fail does not make a success of it.
+    let (status, text) = failure(&[&all[..], &["--max-error-rate", "1"]].concat());
+    assert!(status == 1 && text.contains("most were answered by 503"), "{text}");
+    assert!(!text.contains("% of the requests failed"), "{text}");
 }
 
 #[test]
@@ -180,9 +183,10 @@ fn a_load_without_any_answer_has_failed() {
         let (status, text) = failure(&[&[&*nothing.url], &load[..], &flags].concat());
         assert!(status == 1 && text.contains("no request was answered"), "{text}");
     }
-    // An error is an answer, and an idle connection makes no request here.
     let failing = Server::start(UNAVAILABLE, Duration::ZERO);
-    assert_eq!(report(&[&failing.url, "-c", "1", "--warm-up", "0", "-d", "1s"])["mode"], "closed");
+    let (status, text) = failure(&[&failing.url, "-c", "1", "--warm-up", "0", "-d", "1s"]);
+    assert!(status == 1 && text.contains("no request succeeded"), "{text}");
+    // An idle connection makes no request here.
     report(&[&failing.url, "--idle", "1", "--idle-silent", "-d", "1s"]);
 }
 
