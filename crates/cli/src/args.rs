@@ -217,6 +217,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Watching", conflicts_with = "quiet")]
     pub(crate) access_log: Option<PathBuf>,
 
+    /// Add fields to each request's line, behind Combined's: the host and port that were asked for,
+    /// the time in ms, …
+    #[arg(long, help_heading = "Watching", conflicts_with_all = ["quiet", "json"])]
+    pub(crate) log_fields: bool,
+
     /// Log one JSON object a line, for programs
     #[arg(long, help_heading = "Watching")]
     pub(crate) json: bool,

@@ -3,6 +3,7 @@
 //! A thread of its own writes the lines, since a stalled terminal must not stop a shard. If the
 //! thread falls too far behind, lines are dropped and counted, and the count is logged.
 
+mod access;
 mod outputs;
 
 pub(crate) use outputs::Outputs;
@@ -24,6 +25,17 @@ use serde_json::{Value, json};
 
 use crate::counts::Counts;
 use crate::failure::mac;
+
+/// The form of the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Words for people, and a request's line as Combined has it.
+    Combined,
+    /// The same, with fields of our own behind a request's line.
+    Fields,
+    /// JSON.
+    Json,
+}
 
 /// Lines that may wait for the writer.
 const WAITING_LINES: usize = 8192;
@@ -128,12 +140,12 @@ pub(crate) struct Writer(JoinHandle<()>);
 
 impl Log {
     /// Starts a writer.
-    pub(crate) fn start(json: bool, outputs: Outputs) -> io::Result<(Log, Writer)> {
+    pub(crate) fn start(form: Form, outputs: Outputs) -> io::Result<(Log, Writer)> {
         let (sender, receiver) = sync_channel(WAITING_LINES);
         let shared = Arc::new(Shared::default());
         let ours = shared.clone();
         let builder = std::thread::Builder::new().name("log".to_owned());
-        let thread = builder.spawn(move || write_all(&receiver, &ours, json, outputs))?;
+        let thread = builder.spawn(move || write_all(&receiver, &ours, form, outputs))?;
         Ok((Log { sender, shared }, Writer(thread)))
     }
 
@@ -164,16 +176,16 @@ impl Writer {
 fn write_all(
     receiver: &Receiver<(SystemTime, Message)>,
     shared: &Shared,
-    json: bool,
+    form: Form,
     mut outputs: Outputs,
 ) {
     let write = |outputs: &mut Outputs, time, record: &Record| {
         let is_access = matches!(record, Record::Access(_));
         // A closed output is the reader's choice; serving goes on.
         let written = match record {
-            _ if json => outputs.line(&machine(time, record), is_access),
+            _ if form == Form::Json => outputs.line(&machine(time, record), is_access),
             Record::Counts(counts) => outputs.table(&counts.table()),
-            _ => outputs.line(&human(time, record), is_access),
+            _ => outputs.line(&human(time, record, form), is_access),
         };
         written.unwrap_or_else(|error| outputs.complain(&error));
     };
@@ -198,15 +210,16 @@ fn write_all(
 }
 
 /// A line for people: the date with its zone, and the event.
-fn human(time: SystemTime, record: &Record) -> String {
+fn human(time: SystemTime, record: &Record, form: Form) -> String {
+    let words = words(time, record, form);
     match record {
-        // A frame's line already has the shard's time.
-        Record::Frame { line } => line.clone(),
-        _ => format!("{} {}", Utc::of(time), words(record)),
+        // Both have a time of their own.
+        Record::Access(_) | Record::Frame { .. } => words,
+        _ => format!("{} {words}", Utc::of(time)),
     }
 }
 
-fn words(record: &Record) -> String {
+fn words(time: SystemTime, record: &Record, form: Form) -> String {
     match record {
         Record::Asking { addresses, longest } => {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
@@ -228,18 +241,7 @@ fn words(record: &Record) -> String {
             let urls = urls.join(" and ");
             format!("Serving {directory} at {urls} ({stack}). Ctrl-C stops.")
         }
-        Record::Access(access) => {
-            format!(
-                "{} {} {} {} {} B {:.3} ms{}",
-                access.peer.ip(),
-                access.method,
-                access.target,
-                access.status.as_u16(),
-                access.body_bytes,
-                access.duration.as_secs_f64() * 1e3,
-                if access.complete { "" } else { " (cut short)" },
-            )
-        }
+        Record::Access(access) => access::line(time, access, form == Form::Fields),
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
         Record::Closed(concern) => human_concern(*concern),
@@ -359,16 +361,7 @@ fn machine(time: SystemTime, record: &Record) -> String {
         Record::Serving { directory, urls, stack } => {
             json!({ "event": "serving", "directory": directory, "urls": urls, "stack": stack })
         }
-        Record::Access(access) => json!({
-            "event": "access",
-            "peer": access.peer.to_string(),
-            "method": access.method.as_str(),
-            "target": access.target,
-            "status": access.status.as_u16(),
-            "body_bytes": access.body_bytes,
-            "complete": access.complete,
-            "duration_us": u64::try_from(access.duration.as_micros()).unwrap_or(u64::MAX),
-        }),
+        Record::Access(access) => access::object(access),
         Record::Failed { peer, error } => {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })
         }

@@ -25,6 +25,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
+use crate::log::Form;
 
 /// Everything `lightwait serve` needs to know.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ pub(crate) struct Watch {
 /// The records to log, and the form of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogPlan {
-    pub(crate) json: bool,
+    pub(crate) form: Form,
     /// The file, if it is not standard output.
     pub(crate) file: Option<PathBuf>,
     /// A file for the lines of responses alone.
@@ -153,7 +154,11 @@ impl Plan {
         let capture = Capture::new(args)?;
         let watch = Watch { capture, trace: args.trace, fault: fault(args)? };
         let log = LogPlan {
-            json: args.json,
+            form: match (args.json, args.log_fields) {
+                (true, _) => Form::Json,
+                (false, true) => Form::Fields,
+                (false, false) => Form::Combined,
+            },
             file: args.log.clone(),
             access_file: args.access_log.clone(),
             requests: !args.quiet,

@@ -74,7 +74,7 @@ pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
     let outputs = Outputs::new(out, io::stderr())
         .with_files(plan.log.file.as_deref(), plan.log.access_file.as_deref())?;
-    let (log, writer) = Log::start(plan.log.json, outputs).map_err(Failure::Stack)?;
+    let (log, writer) = Log::start(plan.log.form, outputs).map_err(Failure::Stack)?;
     let outcome = run(plan, files, &log);
     drop(log);
     writer.finish();

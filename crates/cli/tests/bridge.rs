@@ -440,6 +440,71 @@ fn a_hang_up_opens_the_logs_again_and_ends_nothing() {
     assert!(has(&moved[0], "serving") && !has(&moved[0], "stopped"));
 }
 
+/// A server that logs for people, and its URL.
+fn serve_for_people(directory: &std::path::Path, flags: &[&str]) -> (Child, String) {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(flags)
+        .arg(directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.split(' ').find(|word| word.starts_with("http://"));
+    (process, url.unwrap().to_owned())
+}
+
+/// Stops a server in order.
+fn stop(mut server: Child) {
+    let id = server.id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &id]).status().unwrap().success());
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_load_replays_the_access_log_line_by_line() {
+    let site = site();
+    let file = |name: &str| site.path().join(name);
+    let start = |access: &str, flags: &[&str]| {
+        let access = file(access);
+        serve_for_people(
+            site.path(),
+            &[&["--access-log", access.to_str().unwrap()], flags].concat(),
+        )
+    };
+    let (first, url) = start("first", &[]);
+    for target in ["hello.txt?a=b", "none", "hello.txt"] {
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-o", "/dev/null", "-A", "a \"b\" \\", "-e", "http://from/"]);
+        assert!(curl.arg(format!("{url}{target}")).status().unwrap().success());
+    }
+    stop(first);
+    // The second server writes fields of its own behind each line.
+    let (second, url) = start("second", &["--log-fields"]);
+    let load = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .args(["load", &url, "--json", "--warm-up", "0", "--trace"])
+        .arg(file("first"))
+        .output()
+        .unwrap();
+    assert!(load.status.success(), "{load:?}");
+    let report: serde_json::Value = serde_json::from_slice(&load.stdout).unwrap();
+    assert_eq!(report["statuses"], serde_json::json!({ "200": 2, "404": 1 }), "{report}");
+    stop(second);
+    // What is behind the time, and before the fields of our own.
+    let requests = |name: &str| -> Vec<String> {
+        let text = fs::read_to_string(file(name)).unwrap();
+        let lines = text.lines().map(|line| line.split_once("] ").unwrap().1);
+        lines.map(|line| line.split(" host=").next().unwrap().to_owned()).collect()
+    };
+    let replayed = requests("second");
+    assert_eq!(replayed, requests("first"));
+    assert!(replayed[0].ends_with(r#" "http://from/" "a \x22b\x22 \x5C""#), "{replayed:?}");
+    let fields = fs::read_to_string(file("second")).unwrap();
+    assert!(fields.lines().all(|line| line.contains(r#" host="127.0.0.1:"#)), "{fields}");
+}
+
 #[test]
 fn people_get_a_table_on_standard_error() {
     let site = site();

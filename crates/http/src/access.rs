@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::header::{self, HeaderName};
+use http::{Method, Request, StatusCode, Version};
 
 /// One request and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,14 @@ pub struct Access {
     /// The request's target as the client sent it: path and query, not decoded. If the server
     /// refused the head (400, 414, 431), the beginning of the target, escaped, or `-`.
     pub target: String,
+    /// The request's version; HTTP/1.1 if its head could not be read.
+    pub version: Version,
+    /// `Host`, `Referer` and `User-Agent`, if the request has them and they are text.
+    pub host: Option<String>,
+    /// See `host`.
+    pub referer: Option<String>,
+    /// See `host`.
+    pub user_agent: Option<String>,
     /// The response's status.
     pub status: StatusCode,
     /// Bytes of the response's body that were handed to the connection.
@@ -25,4 +34,38 @@ pub struct Access {
     /// The time from the last byte of the request's head to the last byte handed to the connection,
     /// by [`Clock::measure`](crate::Clock::measure).
     pub duration: Duration,
+}
+
+impl Access {
+    /// The record of a request whose head has just been read.
+    pub(crate) fn of<B>(peer: SocketAddr, request: &Request<B>) -> Access {
+        let field = |name: HeaderName| {
+            let value = request.headers().get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        Access {
+            version: request.version(),
+            host: field(header::HOST),
+            referer: field(header::REFERER),
+            user_agent: field(header::USER_AGENT),
+            ..Access::new(peer, request.method().clone(), request.uri().to_string())
+        }
+    }
+
+    /// The record of a request of which no more is known.
+    pub fn new(peer: SocketAddr, method: Method, target: String) -> Access {
+        Access {
+            peer,
+            method,
+            target,
+            version: Version::HTTP_11,
+            host: None,
+            referer: None,
+            user_agent: None,
+            status: StatusCode::OK,
+            body_bytes: 0,
+            complete: false,
+            duration: Duration::ZERO,
+        }
+    }
 }

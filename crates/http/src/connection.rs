@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
@@ -277,7 +277,8 @@ impl<H: Handler> Server<H> {
         if let (Some(hook), Some(begin)) = (&self.on_access, begin) {
             let duration = (self.clock.measure)().saturating_duration_since(begin);
             let Refused { status, method, target } = refused;
-            hook(&Access { peer, method, target, status, body_bytes, complete, duration });
+            let record = Access::new(peer, method, target);
+            hook(&Access { status, body_bytes, complete, duration, ..record });
         }
     }
 }
@@ -441,15 +442,7 @@ impl<H: Handler> Exchange<H> {
         phase.on_request(server.clock.timer.now(), !request.body().is_end_stream());
         let mut record = server.on_access.is_some().then(|| Unfinished {
             begin: (server.clock.measure)(),
-            access: Access {
-                peer: *peer,
-                method: request.method().clone(),
-                target: request.uri().to_string(),
-                status: StatusCode::OK,
-                body_bytes: 0,
-                complete: false,
-                duration: Duration::ZERO,
-            },
+            access: Access::of(*peer, &request),
         });
         let end = End::of(&request, self.last);
         let in_flight = server.door.begin_response();

@@ -50,6 +50,15 @@ impl Utc {
         format!("{year:04}-{month:02}-{day:02}")
     }
 
+    /// As logs in Common Log Format have it: `09/Sep/2001:01:46:40 +0000`.
+    pub fn in_log(self) -> String {
+        const MONTHS: [&str; 12] =
+            ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let (year, month, day) = civil(self.seconds.div_euclid(86_400));
+        let month = MONTHS[(month - 1) as usize];
+        format!("{day:02}/{month}/{year:04}:{} +0000", self.clock())
+    }
+
     /// As `01:46:40`.
     pub fn clock(self) -> String {
         let second = self.seconds.rem_euclid(86_400);
@@ -109,6 +118,8 @@ mod tests {
         }
         let utc = |seconds| Utc::of(UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
         assert_eq!(utc(1_000_000_000), "2001-09-09T01:46:40Z");
+        let in_log = Utc::of(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).in_log();
+        assert_eq!(in_log, "09/Sep/2001:01:46:40 +0000");
         let before = Utc::of(UNIX_EPOCH - Duration::from_secs(1));
         assert_eq!(before.to_string(), "1969-12-31T23:59:59Z");
     }

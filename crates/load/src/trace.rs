@@ -129,7 +129,11 @@ fn parse(text: &str) -> Result<(i64, Line), String> {
     let (Some(method), Some(target), version) = (words.next(), words.next(), words.next()) else {
         return Err(format!("{request:?} is not a request"));
     };
-    if words.next().is_some() || version.is_some_and(|version| !version.starts_with("HTTP/")) {
+    // A server writes `-` where it could not read a request.
+    if method == "-"
+        || words.next().is_some()
+        || version.is_some_and(|version| !version.starts_with("HTTP/"))
+    {
         return Err(format!("{request:?} is not a request"));
     }
     let fields = fields(rest);

@@ -16,7 +16,7 @@ use super::plan::LoadPlan;
 use super::watch::Watcher;
 use super::{refused, stop};
 use crate::failure::Failure;
-use crate::log::{Log, Outputs};
+use crate::log::{Form, Log, Outputs};
 use crate::plan::{Knobs, Stack};
 use crate::serve::claim;
 use crate::serve::device::open_shard;
@@ -32,7 +32,7 @@ pub(super) fn run(
 ) -> Result<Option<Outcome>, Failure> {
     // Standard output is for the report.
     let outputs = Outputs::new(io::stderr(), io::stderr());
-    let (log, writer) = Log::start(false, outputs).map_err(Failure::Stack)?;
+    let (log, writer) = Log::start(Form::Combined, outputs).map_err(Failure::Stack)?;
     let outcome = run_logged(plan, on, tuples, signals, watcher, &log);
     drop(log);
     writer.finish();

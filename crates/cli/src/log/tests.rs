@@ -1,35 +1,29 @@
 use super::*;
 
-fn access(complete: bool) -> Record {
-    let request = "GET".parse().unwrap();
-    Record::Access(Access {
-        peer: "192.0.2.1:5".parse().unwrap(),
-        method: request,
-        target: "/a?\"b".to_owned(),
-        status: Default::default(),
-        body_bytes: 12,
-        complete,
-        duration: Duration::from_micros(1500),
-    })
+fn access() -> Record {
+    let peer = "192.0.2.1:5".parse().unwrap();
+    Record::Access(Access::new(peer, "GET".parse().unwrap(), "/a".to_owned()))
+}
+
+fn human(time: SystemTime, record: &Record) -> String {
+    super::human(time, record, Form::Combined)
 }
 
 #[test]
-fn people_read_one_short_line() {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(3_661);
-    let line = "1970-01-01T01:01:01Z 192.0.2.1 GET /a?\"b 200 12 B 1.500 ms";
-    assert_eq!(human(time, &access(true)), line);
-    assert!(human(time, &access(false)).ends_with("ms (cut short)"));
+fn fields_of_our_own_stand_behind_combined_if_asked_for() {
+    let line = |form| super::human(SystemTime::UNIX_EPOCH, &access(), form);
+    let fields = line(Form::Fields);
+    let combined = line(Form::Combined);
+    assert!(fields.starts_with(&combined) && fields.contains(" port=5 "), "{fields}");
 }
 
 #[test]
 fn programs_read_one_object() {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(2);
-    let line = machine(time, &access(true));
+    let line = machine(time, &access());
     let value: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert!(!line.contains('\n'));
-    assert_eq!((&value["target"], &value["status"]), (&json!("/a?\"b"), &json!(200)));
-    assert_eq!((&value["duration_us"], &value["time_s"]), (&json!(1500), &json!(2.0)));
-    assert_eq!(value["peer"], json!("192.0.2.1:5"));
+    assert_eq!((&value["event"], &value["time_s"]), (&json!("access"), &json!(2.0)));
 }
 
 #[test]
@@ -104,10 +98,10 @@ fn files_that_were_moved_are_opened_again_and_nothing_is_lost() {
     let at = |name| directory.path().join(name);
     let outputs = Outputs::new(io::sink(), io::sink());
     let outputs = outputs.with_files(Some(&at("log")), Some(&at("access"))).unwrap();
-    let (log, writer) = Log::start(false, outputs).unwrap();
+    let (log, writer) = Log::start(Form::Combined, outputs).unwrap();
     let both = |text: &str| {
         log.write(Record::Trouble { text: text.to_owned() });
-        log.write(access(true));
+        log.write(access());
     };
     let read = |name| std::fs::read_to_string(at(name)).unwrap_or_default();
     both("before");
@@ -135,7 +129,7 @@ fn a_file_that_cannot_be_opened_again_is_written_on() {
     let (path, moved) = (directory.path().join("sub/log"), directory.path().join("moved"));
     std::fs::create_dir(path.parent().unwrap()).unwrap();
     let outputs = Outputs::new(io::sink(), io::sink()).with_files(Some(&path), None).unwrap();
-    let (log, writer) = Log::start(false, outputs).unwrap();
+    let (log, writer) = Log::start(Form::Combined, outputs).unwrap();
     std::fs::rename(path.parent().unwrap(), &moved).unwrap();
     log.reopen();
     log.write(Record::Trouble { text: "after".to_owned() });
@@ -148,9 +142,9 @@ fn a_file_that_cannot_be_opened_again_is_written_on() {
 #[test]
 fn everything_is_written_before_the_end() {
     let page = Page::default();
-    let (log, writer) = Log::start(false, Outputs::new(page.clone(), io::sink())).unwrap();
+    let (log, writer) = Log::start(Form::Combined, Outputs::new(page.clone(), io::sink())).unwrap();
     for _ in 0..100 {
-        log.write(access(true));
+        log.write(access());
     }
     drop(log);
     writer.finish();
@@ -160,10 +154,10 @@ fn everything_is_written_before_the_end() {
 #[test]
 fn a_writer_that_stands_still_stops_nobody_and_the_loss_is_told() {
     let page = Page::default();
-    let (log, writer) = Log::start(true, Outputs::new(page.clone(), io::sink())).unwrap();
+    let (log, writer) = Log::start(Form::Json, Outputs::new(page.clone(), io::sink())).unwrap();
     let held = page.0.lock().unwrap();
     for _ in 0..3 * WAITING_LINES {
-        log.write(access(true));
+        log.write(access());
     }
     drop(held);
     drop(log);

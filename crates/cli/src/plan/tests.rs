@@ -44,7 +44,13 @@ fn with_nothing_said_the_bridge_serves_this_directory() {
     assert!(plan.files.listing && !plan.files.hidden && plan.files.index == "index.html");
     assert_eq!(
         plan.log,
-        LogPlan { json: false, file: None, access_file: None, requests: true, failures: false }
+        LogPlan {
+            form: Form::Combined,
+            file: None,
+            access_file: None,
+            requests: true,
+            failures: false
+        }
     );
     assert!(plan.watch.capture.is_none() && !plan.watch.trace && plan.watch.fault.is_none());
 }
@@ -220,7 +226,7 @@ fn files_and_logs_follow_their_flags() {
     assert!(!plan.files.listing && plan.files.hidden && plan.files.index == "home.html");
     assert_eq!(
         plan.log,
-        LogPlan { json: true, file: None, access_file: None, requests: true, failures: true }
+        LogPlan { form: Form::Json, file: None, access_file: None, requests: true, failures: true }
     );
     assert!(refusal("--index a/b").contains("--index"));
 }

@@ -79,6 +79,7 @@ fn lines_that_are_no_request_are_counted_and_the_first_is_told() {
     let log = [
         line(1, "GET / HTTP/1.1"),
         line(1, "-"),
+        line(1, "- /a HTTP/1.1"),
         line(1, "\\x16\\x03\\x01"),
         line(1, "GET /a b HTTP/1.1"),
         line(1, "GET /\\xc3\\xa4 HTTP/1.1"),
@@ -88,7 +89,7 @@ fn lines_that_are_no_request_are_counted_and_the_first_is_told() {
     ]
     .concat();
     let trace = trace(&log);
-    assert_eq!((trace.len(), trace.skipped), (1, 7));
+    assert_eq!((trace.len(), trace.skipped), (1, 8));
     assert!(trace.first_skipped.as_ref().unwrap().starts_with("line 2: \"-\" is not"), "{trace:?}");
 }
 

@@ -1,0 +1,140 @@
+//! The line of a request: Combined, which every reader of access logs knows, with fields of our own
+//! behind it if they are asked for; or an object.
+
+use std::fmt::Write;
+use std::time::SystemTime;
+
+use lightwait_http::Access;
+use lightwait_http::date::Utc;
+use serde_json::{Value, json};
+
+/// `address - - [time] "request" status bytes "referer" "user-agent"`. The time is the request's,
+/// as in Apache's logs; the response ended at `ended`. With `has_fields` `host="…" port=… ms=…`
+/// follow, and `cut` if the response was cut short.
+pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> String {
+    let begun = ended.checked_sub(access.duration).unwrap_or(ended);
+    let mut line = format!("{} - - [{}] \"", access.peer.ip(), Utc::of(begun).in_log());
+    escape(&mut line, access.method.as_str());
+    line.push(' ');
+    escape(&mut line, &access.target);
+    let (status, bytes) = (access.status.as_u16(), access.body_bytes);
+    let _ = write!(line, " {:?}\" {status} {bytes}", access.version);
+    quote(&mut line, " ", access.referer.as_deref());
+    quote(&mut line, " ", access.user_agent.as_deref());
+    if has_fields {
+        quote(&mut line, " host=", access.host.as_deref());
+        let ms = access.duration.as_secs_f64() * 1e3;
+        let _ = write!(line, " port={} ms={ms:.3}", access.peer.port());
+        line.push_str(if access.complete { "" } else { " cut" });
+    }
+    line
+}
+
+/// An object for programs.
+pub(super) fn object(access: &Access) -> Value {
+    let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    json!({
+        "event": "access",
+        "peer": access.peer.to_string(),
+        "method": access.method.as_str(),
+        "target": access.target,
+        "version": format!("{:?}", access.version),
+        "host": access.host,
+        "referer": access.referer,
+        "user_agent": access.user_agent,
+        "status": access.status.as_u16(),
+        "body_bytes": access.body_bytes,
+        "complete": access.complete,
+        "duration_us": us(access.duration),
+    })
+}
+
+/// Appends a field in quotes; `-` if there is none.
+fn quote(line: &mut String, before: &str, text: Option<&str>) {
+    line.push_str(before);
+    line.push('"');
+    escape(line, text.unwrap_or("-"));
+    line.push('"');
+}
+
+/// Appends `text` as nginx does: no byte of it ends the field or the line.
+fn escape(line: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' | ..b' ' | 0x7f.. => {
+                let _ = write!(line, "\\x{byte:02X}");
+            }
+            _ => line.push(byte.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use hyper::Method;
+
+    use lightwait_load::trace::{Line, Trace};
+
+    use super::*;
+
+    fn access() -> Access {
+        Access {
+            host: Some("example.org".to_owned()),
+            referer: Some("http://a/\"\n\\".to_owned()),
+            user_agent: Some("é [x] 1.0".to_owned()),
+            body_bytes: 12,
+            complete: true,
+            duration: Duration::from_micros(1500),
+            ..Access::new(SocketAddr::from(([192, 0, 2, 1], 5)), Method::GET, "/a?\"b".to_owned())
+        }
+    }
+
+    #[test]
+    fn a_line_is_combined_with_fields_behind_if_asked_for() {
+        let ended = SystemTime::UNIX_EPOCH + Duration::from_secs(3_662);
+        let text = line(ended, &access(), false);
+        let combined = "192.0.2.1 - - [01/Jan/1970:01:01:01 +0000] \"GET /a?\\x22b HTTP/1.1\" 200 12 \
+                        \"http://a/\\x22\\x0A\\x5C\" \"\\xC3\\xA9 [x] 1.0\"";
+        assert_eq!(text, combined);
+        let fields = line(ended, &access(), true);
+        assert_eq!(fields, format!("{combined} host=\"example.org\" port=5 ms=1.500"));
+        let bare = Access::new(SocketAddr::from(([0; 16], 5)), Method::PUT, "/".to_owned());
+        let text = line(ended, &bare, true);
+        let rest = "\"PUT / HTTP/1.1\" 200 0 \"-\" \"-\" host=\"-\" port=5 ms=0.000 cut";
+        assert_eq!(text, format!(":: - - [01/Jan/1970:01:01:02 +0000] {rest}"));
+    }
+
+    #[test]
+    fn the_load_generator_reads_each_line() {
+        let mut read = Vec::new();
+        for has_fields in [false, true] {
+            let text = line(SystemTime::now(), &access(), has_fields);
+            let trace = Trace::read(text.as_bytes(), |line| {
+                read.push(line.clone());
+                Err(String::new())
+            });
+            assert_eq!(trace.unwrap().skipped, 1, "by the maker, not by the reader");
+        }
+        let field = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let access = access();
+        let fields = [("Referer", access.referer), ("User-Agent", access.user_agent)];
+        let fields = fields.map(|(name, text)| field(name, &text.unwrap()));
+        let line = Line { method: "GET".into(), target: access.target, fields: fields.into() };
+        assert_eq!(read, [line.clone(), line]);
+    }
+
+    #[test]
+    fn an_object_has_what_combined_has_and_more() {
+        let object = object(&access());
+        assert_eq!(object["peer"], "192.0.2.1:5");
+        assert_eq!(object["target"], "/a?\"b");
+        assert_eq!(object["version"], "HTTP/1.1");
+        assert_eq!(object["user_agent"], "é [x] 1.0");
+        assert_eq!(object["host"], "example.org");
+        assert_eq!((&object["status"], &object["duration_us"]), (&json!(200), &json!(1500)));
+        assert!(!object.to_string().contains('\n'));
+    }
+}
