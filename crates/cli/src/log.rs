@@ -50,7 +50,7 @@ pub(crate) enum Record {
     /// The server is ready.
     Serving { directory: String, urls: Vec<String>, stack: String },
     /// A response is over.
-    Access(Access),
+    Access(Box<Access>),
     /// A connection ended in an error.
     Failed { peer: SocketAddr, error: String },
     /// A problem that does not end the program.

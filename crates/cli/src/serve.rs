@@ -30,8 +30,8 @@ use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
 use lightwait_core::buffer::{self, Level};
 use lightwait_http::{
-    Admission, CacheTally, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
-    ThreadPoolFiles,
+    Admission, CacheTally, Clock, ConnectionRoom, Delivery, Files, Keeper, Memory, Pending, Server,
+    Tally, ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
@@ -182,7 +182,7 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -
         return server;
     }
     let log = log.clone();
-    server.on_access(move |access| log.write(Record::Access(access.clone())))
+    server.on_access(move |access| log.write(Record::Access(Box::new(access.clone()))))
 }
 
 /// True while TIME-WAIT is at least this full, in percent of its limit.
@@ -329,6 +329,19 @@ impl lightwait_http::Control for Transport {
 
     fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
         self.0.poll_taken(context, kept)
+    }
+
+    fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_acknowledged(context)
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        let info = self.0.info()?;
+        Some(Delivery {
+            unacknowledged: info.send_buffered_bytes.into(),
+            srtt: info.srtt,
+            retransmits: info.retransmits,
+        })
     }
 }
 

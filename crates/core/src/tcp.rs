@@ -179,7 +179,8 @@ pub struct ConnectionInfo {
     pub retransmits: u64,
     /// Retransmission timeouts since the connection began.
     pub timeouts: u64,
-    /// In the send buffer, bytes, whether sent or not.
+    /// In the send buffer, bytes, whether sent or not. After the end: those that the peer had not
+    /// acknowledged then.
     pub send_buffered_bytes: u32,
     /// In the receive buffer in order, bytes.
     pub receive_buffered_bytes: u32,

@@ -27,13 +27,18 @@ pub struct Access {
     pub user_agent: Option<String>,
     /// The response's status.
     pub status: StatusCode,
-    /// Bytes of the response's body that were handed to the connection.
+    /// Bytes of the response's body that the peer has acknowledged; over a transport that cannot
+    /// tell ([`Control::delivery`](crate::Control::delivery)), those that it has taken.
     pub body_bytes: u64,
-    /// True if those bytes were the whole body.
+    /// True if the peer has the whole response.
     pub complete: bool,
-    /// The time from the last byte of the request's head to the last byte handed to the connection,
-    /// by [`Clock::measure`](crate::Clock::measure).
+    /// The time from the last byte of the request's head to the acknowledgement of the response's
+    /// last byte, or to the end of the connection, by [`Clock::measure`](crate::Clock::measure).
     pub duration: Duration,
+    /// Smoothed round-trip time at the end, if the transport can tell.
+    pub srtt: Option<Duration>,
+    /// Segments retransmitted meanwhile, if the transport can tell.
+    pub retransmits: Option<u64>,
 }
 
 impl Access {
@@ -52,6 +57,13 @@ impl Access {
         }
     }
 
+    /// Bytes of its texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let fields = [&self.host, &self.referer, &self.user_agent];
+        let fields = fields.iter().filter_map(|field| field.as_ref());
+        self.target.len() + fields.map(String::len).sum::<usize>()
+    }
+
     /// The record of a request of which no more is known.
     pub fn new(peer: SocketAddr, method: Method, target: String) -> Access {
         Access {
@@ -63,6 +75,8 @@ impl Access {
             referer: None,
             user_agent: None,
             status: StatusCode::OK,
+            srtt: None,
+            retransmits: None,
             body_bytes: 0,
             complete: false,
             duration: Duration::ZERO,

@@ -1,6 +1,8 @@
 //! One connection: hyper between a patient byte stream and a handler. Enforces limits and timeouts,
 //! and stops gracefully.
 
+mod access_log;
+mod exchange;
 mod outlet;
 
 use std::cell::Cell;
@@ -11,32 +13,29 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
-use http::header::{self, HeaderMap, HeaderValue};
-use http::{Request, Response, StatusCode, Version};
-use http_body::Body as _;
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
 use crate::access::Access;
-use crate::admission::{Admission, Door, InFlight, Refusal, Tally};
-use crate::answer::page;
+use crate::admission::{Admission, Door, Refusal, Tally};
 use crate::body::{Body, RequestBody, Sink};
 use crate::client_close;
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::date::Date;
-use crate::head::{self, Fault};
 use crate::memory::Memory;
 use crate::patient::{Bounds, Patient, Phase};
 use crate::refusal::{Owed, Refusable, Refused};
 use crate::stop::{Stop, Wait};
 use crate::waiting::{Seat, Wanted};
 use crate::{Clock, Pending};
-use outlet::sink;
+use access_log::AccessLog;
+use exchange::Exchange;
+use outlet::Outlet;
 
 /// hyper's least buffer for a request's head.
 const LEAST_HEADER_BYTES: usize = 8192;
@@ -47,7 +46,7 @@ pub trait Handler: 'static {
     fn respond(self: Rc<Self>, request: Request<RequestBody>) -> Pending<Response<Body>>;
 }
 
-/// Called once for each response that is over, whole or not.
+/// Called once for each response that the peer has, or that was cut short.
 type AccessHook = Rc<dyn Fn(&Access)>;
 
 /// Serves connections of one shard: hyper, limits, timeouts, and a graceful stop.
@@ -92,7 +91,8 @@ impl<H: Handler> Server<H> {
         Server { handler, config, clock, stop, on_access, is_pressed, date, http, door, bounds }
     }
 
-    /// Makes the server call `hook` once for each response when it is over.
+    /// Makes the server call `hook` once for each response, when the peer has acknowledged it or
+    /// the connection is over.
     pub fn on_access(mut self, hook: impl Fn(&Access) + 'static) -> Self {
         self.on_access = Some(Rc::new(hook));
         self
@@ -171,8 +171,8 @@ impl<H: Handler> Server<H> {
         let _tracked = self.stop.track();
         let now = self.clock.timer.now();
         let phase = Phase::new(now);
-        let sink = sink(control.clone(), phase.clone());
-        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), sink, peer));
+        let outlet = Rc::new(Outlet::new(control.clone(), phase.clone()));
+        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), outlet, peer));
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
         let mut waits = Waits {
             seat: self.door.seat(phase.clone(), peer.ip(), now),
@@ -183,15 +183,23 @@ impl<H: Handler> Server<H> {
         let io = Patient::new((io, control), timer, phase, self.bounds.clone(), door);
         let mut io = Box::new(Refusable::new(io, visit.owed.clone()));
         let outcome = loop {
-            if !poll_fn(|cx| self.poll_asleep(cx, &mut io, &mut waits)).await {
+            let asleep = poll_fn(|cx| {
+                visit.poll_log(cx);
+                self.poll_asleep(cx, &mut io, &mut waits)
+            });
+            if !asleep.await {
                 break Ok(());
             }
             // Boxed: a connection that waits for the next request has no room for it.
             match Box::pin(visit.clone().stay_awake(io, &mut waits)).await {
                 Awake::Rests(rested) => io = rested,
-                Awake::Over(outcome) => break outcome,
+                Awake::Over(over, outcome) => {
+                    io = over;
+                    break outcome;
+                }
             }
         };
+        visit.await_acknowledged(&mut io.inner, &mut waits).await;
         visit.leave();
         outcome
     }
@@ -243,7 +251,7 @@ impl<H: Handler> Server<H> {
 
     /// Closes a connection whose client has said that it closes, and has all its answers. Drops
     /// later data.
-    async fn part<I, C>(&self, mut io: Patient<I, C>, phase: Phase, seat: &Seat, cut: Wait)
+    async fn part<I, C>(&self, io: &mut Patient<I, C>, phase: Phase, seat: &Seat, cut: Wait)
     where
         I: Read + Write + Unpin,
         C: Control + Unpin,
@@ -255,31 +263,13 @@ impl<H: Handler> Server<H> {
             if cut.as_mut().poll(cx).is_ready() || seat.is_wanted(cx) {
                 return Poll::Ready(());
             }
-            Pin::new(&mut io).poll_shutdown(cx).map(|_| ())
+            Pin::new(&mut *io).poll_shutdown(cx).map(|_| ())
         })
         .await;
         self.door.count(|tally| match phase.has_closed() {
             true => tally.client_closes += 1,
             false => tally.client_closes_unended += 1,
         });
-    }
-
-    /// Answers a request that hyper refused itself, and writes the record.
-    async fn refuse<I, C>(&self, io: Refusable<Patient<I, C>>, refused: Refused, peer: SocketAddr)
-    where
-        I: Read + Write + Unpin,
-        C: Control + Unpin,
-    {
-        let begin = self.on_access.as_ref().map(|_| (self.clock.measure)());
-        let (mut io, date) = (io.inner, self.date.at((self.clock.wall)()));
-        let (body_bytes, complete) = refused.answer(&mut io, &date).await;
-        self.door.on_response(refused.status, body_bytes);
-        if let (Some(hook), Some(begin)) = (&self.on_access, begin) {
-            let duration = (self.clock.measure)().saturating_duration_since(begin);
-            let Refused { status, method, target } = refused;
-            let record = Access::new(peer, method, target);
-            hook(&Access { status, body_bytes, complete, duration, ..record });
-        }
     }
 }
 
@@ -292,11 +282,25 @@ struct Waits<C> {
     control: C,
 }
 
+impl<C> Waits<C> {
+    /// Ready once the server cuts its connections; a stop alone waits for them.
+    fn poll_cut(&mut self, cx: &mut Context<'_>, stop: &Stop) -> Poll<()> {
+        while Pin::new(&mut self.stop).poll(cx).is_ready() {
+            if self.is_stopping {
+                return Poll::Ready(());
+            }
+            self.is_stopping = true;
+            self.stop = stop.wait_cut();
+        }
+        Poll::Pending
+    }
+}
+
 /// The outcome of a connection's awake time.
 enum Awake<T> {
     /// It waits for the next request, and has for a while.
     Rests(T),
-    Over(Result<(), hyper::Error>),
+    Over(T, Result<(), hyper::Error>),
 }
 
 /// One connection, as its requests see it.
@@ -306,6 +310,8 @@ struct Visit<H> {
     owed: Owed,
     sink: Rc<dyn Sink>,
     peer: SocketAddr,
+    /// Its records, if the server writes some.
+    log: Option<Box<AccessLog>>,
     /// How many requests have come.
     served: Cell<u64>,
     /// The client has said that it closes.
@@ -315,9 +321,45 @@ struct Visit<H> {
 }
 
 impl<H: Handler> Visit<H> {
-    fn new(server: Rc<Server<H>>, phase: Phase, sink: Rc<dyn Sink>, peer: SocketAddr) -> Visit<H> {
+    fn new<C: Control>(
+        server: Rc<Server<H>>,
+        phase: Phase,
+        outlet: Rc<Outlet<C>>,
+        peer: SocketAddr,
+    ) -> Visit<H> {
         let (owed, served, has_parted, is_asked) = Default::default();
-        Visit { server, phase, owed, sink, peer, served, has_parted, is_asked }
+        let log = server.on_access.as_ref().map(|hook| {
+            let (measure, door) = (server.clock.measure.clone(), server.door.clone());
+            Box::new(AccessLog::new(hook.clone(), measure, outlet.clone(), phase.clone(), door))
+        });
+        Visit { server, phase, owed, sink: outlet, peer, log, served, has_parted, is_asked }
+    }
+
+    /// Writes the records of responses that the peer has acknowledged.
+    fn poll_log(&self, cx: &mut Context<'_>) {
+        if let Some(log) = &self.log {
+            log.poll(cx, self.owed.is_settled());
+        }
+    }
+
+    /// Writes the records that are left: waits until the peer has acknowledged its responses, while
+    /// the connection keeps nobody from anything.
+    async fn await_acknowledged<I, C>(&self, io: &mut Patient<I, C>, waits: &mut Waits<C>)
+    where
+        C: Control + Unpin,
+    {
+        let Some(log) = &self.log else { return };
+        poll_fn(|cx| {
+            self.poll_log(cx);
+            let mut is_over = log.is_empty() || waits.control.is_closed();
+            is_over = is_over || waits.seat.is_wanted(cx) || io.poll_patience(cx).is_ready();
+            if is_over || waits.poll_cut(cx, &self.server.stop).is_ready() {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+        log.finish();
     }
 
     /// Answers requests until none has come for a while. All of hyper's memory is held within.
@@ -330,7 +372,7 @@ impl<H: Handler> Visit<H> {
         I: Read + Write + Unpin + 'static,
         C: Control + Unpin,
     {
-        let Visit { server, phase, owed, peer, .. } = &*self;
+        let Visit { server, phase, owed, .. } = &*self;
         let _charge = server.door.charge_awake();
         waits.seat.set_awake(true);
         let service = service_fn(|request| self.clone().answer(request));
@@ -351,6 +393,7 @@ impl<H: Handler> Visit<H> {
                 return Poll::Ready(Some(Ok(())));
             }
             let outcome = Pin::new(&mut connection).poll(cx);
+            self.poll_log(cx);
             if self.has_parted.get() && owed.is_settled() {
                 return Poll::Ready(Some(Ok(())));
             }
@@ -377,18 +420,38 @@ impl<H: Handler> Visit<H> {
             return Awake::Rests(parts.io);
         };
         // Boxed: both are rare, and every connection would have room for them.
+        let mut parts = connection.into_parts();
         if self.has_parted.get() && outcome.is_ok() {
-            let io = connection.into_parts().io.inner;
-            Box::pin(server.part(io, phase.clone(), &waits.seat, server.stop.wait_cut())).await;
+            let cut = server.stop.wait_cut();
+            Box::pin(server.part(&mut parts.io.inner, phase.clone(), &waits.seat, cut)).await;
         } else if let Some(status) = owed.refused() {
-            let mut parts = connection.into_parts();
             if parts.io.read_as_1_1(&parts.read_buf) {
                 return Awake::Rests(parts.io);
             }
             let refused = Refused::new(status, &parts.read_buf);
-            Box::pin(server.refuse(*parts.io, refused, *peer)).await;
+            Box::pin(self.refuse(&mut parts.io.inner, refused)).await;
         }
-        Awake::Over(outcome)
+        Awake::Over(parts.io, outcome)
+    }
+
+    /// Answers a request that hyper refused itself.
+    async fn refuse<I, C>(&self, io: &mut Patient<I, C>, refused: Refused)
+    where
+        I: Read + Write + Unpin,
+        C: Control + Unpin,
+    {
+        let (server, status) = (&self.server, refused.status);
+        let entry = self.log.as_ref().map(|log| {
+            let (method, target) = (refused.method.clone(), refused.target.clone());
+            log.begin(Access { status, ..Access::new(self.peer, method, target) })
+        });
+        let date = server.date.at((server.clock.wall)());
+        let (body_bytes, complete) = refused.answer(io, &date).await;
+        server.door.on_response(status, body_bytes);
+        if let (Some(log), Some(entry)) = (&self.log, entry) {
+            log.on_over(entry, body_bytes, complete);
+            log.on_flushed();
+        }
     }
 
     /// Asks the client to close first.
@@ -426,144 +489,6 @@ impl<H: Handler> Visit<H> {
             Ok(Exchange { visit: self, last }.run(request).await)
         }
     }
-}
-
-/// One request and its response.
-struct Exchange<H> {
-    visit: Rc<Visit<H>>,
-    /// The connection accepts no request after this one.
-    last: bool,
-}
-
-impl<H: Handler> Exchange<H> {
-    async fn run(self, request: Request<Incoming>) -> Response<Body> {
-        let Visit { server, phase, owed, peer, .. } = &*self.visit;
-        owed.on_request();
-        phase.on_request(server.clock.timer.now(), !request.body().is_end_stream());
-        let mut record = server.on_access.is_some().then(|| Unfinished {
-            begin: (server.clock.measure)(),
-            access: Access::of(*peer, &request),
-        });
-        let end = End::of(&request, self.last);
-        let in_flight = server.door.begin_response();
-        let mut response = if let Some(why) = self.parting_fault(&request) {
-            let mut response = page(request.headers(), StatusCode::BAD_REQUEST, why);
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
-            response
-        } else if let Some(fault) = head::fault(&request) {
-            refuse_head(request.headers(), fault)
-        } else if in_flight.is_none() {
-            too_many(request.headers())
-        } else {
-            let request = request.map(|body| RequestBody::new(body, phase.clone()));
-            server.handler.clone().respond(request).await
-        };
-        self.complete_head(&mut response, end);
-        if let Some(record) = &mut record {
-            record.access.status = response.status();
-        }
-        let status = response.status();
-        response.map(|body| self.follow(body, status, record, in_flight))
-    }
-
-    /// The error in a CLIENT_CLOSE that the server does not obey. Counts it.
-    fn parting_fault(&self, request: &Request<Incoming>) -> Option<&'static str> {
-        if !client_close::is_method(request.method()) {
-            return None;
-        }
-        self.visit.server.door.count(|tally| tally.client_closes_refused += 1);
-        client_close::fault(request)
-    }
-
-    /// Fields that every response has.
-    fn complete_head(&self, response: &mut Response<Body>, end: End) {
-        let headers = response.headers_mut();
-        let Server { date, clock, config, stop, is_pressed, .. } = &*self.visit.server;
-        let date = date.at((clock.wall)());
-        headers.entry(header::DATE).or_insert(date);
-        headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
-        if self.last {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        let closes =
-            end.closes || stop.is_requested() || client_close::has_option(headers, "close");
-        let is_pressed = || is_pressed.as_ref().is_some_and(|is_pressed| is_pressed());
-        if end.may_ask && (config.ask_client && closes || is_pressed()) {
-            let option = HeaderValue::from_static(client_close::OPTION);
-            headers.append(header::CONNECTION, option);
-            self.visit.ask();
-        }
-    }
-
-    /// A body that, when over, moves the connection on and writes the record.
-    fn follow(
-        self,
-        body: Body,
-        status: StatusCode,
-        record: Option<Unfinished>,
-        in_flight: Option<InFlight>,
-    ) -> Body {
-        let visit = self.visit;
-        let sink = visit.sink.clone();
-        body.paced(&sink).reporting(move |body_bytes, complete| {
-            drop(in_flight);
-            let Visit { server, phase, owed, .. } = &*visit;
-            server.door.on_response(status, body_bytes);
-            owed.on_response();
-            phase.on_response(server.clock.timer.now());
-            if let (Some(hook), Some(record)) = (&server.on_access, record) {
-                let now = (server.clock.measure)();
-                let duration = now.saturating_duration_since(record.begin);
-                hook(&Access { body_bytes, complete, duration, ..record.access });
-            }
-        })
-    }
-}
-
-/// Which end may close after an answer.
-#[derive(Clone, Copy)]
-struct End {
-    /// The server would close.
-    closes: bool,
-    /// The server may ask the client to close. A client before HTTP/1.1 waits for our FIN, which
-    /// may end the answer.
-    may_ask: bool,
-}
-
-impl End {
-    /// The close after the answer to that request; `is_last`: the connection has no other request
-    /// after it.
-    fn of(request: &Request<Incoming>, is_last: bool) -> End {
-        End {
-            closes: is_last || client_close::has_option(request.headers(), "close"),
-            may_ask: request.version() == Version::HTTP_11
-                && !client_close::is_method(request.method()),
-        }
-    }
-}
-
-/// The answer to a request whose head has a fault.
-fn refuse_head(asked: &HeaderMap, fault: Fault) -> Response<Body> {
-    let mut response = page(asked, fault.status, fault.detail);
-    if fault.closes {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
-}
-
-/// The answer when too many responses are in flight.
-fn too_many(asked: &HeaderMap) -> Response<Body> {
-    let detail = "Too many answers are under way: try again in a moment.";
-    let mut response = page(asked, StatusCode::SERVICE_UNAVAILABLE, detail);
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
-}
-
-/// The record of a response that is not over.
-struct Unfinished {
-    begin: Instant,
-    access: Access,
 }
 
 #[cfg(test)]

@@ -74,6 +74,31 @@ pub trait Control: 'static {
         let _ = (cx, kept);
         Poll::Ready(())
     }
+
+    /// Ready once the peer has acknowledged all written data, or the connection is over. Until then
+    /// the calling task is woken when that is so.
+    fn poll_acknowledged(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = cx;
+        Poll::Ready(())
+    }
+
+    /// What the transport knows of the delivery of written data, also after the connection's end;
+    /// `None` if it cannot tell.
+    fn delivery(&self) -> Option<Delivery> {
+        None
+    }
+}
+
+/// What a transport knows of the delivery of written data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// Written bytes that the peer has not acknowledged. After the connection's end: those that it
+    /// had not acknowledged then.
+    pub unacknowledged: u64,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub srtt: Duration,
+    /// Segments retransmitted since the connection began.
+    pub retransmits: u64,
 }
 
 /// A transport without control: it closes in order, and the peer counts as having taken what the

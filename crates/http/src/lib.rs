@@ -53,7 +53,7 @@ pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
-pub use control::Control;
+pub use control::{Control, Delivery};
 pub use files::{CacheTally, Files};
 pub use memory::{ConnectionRoom, Keeper, Memory};
 pub use source::FileSource;
@@ -63,6 +63,9 @@ pub use stop::{Stop, Tracked};
 /// A boxed future that stays on its thread.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T>>>;
 
+/// A clock that is read at the very moment.
+pub type Measure = Rc<dyn Fn() -> Instant>;
+
 /// The clocks of a server.
 #[derive(Clone)]
 pub struct Clock {
@@ -70,7 +73,7 @@ pub struct Clock {
     pub timer: Rc<dyn hyper::rt::Timer>,
     /// Reads the time of `timer` at this very moment, for durations in the access log. It is called
     /// twice a request, and only if there is an access hook.
-    pub measure: Rc<dyn Fn() -> Instant>,
+    pub measure: Measure,
     /// The time of day, for `Date` and `Last-Modified`.
     pub wall: Rc<dyn Fn() -> SystemTime>,
 }

@@ -15,9 +15,9 @@
 //! reads and drops it for a while; otherwise our reset would overtake the response (RFC 9112 §9.6).
 
 mod alarm;
+mod phase;
 mod restoring;
 
-use std::cell::{Cell, RefCell, RefMut};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -28,164 +28,16 @@ use std::time::{Duration, Instant};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Timer, Write};
 
 use crate::admission::Door;
-use crate::again::Record;
-use crate::client_close::is_end;
 use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::memory::Charge;
 use crate::progress::{Look, Pace, Progress};
 use alarm::Alarm;
+pub(crate) use phase::Phase;
+use phase::Step;
 
 /// Bytes read at a time: mostly enough for a request's head.
 const READ_BYTES: usize = 8192;
-
-/// Where a connection is between two requests. Shared with the service that answers them.
-#[derive(Clone, Debug)]
-pub(crate) struct Phase(Rc<Marks>);
-
-#[derive(Debug)]
-struct Marks {
-    step: Cell<Step>,
-    /// Some of the last request's body has not been read.
-    unread: Cell<bool>,
-    /// The connection reads more of the response only once the transport has room.
-    waits_for_room: Cell<bool>,
-    /// The peer should close before the server does.
-    yields_close: Cell<bool>,
-    end: Cell<PeerEnd>,
-    /// The connection has the memory that requests need.
-    awake: Cell<bool>,
-    /// It has waited for a request so long that it should free that memory.
-    rests: Cell<bool>,
-    /// The written file data that can be read again; `None` while all of it is delivered.
-    record: RefCell<Option<Box<Record>>>,
-}
-
-/// The state of the peer's half.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum PeerEnd {
-    #[default]
-    Open,
-    /// The peer has closed it.
-    Closed,
-    /// The connection failed, for example by the peer's reset; the peer holds no TIME-WAIT.
-    Failed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// Waits for a request since that time.
-    Idle(Instant),
-    /// A request's first byte came at that time.
-    Head(Instant),
-    /// A request came at that time and is in progress.
-    Busy(Instant),
-}
-
-impl Phase {
-    pub(crate) fn new(now: Instant) -> Self {
-        let (unread, waits_for_room, yields_close, end) = Default::default();
-        let (awake, rests, record) = Default::default();
-        let step = Cell::new(Step::Idle(now));
-        let marks = Marks { step, unread, waits_for_room, yields_close, end, awake, rests, record };
-        Phase(Rc::new(marks))
-    }
-
-    /// A request's head is complete; `has_body`: more of it follows.
-    pub(crate) fn on_request(&self, now: Instant, has_body: bool) {
-        self.0.step.set(Step::Busy(now));
-        self.0.unread.set(has_body);
-        if let Some(record) = &mut *self.record_mut() {
-            record.on_request();
-        }
-    }
-
-    /// The request's body was read to its end.
-    pub(crate) fn on_body_end(&self) {
-        self.0.unread.set(false);
-    }
-
-    /// More of the response is read only once the transport has room, or at once.
-    pub(crate) fn set_waits_for_room(&self, waits: bool) {
-        self.0.waits_for_room.set(waits);
-    }
-
-    /// The response is handed to the connection.
-    pub(crate) fn on_response(&self, now: Instant) {
-        self.0.waits_for_room.set(false);
-        self.0.step.set(Step::Idle(now));
-    }
-
-    /// The time since when the connection waits for a request, or for the rest of one.
-    pub(crate) fn waits_since(&self) -> Option<Instant> {
-        match self.0.step.get() {
-            Step::Idle(since) | Step::Head(since) => Some(since),
-            Step::Busy(since) => self.0.unread.get().then_some(since),
-        }
-    }
-
-    /// True while a request is being answered.
-    pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.0.step.get(), Step::Busy(_))
-    }
-
-    /// Lets the peer close before the server does: it said that it closes, or was asked to. The
-    /// server waits for that, but no longer than the grace.
-    pub(crate) fn yield_close(&self) {
-        self.0.yields_close.set(true);
-    }
-
-    /// True once the peer has closed its half. A reset does not count.
-    pub(crate) fn has_closed(&self) -> bool {
-        self.0.end.get() == PeerEnd::Closed
-    }
-
-    /// True once nothing more can come: the peer has closed its half, or the connection failed.
-    fn has_ended(&self) -> bool {
-        self.0.end.get() != PeerEnd::Open
-    }
-
-    /// Notes that a read has reached the end, or failed. Only the first of them counts.
-    fn on_end(&self, outcome: &io::Result<()>) {
-        if !self.has_ended() {
-            let has_closed = outcome.as_ref().map_or_else(is_end, |()| true);
-            self.0.end.set(if has_closed { PeerEnd::Closed } else { PeerEnd::Failed });
-        }
-    }
-
-    /// Notes whether the connection has the memory that requests need. A connection with a seat
-    /// calls its [`Seat`](crate::waiting::Seat) instead.
-    pub(crate) fn set_awake(&self, is_awake: bool) {
-        self.0.awake.set(is_awake);
-    }
-
-    /// True if it has the memory that requests need.
-    pub(crate) fn is_awake(&self) -> bool {
-        self.0.awake.get()
-    }
-
-    /// True if it could free that memory at once: no request is in progress, and the connection
-    /// does not wait for the peer to close.
-    pub(crate) fn may_rest(&self) -> bool {
-        let Marks { step, yields_close, awake, .. } = &*self.0;
-        awake.get() && !yields_close.get() && matches!(step.get(), Step::Idle(_))
-    }
-
-    /// True, once, when it has waited for a request so long that it should free that memory.
-    pub(crate) fn takes_rest(&self) -> bool {
-        self.0.rests.take()
-    }
-
-    /// The record of written file data.
-    pub(crate) fn record_mut(&self) -> RefMut<'_, Option<Box<Record>>> {
-        self.0.record.borrow_mut()
-    }
-
-    /// True if the peer may still send data of a request.
-    fn is_owed_more(&self) -> bool {
-        self.0.unread.get() || !matches!(self.0.step.get(), Step::Idle(_))
-    }
-}
 
 /// A byte stream with timeouts.
 pub(crate) struct Patient<I, C: Control> {
@@ -369,6 +221,7 @@ impl<I, C: Control> Patient<I, C> {
             Poll::Ready(outcome) => outcome?,
             Poll::Pending => return self.judge_wait(cx, Poll::Pending).map_ok(|()| 0),
         };
+        self.phase.on_written(bytes);
         self.progress.on_written(self.timer.now(), bytes, undelivered, self.write_waits);
         self.write_waits = false;
         Poll::Ready(Ok(bytes))
@@ -388,6 +241,12 @@ impl<I, C: Control> Patient<I, C> {
             ready!(self.write_alarm.poll(cx, &*self.timer, next));
         }
         Poll::Pending
+    }
+
+    /// Waits for the peer to take what was written. Ready if it takes too little: the connection is
+    /// reset.
+    pub(crate) fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.judge_wait(cx, Poll::Pending)
     }
 
     /// A read waits: checks whether it, or the peer, has waited too long.

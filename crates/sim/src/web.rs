@@ -14,7 +14,7 @@ use lightwait::net::{Control, TcpListener};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle};
 use lightwait_core::buffer::{self, Level};
-use lightwait_http::{Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server};
+use lightwait_http::{Clock, ConnectionRoom, Delivery, Files, Keeper, Memory, Pending, Server};
 
 use crate::disk::Disk;
 use crate::{Side, World};
@@ -158,6 +158,19 @@ impl lightwait_http::Control for Transport {
 
     fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
         self.control.poll_taken(context, kept)
+    }
+
+    fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.control.poll_acknowledged(context)
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        let info = self.control.info()?;
+        Some(Delivery {
+            unacknowledged: info.send_buffered_bytes.into(),
+            srtt: info.srtt,
+            retransmits: info.retransmits,
+        })
     }
 }
 

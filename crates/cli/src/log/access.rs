@@ -9,8 +9,8 @@ use lightwait_http::date::Utc;
 use serde_json::{Value, json};
 
 /// `address - - [time] "request" status bytes "referer" "user-agent"`. The time is the request's,
-/// as in Apache's logs; the response ended at `ended`. With `has_fields` `host="…" port=… ms=…`
-/// follow, and `cut` if the response was cut short.
+/// as in Apache's logs; the response ended at `ended`. With `has_fields` `host="…" port=… ms=…
+/// srtt_ms=… retransmits=…` follow, and `cut` if the client does not have all of it.
 pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> String {
     let begun = ended.checked_sub(access.duration).unwrap_or(ended);
     let mut line = format!("{} - - [{}] \"", access.peer.ip(), Utc::of(begun).in_log());
@@ -25,6 +25,10 @@ pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> Stri
         quote(&mut line, " host=", access.host.as_deref());
         let ms = access.duration.as_secs_f64() * 1e3;
         let _ = write!(line, " port={} ms={ms:.3}", access.peer.port());
+        if let (Some(srtt), Some(retransmits)) = (access.srtt, access.retransmits) {
+            let srtt = srtt.as_secs_f64() * 1e3;
+            let _ = write!(line, " srtt_ms={srtt:.3} retransmits={retransmits}");
+        }
         line.push_str(if access.complete { "" } else { " cut" });
     }
     line
@@ -46,6 +50,8 @@ pub(super) fn object(access: &Access) -> Value {
         "body_bytes": access.body_bytes,
         "complete": access.complete,
         "duration_us": us(access.duration),
+        "srtt_us": access.srtt.map(us),
+        "retransmits": access.retransmits,
     })
 }
 
@@ -88,6 +94,8 @@ mod tests {
             body_bytes: 12,
             complete: true,
             duration: Duration::from_micros(1500),
+            srtt: Some(Duration::from_micros(250)),
+            retransmits: Some(3),
             ..Access::new(SocketAddr::from(([192, 0, 2, 1], 5)), Method::GET, "/a?\"b".to_owned())
         }
     }
@@ -96,11 +104,14 @@ mod tests {
     fn a_line_is_combined_with_fields_behind_if_asked_for() {
         let ended = SystemTime::UNIX_EPOCH + Duration::from_secs(3_662);
         let text = line(ended, &access(), false);
-        let combined = "192.0.2.1 - - [01/Jan/1970:01:01:01 +0000] \"GET /a?\\x22b HTTP/1.1\" 200 12 \
-                        \"http://a/\\x22\\x0A\\x5C\" \"\\xC3\\xA9 [x] 1.0\"";
+        let combined = "192.0.2.1 - - [01/Jan/1970:01:01:01 +0000] \
+                        \"GET /a?\\x22b HTTP/1.1\" 200 12 \"http://a/\\x22\\x0A\\x5C\" \"\\xC3\\xA9 [x] 1.0\"";
         assert_eq!(text, combined);
         let fields = line(ended, &access(), true);
-        assert_eq!(fields, format!("{combined} host=\"example.org\" port=5 ms=1.500"));
+        assert_eq!(
+            fields,
+            format!("{combined} host=\"example.org\" port=5 ms=1.500 srtt_ms=0.250 retransmits=3")
+        );
         let bare = Access::new(SocketAddr::from(([0; 16], 5)), Method::PUT, "/".to_owned());
         let text = line(ended, &bare, true);
         let rest = "\"PUT / HTTP/1.1\" 200 0 \"-\" \"-\" host=\"-\" port=5 ms=0.000 cut";
@@ -135,6 +146,7 @@ mod tests {
         assert_eq!(object["user_agent"], "é [x] 1.0");
         assert_eq!(object["host"], "example.org");
         assert_eq!((&object["status"], &object["duration_us"]), (&json!(200), &json!(1500)));
+        assert_eq!((&object["srtt_us"], &object["retransmits"]), (&json!(250), &json!(3)));
         assert!(!object.to_string().contains('\n'));
     }
 }

@@ -1,14 +1,17 @@
 //! Files as real clients ask for them: apt, and a log that grows while it is sent.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
 
 use crate::namespace;
-use crate::server::{Cable, Server, URLS};
+use crate::server::{Cable, OURS, Server, URLS};
 use crate::tools::{self, command};
 
 /// Makes a package, and the index of a flat repository with nothing but that.
@@ -108,5 +111,56 @@ fn a_log_that_grows_arrives_as_long_as_its_head_said() {
             }
         }
         server.stop();
+    });
+}
+
+/// Bytes that the client asks for, and those that it takes before it breaks off.
+const ASKED: u64 = 200_000;
+const TAKEN: u64 = 131_000;
+
+/// Asks for `/large`, takes `TAKEN` bytes of it at 200 kB/s, and breaks off.
+fn break_off() {
+    let mut socket = TcpStream::connect((OURS[0], 80)).unwrap();
+    sockopt::set_socket_recv_buffer_size(&socket, 8 << 10).unwrap();
+    socket.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let (mut taken, mut bytes) = (0, [0; 2000]);
+    while taken < TAKEN {
+        taken += socket.read(&mut bytes).unwrap() as u64;
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_access_log_tells_of_what_the_client_has() {
+    namespace::inside("files::the_access_log_tells_of_what_the_client_has", &["curl"], || {
+        let site = tempfile::tempdir().unwrap();
+        fs::write(site.path().join("large"), vec![7; ASKED as usize]).unwrap();
+        let log = site.path().join("log");
+        let flags = ["--access-log", log.to_str().unwrap()];
+        let server = Server::on(Cable::best(), site.path(), &flags);
+        break_off();
+        let url = format!("{}/large", URLS[0]);
+        let rate = ["-s", "-o", "/dev/null", "--limit-rate", "100k"];
+        let slow = Instant::now();
+        tools::output(command("curl").args(rate).arg(&url));
+        let slow = slow.elapsed();
+        tools::output(command("curl").args(["-sI", "-o", "/dev/null"]).args([&url, &url]));
+        server.stop();
+        let text = fs::read_to_string(log).unwrap();
+        let records: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let [broken, slowly, head, again] = &records[..] else { panic!("{text}") };
+        let bytes = |record: &serde_json::Value| record["body_bytes"].as_u64().unwrap();
+        // The client's kernel acknowledges what it buffers.
+        assert!((TAKEN..ASKED).contains(&bytes(broken)), "{broken}");
+        assert_eq!(broken["complete"], false);
+        assert!(broken["duration_us"].as_u64().unwrap() > 300_000, "{broken}");
+        assert_eq!((bytes(slowly), &slowly["complete"]), (ASKED, &true.into()));
+        let us = slowly["duration_us"].as_u64().unwrap();
+        assert!(u128::from(us) <= slow.as_micros(), "{slowly} {slow:?}");
+        assert!(slowly["srtt_us"].as_u64().unwrap() > 0 && slowly["retransmits"] == 0, "{slowly}");
+        for record in [head, again] {
+            assert_eq!((bytes(record), &record["complete"]), (0, &true.into()), "{record}");
+        }
     });
 }

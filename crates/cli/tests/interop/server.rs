@@ -97,8 +97,9 @@ impl Server {
 
     /// Starts a server by a command, and waits until it serves.
     pub(crate) fn start(command: &mut Command, directory: &Path) -> Server {
+        let logs_requests = command.get_args().any(|argument| argument == "--access-log");
         let mut process = command
-            .args(["--json", "--quiet"])
+            .args(["--json"].iter().chain((!logs_requests).then_some(&"--quiet")))
             .arg(directory)
             .stdout(Stdio::piped())
             .spawn()

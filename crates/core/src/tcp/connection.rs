@@ -472,6 +472,11 @@ impl Connection {
             info.timestamps = syn.stamp.is_some();
             (info.sack, info.ecn) = (syn.sack, syn.ecn);
         }
+        if let Shape::Ended(ended) = &self.shape {
+            info.srtt = ended.sent.srtt;
+            info.retransmits = ended.sent.retransmits.into();
+            info.send_buffered_bytes = ended.sent.unacknowledged;
+        }
         let Shape::Synchronized(s) = &self.shape else { return info };
         let (send, recv) = (&s.send, &s.recv);
         info.cwnd_bytes = send.congestion.window();

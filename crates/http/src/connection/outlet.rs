@@ -4,20 +4,35 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::access_log::Wire;
 use crate::again::Origin;
 use crate::body::{Chunk, Sink};
-use crate::control::Control;
+use crate::control::{Control, Delivery};
 use crate::patient::Phase;
 
-/// The sink of a connection's response bodies.
-pub(super) fn sink(transport: impl Control, phase: Phase) -> Rc<dyn Sink> {
-    Rc::new(Outlet { transport, phase })
-}
-
 /// The transport of responses. Its phase remembers whether a response waits for room.
-struct Outlet<C> {
+pub(super) struct Outlet<C> {
     transport: C,
     phase: Phase,
+}
+
+impl<C> Outlet<C> {
+    pub(super) fn new(transport: C, phase: Phase) -> Self {
+        Outlet { transport, phase }
+    }
+}
+
+impl<C: Control> Wire for Outlet<C> {
+    fn delivery(&self) -> Option<Delivery> {
+        let taken_back = self.phase.record_mut().as_ref().map_or(0, |record| record.taken_back());
+        let mut delivery = self.transport.delivery()?;
+        delivery.unacknowledged += taken_back as u64;
+        Some(delivery)
+    }
+
+    fn poll_acknowledged(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.transport.poll_acknowledged(cx)
+    }
 }
 
 impl<C: Control> Sink for Outlet<C> {

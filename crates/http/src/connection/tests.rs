@@ -8,7 +8,7 @@ use crate::testing::{
 use crate::{Files, FilesConfig};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant as Time, sleep};
 

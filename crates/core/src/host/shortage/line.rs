@@ -239,7 +239,7 @@ impl Host {
                     self.tell_notices(id);
                 }
                 Blocked::Drained => connection.blocked = Blocked::ForRoom,
-                Blocked::No | Blocked::ForRoom | Blocked::InTurn => {}
+                Blocked::No | Blocked::ForRoom | Blocked::ForAll | Blocked::InTurn => {}
                 Blocked::OnSource | Blocked::Lacking => {}
             }
         }

@@ -148,6 +148,17 @@ impl Host {
         }
     }
 
+    /// Has the connection's user notified as of room once the peer has acknowledged all that was
+    /// written. A writer that waits for room hears earlier, and must ask again.
+    pub fn wait_for_all(&mut self, id: ConnectionId) {
+        if let Ok((connection, _)) = self.connection_and_shared(id)
+            && connection.synchronized().is_some_and(|s| !s.send.buffer.is_empty())
+            && (connection.blocked == Blocked::No || connection.blocked.is_on_source())
+        {
+            connection.blocked = Blocked::ForAll;
+        }
+    }
+
     /// What the connection could do with: bytes that fit at `now`, were there pages for them, and
     /// those that the next read of its source should bring. Where a write would fail, or the
     /// connection is not open yet, more than any.
@@ -176,7 +187,7 @@ impl Host {
         }
         match common.blocked {
             Blocked::Lacking if supply.more => {}
-            Blocked::No | Blocked::OnSource | Blocked::Lacking => {
+            Blocked::No | Blocked::ForAll | Blocked::OnSource | Blocked::Lacking => {
                 common.blocked = Blocked::free(common.options.send_size, supply.more);
             }
             _ => {}

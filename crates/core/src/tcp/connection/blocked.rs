@@ -12,6 +12,8 @@ pub(crate) enum Blocked {
     No,
     /// Room in the send buffer, which acknowledgements make.
     ForRoom,
+    /// Nothing in order to write: its user waits until the peer has acknowledged all.
+    ForAll,
     /// Pages, which others hold: it waits in the host's line.
     ForPages,
     /// Waits for room, as `ForRoom`, with a place in the line: since it came there, all that it
@@ -76,6 +78,9 @@ impl Common {
                     true => Blocked::free(self.options.send_size, send.has_more_to_come()),
                     false => return,
                 }
+            }
+            Blocked::ForAll if send.buffer.is_empty() => {
+                Blocked::free(self.options.send_size, send.has_more_to_come())
             }
             Blocked::ForPages if send.buffer.is_empty() => Blocked::Drained,
             Blocked::Drained if send.has_much_room(&self.options, cx.sizing(cx.now)) => {

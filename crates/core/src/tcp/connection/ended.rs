@@ -13,6 +13,7 @@ use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::time_wait::negotiate::Holding;
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
+use core::time::Duration;
 
 /// CLOSED or TIME-WAIT: what is left.
 #[derive(Debug, Default)]
@@ -21,10 +22,23 @@ pub struct Ended {
     pub(crate) unread: RecvBuffer,
     /// Why it ended; reported once.
     pub error: Option<Error>,
+    /// What became of the data that it sent.
+    pub(super) sent: Sent,
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
     /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host
     /// takes.
     final_state: Option<FinalState>,
+}
+
+/// What became of the data that a connection sent, for its user to learn after the end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    /// Written bytes that the peer had not acknowledged.
+    pub unacknowledged: u32,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Smoothed round-trip time.
+    pub srtt: Duration,
 }
 
 impl Ended {
@@ -101,6 +115,16 @@ impl Synchronized {
             && send.source.is_none()
     }
 
+    /// What became of the data that it has sent by now.
+    fn sent(&self) -> Sent {
+        let send = &self.send;
+        Sent {
+            unacknowledged: send.buffer.len() as u32,
+            retransmits: send.retransmits,
+            srtt: send.rtt.srtt(),
+        }
+    }
+
     /// What TIME-WAIT must remember of it.
     pub(super) fn final_state(&mut self, holding: Holding) -> FinalState {
         let (send, recv) = (&self.send, &mut self.recv);
@@ -133,8 +157,10 @@ impl Connection {
             Some(Error::TimedOut) => self.soft_error().or(error),
             error => error,
         };
+        let mut sent = Sent::default();
         let unread = match &mut self.shape {
             Shape::Synchronized(synchronized) => {
+                sent = synchronized.sent();
                 synchronized.send.buffer.clear(&mut cx.pool);
                 synchronized.recv.window.release(&mut cx.budget);
                 core::mem::take(&mut synchronized.recv.buffer)
@@ -147,7 +173,7 @@ impl Connection {
         };
         match &mut self.shape {
             Shape::Ended(before) => before.error = before.error.or(error),
-            _ => self.shape = Shape::Ended(Ended { unread, error, final_state: None }),
+            _ => self.shape = Shape::Ended(Ended { unread, error, sent, final_state: None }),
         }
         if self.orphan {
             self.drop_unread(&mut cx.pool);
@@ -211,7 +237,8 @@ impl Connection {
             Shape::Synchronized(s) if s.owns_nothing() => {
                 let final_state = final_state(s);
                 s.recv.window.release(&mut cx.budget);
-                let ended = Shape::Ended(Ended { final_state, ..Ended::default() });
+                let sent = s.sent();
+                let ended = Shape::Ended(Ended { final_state, sent, ..Ended::default() });
                 // It owns nothing, as was asked above.
                 core::mem::forget(core::mem::replace(&mut self.shape, ended));
                 self.state.transition(to);

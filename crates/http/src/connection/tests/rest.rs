@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::memory::ConnectionRoom;
+use http::StatusCode;
 
 /// A server, and a client of it.
 fn served(config: ServerConfig) -> (Client, Rc<Server<Files<MemoryFiles>>>) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lightwait_core::config::SendSize;
-use lightwait_core::tcp::{Demand, SendInfo, Supply};
+use lightwait_core::tcp::{ConnectionInfo, Demand, SendInfo, Supply};
 use lightwait_core::{ConnectionId, Readiness};
 
 use crate::shard::local::Local;
@@ -134,6 +134,22 @@ impl Control {
         self.local.host_mut().wait_for_room(self.id);
         self.local.wait_writable(self.id, context);
         Poll::Pending
+    }
+
+    /// Ready once the peer has acknowledged all that was written, or the connection is over. Until
+    /// then the task of `context` is woken when that is so.
+    pub fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.unacknowledged_bytes() == 0 {
+            return Poll::Ready(());
+        }
+        self.local.host_mut().wait_for_all(self.id);
+        self.local.wait_writable(self.id, context);
+        Poll::Pending
+    }
+
+    /// What the connection says about itself, also after its end; `None` if the stream is dropped.
+    pub fn info(&self) -> Option<ConnectionInfo> {
+        self.local.host().info(self.id).ok()
     }
 
     /// Bytes written that the peer has not acknowledged.

@@ -1,0 +1,193 @@
+//! The access records of one connection. A record is written once the peer has acknowledged the
+//! response, or the connection is over: a response that the transport has taken is not one that the
+//! peer has.
+//!
+//! ```text
+//!   begin ──▶ being sent ── on_over ──▶ with hyper ── flushed ──▶ in the transport ──▶ written
+//!             an Entry                  Waiting, no end           Waiting, to an end
+//! ```
+//!
+//! Positions count the bytes of the connection's stream. hyper reads a request only after it has
+//! flushed the response before, so that a response begins where the stream is then.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use http::Response;
+
+use super::AccessHook;
+use crate::Measure;
+use crate::access::Access;
+use crate::admission::Door;
+use crate::control::Delivery;
+use crate::memory::Charge;
+use crate::patient::Phase;
+
+/// Records that wait for acknowledgements, at most. A client that pipelines may get many small
+/// responses into one window; of more the oldest is written with what the client has.
+const WAITING_MAX: usize = 256;
+
+/// The transport, as records see it.
+pub(super) trait Wire {
+    /// See [`Control::delivery`](crate::Control::delivery). Data that was taken back counts as not
+    /// acknowledged.
+    fn delivery(&self) -> Option<Delivery>;
+
+    /// See [`Control::poll_acknowledged`](crate::Control::poll_acknowledged).
+    fn poll_acknowledged(&self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+/// The access log of a connection.
+pub(super) struct AccessLog {
+    hook: AccessHook,
+    measure: Measure,
+    wire: Rc<dyn Wire>,
+    phase: Phase,
+    door: Door,
+    waiting: RefCell<VecDeque<Waiting>>,
+}
+
+/// The record of a response that is not over.
+pub(super) struct Entry {
+    access: Access,
+    begin: Instant,
+    /// The response's first byte.
+    start: u64,
+    /// Bytes of its head.
+    head_bytes: u64,
+    /// Segments retransmitted before it.
+    retransmits: u64,
+}
+
+/// The record of a response that the peer has not acknowledged.
+struct Waiting {
+    entry: Entry,
+    /// One past the response's last byte; `None` while hyper may hold some of it.
+    end: Option<u64>,
+    _charge: Charge,
+}
+
+impl AccessLog {
+    pub(super) fn new(
+        hook: AccessHook,
+        measure: Measure,
+        wire: Rc<dyn Wire>,
+        phase: Phase,
+        door: Door,
+    ) -> AccessLog {
+        AccessLog { hook, measure, wire, phase, door, waiting: RefCell::default() }
+    }
+
+    /// A request has come, and its response begins.
+    pub(super) fn begin(&self, access: Access) -> Entry {
+        self.on_flushed();
+        let retransmits = self.wire.delivery().unwrap_or_default().retransmits;
+        let (begin, start) = ((self.measure)(), self.phase.written());
+        Entry { access, begin, start, head_bytes: 0, retransmits }
+    }
+
+    /// The response is over as far as the handler goes; `complete`: its body was handed over whole.
+    pub(super) fn on_over(&self, mut entry: Entry, body_bytes: u64, complete: bool) {
+        (entry.access.body_bytes, entry.access.complete) = (body_bytes, complete);
+        if self.wire.delivery().is_none() {
+            entry.access.duration = self.age(&entry);
+            return (self.hook)(&entry.access);
+        }
+        let bytes = size_of::<Waiting>() + entry.access.text_bytes();
+        let charge = self.door.charge_connection(bytes);
+        let oldest = {
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.push_back(Waiting { entry, end: None, _charge: charge });
+            if waiting.len() > WAITING_MAX { waiting.pop_front() } else { None }
+        };
+        oldest.into_iter().for_each(|waiting| self.write(waiting));
+    }
+
+    /// True if no record waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty()
+    }
+
+    /// Every response that is over is in the transport.
+    pub(super) fn on_flushed(&self) {
+        let mut waiting = self.waiting.borrow_mut();
+        for waiting in waiting.iter_mut().rev().take_while(|waiting| waiting.end.is_none()) {
+            waiting.end = Some(self.phase.written());
+        }
+    }
+
+    /// Writes the records of responses that the peer has acknowledged. If others wait, the calling
+    /// task is woken when it has all of them. `is_flushed`: hyper holds nothing of them.
+    pub(super) fn poll(&self, cx: &mut Context<'_>, is_flushed: bool) {
+        if self.is_empty() {
+            return;
+        }
+        if is_flushed {
+            self.on_flushed();
+        }
+        let acknowledged = self.acknowledged();
+        let next = || {
+            let mut waiting = self.waiting.borrow_mut();
+            waiting.pop_front_if(|first| first.end.is_some_and(|end| end <= acknowledged))
+        };
+        while let Some(first) = next() {
+            self.write(first);
+        }
+        // A connection that sends is polled anyway.
+        if !self.is_empty() && !self.phase.is_busy() {
+            let _ = self.wire.poll_acknowledged(cx);
+        }
+    }
+
+    /// The connection is over: writes all records with what the peer has.
+    pub(super) fn finish(&self) {
+        let rest = self.waiting.take();
+        rest.into_iter().for_each(|waiting| self.write(waiting));
+    }
+
+    /// The bytes of the stream that the peer has acknowledged.
+    fn acknowledged(&self) -> u64 {
+        let delivery = self.wire.delivery();
+        delivery.map_or(0, |delivery| self.phase.written().saturating_sub(delivery.unacknowledged))
+    }
+
+    fn age(&self, entry: &Entry) -> Duration {
+        (self.measure)().saturating_duration_since(entry.begin)
+    }
+
+    fn write(&self, waiting: Waiting) {
+        let Waiting { entry, end, .. } = waiting;
+        let (acknowledged, duration) = (self.acknowledged(), self.age(&entry));
+        let Entry { mut access, start, head_bytes, retransmits, .. } = entry;
+        // From the end back, framing and head need not be known.
+        access.body_bytes = match end {
+            Some(end) => access.body_bytes.saturating_sub(end.saturating_sub(acknowledged)),
+            None => access.body_bytes.min(acknowledged.saturating_sub(start + head_bytes)),
+        };
+        access.complete &= end.is_some_and(|end| end <= acknowledged);
+        access.duration = duration;
+        if let Some(delivery) = self.wire.delivery() {
+            access.srtt = Some(delivery.srtt);
+            access.retransmits = Some(delivery.retransmits.saturating_sub(retransmits));
+        }
+        (self.hook)(&access);
+    }
+}
+
+impl Entry {
+    /// The response's head is made. hyper may add a field to it.
+    pub(super) fn on_head<B>(&mut self, response: &Response<B>) {
+        self.access.status = response.status();
+        let reason = response.status().canonical_reason().map_or(0, str::len);
+        let line = "HTTP/1.1 200 \r\n".len() + reason;
+        let fields = response.headers().iter();
+        let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+        self.head_bytes = (line + fields.sum::<usize>() + "\r\n".len()) as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! One request and its response: the answer, the fields that every response has, and what follows
+//! when the response is over.
+
+use std::rc::Rc;
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use super::access_log::Entry;
+use super::{Handler, Server, Visit};
+use crate::access::Access;
+use crate::admission::InFlight;
+use crate::answer::page;
+use crate::body::{Body, RequestBody};
+use crate::client_close;
+use crate::head::{self, Fault};
+
+/// One request and its response.
+pub(super) struct Exchange<H> {
+    pub(super) visit: Rc<Visit<H>>,
+    /// The connection accepts no request after this one.
+    pub(super) last: bool,
+}
+
+impl<H: Handler> Exchange<H> {
+    pub(super) async fn run(self, request: Request<Incoming>) -> Response<Body> {
+        let Visit { server, phase, owed, peer, log, .. } = &*self.visit;
+        owed.on_request();
+        phase.on_request(server.clock.timer.now(), !request.body().is_end_stream());
+        let mut entry = log.as_ref().map(|log| log.begin(Access::of(*peer, &request)));
+        let end = End::of(&request, self.last);
+        let in_flight = server.door.begin_response();
+        let mut response = if let Some(why) = self.parting_fault(&request) {
+            let mut response = page(request.headers(), StatusCode::BAD_REQUEST, why);
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+            response
+        } else if let Some(fault) = head::fault(&request) {
+            refuse_head(request.headers(), fault)
+        } else if in_flight.is_none() {
+            too_many(request.headers())
+        } else {
+            let request = request.map(|body| RequestBody::new(body, phase.clone()));
+            server.handler.clone().respond(request).await
+        };
+        self.complete_head(&mut response, end);
+        if let Some(entry) = &mut entry {
+            entry.on_head(&response);
+        }
+        let status = response.status();
+        response.map(|body| self.follow(body, status, entry, in_flight))
+    }
+
+    /// The error in a CLIENT_CLOSE that the server does not obey. Counts it.
+    fn parting_fault(&self, request: &Request<Incoming>) -> Option<&'static str> {
+        if !client_close::is_method(request.method()) {
+            return None;
+        }
+        self.visit.server.door.count(|tally| tally.client_closes_refused += 1);
+        client_close::fault(request)
+    }
+
+    /// Fields that every response has.
+    fn complete_head(&self, response: &mut Response<Body>, end: End) {
+        let headers = response.headers_mut();
+        let Server { date, clock, config, stop, is_pressed, .. } = &*self.visit.server;
+        let date = date.at((clock.wall)());
+        headers.entry(header::DATE).or_insert(date);
+        headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
+        if self.last {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        let closes =
+            end.closes || stop.is_requested() || client_close::has_option(headers, "close");
+        let is_pressed = || is_pressed.as_ref().is_some_and(|is_pressed| is_pressed());
+        if end.may_ask && (config.ask_client && closes || is_pressed()) {
+            let option = HeaderValue::from_static(client_close::OPTION);
+            headers.append(header::CONNECTION, option);
+            self.visit.ask();
+        }
+    }
+
+    /// A body that, when over, moves the connection on, and the record.
+    fn follow(
+        self,
+        body: Body,
+        status: StatusCode,
+        entry: Option<Entry>,
+        in_flight: Option<InFlight>,
+    ) -> Body {
+        let visit = self.visit;
+        let sink = visit.sink.clone();
+        body.paced(&sink).reporting(move |body_bytes, complete| {
+            drop(in_flight);
+            let Visit { server, phase, owed, log, .. } = &*visit;
+            server.door.on_response(status, body_bytes);
+            owed.on_response();
+            phase.on_response(server.clock.timer.now());
+            if let (Some(log), Some(entry)) = (log, entry) {
+                log.on_over(entry, body_bytes, complete);
+            }
+        })
+    }
+}
+
+/// Which end may close after an answer.
+#[derive(Clone, Copy)]
+struct End {
+    /// The server would close.
+    closes: bool,
+    /// The server may ask the client to close. A client before HTTP/1.1 waits for our FIN, which
+    /// may end the answer.
+    may_ask: bool,
+}
+
+impl End {
+    /// The close after the answer to that request; `is_last`: the connection has no other request
+    /// after it.
+    fn of(request: &Request<Incoming>, is_last: bool) -> End {
+        End {
+            closes: is_last || client_close::has_option(request.headers(), "close"),
+            may_ask: request.version() == Version::HTTP_11
+                && !client_close::is_method(request.method()),
+        }
+    }
+}
+
+/// The answer to a request whose head has a fault.
+fn refuse_head(asked: &HeaderMap, fault: Fault) -> Response<Body> {
+    let mut response = page(asked, fault.status, fault.detail);
+    if fault.closes {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The answer when too many responses are in flight.
+fn too_many(asked: &HeaderMap) -> Response<Body> {
+    let detail = "Too many answers are under way: try again in a moment.";
+    let mut response = page(asked, StatusCode::SERVICE_UNAVAILABLE, detail);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
