@@ -95,7 +95,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "POLICY", value_enum, help_heading = "Limits")]
     pub(crate) pool_policy: Option<PoolPolicy>,
 
-    /// Connections at most; the one that waits longest for a request closes for a new one
+    /// Connections at most; the one that waits longest for a request closes for a new one.
+    /// Through the bridge, no more than half of the descriptors that kept files leave
     #[arg(long, value_name = "N", default_value_t = ServerConfig::default().max_connections,
         help_heading = "Limits")]
     pub(crate) max_connections: usize,

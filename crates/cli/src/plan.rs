@@ -177,7 +177,11 @@ impl Plan {
         let knobs = Knobs::new(memory, &settings(args, memory, &stack)?)?;
         let files = files(args, knobs.page_bytes())?;
         let ask_at = time_wait::ask_at(args)?;
-        let server = server(args)?;
+        let mut server = server(args)?;
+        if let Stack::Bridge { .. } = stack {
+            let most = bridged_connections(descriptors(), files.cache_open);
+            server.max_connections = server.max_connections.min(most);
+        }
         let directory = args.dir.clone();
         let disk = match args.file_io {
             FileIo::Threads => Disk::Threads,
@@ -260,6 +264,13 @@ fn cache_open(asked: Option<usize>, descriptors: usize) -> Result<usize, Failure
         return Err(usage(format!("{text}, here {most}")));
     }
     Ok(open)
+}
+
+/// The connections that pass the bridge, each by a socket of the kernel's, where the process may
+/// have so many `descriptors` and keeps so many files open. As many are left for files that are
+/// being sent: where the kernel refuses sockets, nobody makes room for a new client.
+fn bridged_connections(descriptors: usize, files: usize) -> usize {
+    (descriptors.saturating_sub(files) / 2).max(1)
 }
 
 /// The files and sockets that the process may have open (ulimit -Hn).

@@ -506,6 +506,29 @@ fn a_load_replays_the_access_log_line_by_line() {
 }
 
 #[test]
+fn where_descriptors_run_out_idle_connections_make_room() {
+    let site = site();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lightwait")]);
+    let mut process = shell
+        .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+        .arg(site.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap());
+    let server = Server::new(process, lines);
+    // A place of its own for each would take more descriptors than there are.
+    let idle: Vec<TcpStream> = (0..100).map(|_| server.connect()).collect();
+    thread::sleep(Duration::from_secs(1));
+    for _ in 0..20 {
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+    drop(idle);
+    server.finish_after("TERM");
+}
+
+#[test]
 fn people_get_a_table_on_standard_error() {
     let site = site();
     let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))

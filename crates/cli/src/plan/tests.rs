@@ -295,6 +295,15 @@ fn a_named_knob_goes_before_the_flags_for_buffers_and_pages() {
 }
 
 #[test]
+fn bridged_connections_leave_descriptors_for_files() {
+    assert_eq!(bridged_connections(1024, 512), 256);
+    assert_eq!(bridged_connections(1 << 20, 512), (1 << 19) - 256, "more than the default's limit");
+    assert_eq!(bridged_connections(1, 1), 1);
+    let asked = plan("--max-connections 3").unwrap();
+    assert_eq!(asked.server.max_connections, 3);
+}
+
+#[test]
 fn half_of_the_descriptors_are_for_kept_files() {
     assert_eq!(cache_open(None, 20_000).unwrap(), 512);
     assert_eq!(cache_open(None, 300).unwrap(), 150, "the default gives way");
