@@ -208,6 +208,20 @@ mod tests {
     }
 
     #[test]
+    fn in_congestion_avoidance_an_unused_window_stays() {
+        let grown = |flight: u32| {
+            let mut congestion = Congestion::of_reno(10 * MSS, 5 * MSS);
+            let (now, rtt_ns, delivered, mode) = (Instant::ZERO, None, 10 * MSS, Mode::Open);
+            congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
+            let ack = Ack { now, rtt_ns, delivered, flight: MSS, mode, may_grow: true };
+            congestion.on_ack(ack, MSS);
+            congestion.window()
+        };
+        // Three segments that wait for their neighbours do not make it unused.
+        assert_eq!((grown(7 * MSS - 1), grown(7 * MSS)), (10 * MSS, 11 * MSS));
+    }
+
+    #[test]
     fn what_was_in_flight_counts_until_the_round_is_over() {
         let mut congestion = Congestion::new(&TcpConfig::default(), MSS, Seq(1));
         assert!(congestion.is_unused());

@@ -99,6 +99,23 @@ fn three_duplicate_acks_resend_the_lost_segment_and_two_do_not() {
 }
 
 #[test]
+fn an_ack_with_another_window_is_no_duplicate() {
+    let mut peer = Peer::established(plain());
+    peer.write(5000);
+    peer.hear();
+    for window in [50_000, 40_000, 50_000, 40_000, 50_000] {
+        peer.say(Say::new(A, 1, 1).window(window));
+        assert!(peer.hear().is_empty(), "{window}");
+    }
+    for _ in 0..2 {
+        peer.say(Say::new(A, 1, 1).window(50_000));
+        assert!(peer.hear().is_empty());
+    }
+    peer.say(Say::new(A, 1, 1).window(50_000));
+    assert_eq!(peer.hear_one().seq, 1);
+}
+
+#[test]
 fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
     let mut peer = Peer::established(plain());
     peer.write(20_000);

@@ -110,6 +110,34 @@ fn the_sender_avoids_silly_windows() {
 }
 
 #[test]
+fn half_of_the_largest_window_is_no_silly_one() {
+    for (window, leaves) in [(449, false), (450, true)] {
+        let mut peer = Peer::listening(plain());
+        peer.say(Say::new(S, 0, 0).mss(1000).window(900));
+        peer.hear();
+        peer.say(Say::new(A, 1, 1).window(900));
+        peer.accept();
+        peer.say(Say::new(A, 1, 1).window(window));
+        peer.write(3000);
+        let lens: Vec<usize> = peer.hear().iter().map(|heard| heard.len).collect();
+        assert_eq!(lens, if leaves { [usize::from(window)].to_vec() } else { Vec::new() });
+    }
+}
+
+#[test]
+fn after_a_probe_the_override_sends_what_fits_into_a_small_window() {
+    let mut peer = Peer::established(plain());
+    peer.say(Say::new(A, 1, 1).window(0));
+    peer.write(3000);
+    peer.wait(Duration::from_secs(1));
+    // It takes no byte of the probe, and opens its window by less than is worth a segment.
+    peer.say(Say::new(A, 1, 1).window(999));
+    assert!(peer.hear().is_empty());
+    let heard = peer.wait(Duration::from_millis(200));
+    assert_eq!((heard.len(), heard[0].seq, heard[0].len), (1, 1, 999));
+}
+
+#[test]
 fn a_shrunk_window_stops_new_data_only() {
     let mut peer = Peer::established(plain());
     peer.write(5000);

@@ -102,6 +102,28 @@ fn a_server_relies_on_the_client_once_that_has_named_itself() {
 }
 
 #[test]
+fn a_server_may_swap_with_a_client_that_has_not_named_itself_again() {
+    for swaps in [false, true] {
+        let mut config = negotiating(Wish::Client);
+        config.tcp.time_wait.close_swap = swaps;
+        let mut peer = Peer::listening(config);
+        let (_, theirs) = addresses(&peer);
+        peer.say(Say::new(S, 0, 0).mss(1000).naming(theirs));
+        peer.hear();
+        peer.say(Say::new(A, 1, 1));
+        peer.accept();
+        peer.exchange(Say::new(F | A, 1, 1));
+        let (id, now) = (peer.id(), peer.now);
+        assert_eq!(peer.host.info(id).unwrap().holder, Holder::Unproven);
+        peer.host.close(now, id);
+        peer.hear();
+        let reset = peer.exchange(Say::new(A, 2, 2));
+        assert_eq!(reset, if swaps { ["R 2:2(0) ack 2"].to_vec() } else { Vec::new() });
+        assert_eq!(peer.host.counters().time_wait_swapped, u64::from(swaps));
+    }
+}
+
+#[test]
 fn a_syn_again_without_the_option_is_answered_as_the_first_was() {
     let mut peer = Peer::listening(negotiating(Wish::Client));
     let (_, theirs) = addresses(&peer);

@@ -1,4 +1,6 @@
 use super::*;
+use crate::config::TcpConfig;
+use crate::tcp::Settings;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::send::tests::{context, synchronized};
 use crate::time::Duration;
@@ -143,6 +145,13 @@ fn by_los_a_slow_source_gets_the_rounds_it_takes_to_bring_more() {
     let info = case.send.info(&case.options, case.cx.sizing(case.cx.now));
     assert_eq!((info.factor, info.hiwat as u32), (3, (10 + 11 + 12 + 13) * MSS));
     assert_eq!(case.read(), (14 + 15 + 16) * MSS);
+    // PSC knows nothing of reads (Cohen & Cohen 2002 §5).
+    let mut psc = TcpConfig::default();
+    psc.pool.policy = PoolPolicy::Psc;
+    let others = mem::replace(&mut case.cx.config, Settings::new(psc));
+    let info = case.send.info(&case.options, case.cx.sizing(case.cx.now));
+    assert_eq!((info.factor, info.hiwat as u32), (1, (10 + 11) * MSS));
+    case.cx.config = others;
     read_time(&mut case, 100);
     assert_eq!((case.room(), case.read()), (0, 12 * MSS));
 }
