@@ -6,9 +6,10 @@
 //! finds. The file is for the toolchain and the kind of machine that CI uses.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::instructions::Uncounted;
 use crate::stacks::{Variant, Which};
@@ -123,25 +124,69 @@ pub fn differences(kept: &Counts, counted: &Counts) -> Vec<String> {
     lines
 }
 
+/// The key of the reasons for which counts were changed, and of what was changed.
+const BLESSED: &str = "blessed";
+
 /// Reads the kept counts.
 ///
 /// # Errors
 /// If the file cannot be read or parsed.
-pub fn kept() -> std::io::Result<Counts> {
-    Ok(serde_json::from_str(&std::fs::read_to_string(path())?)?)
+pub fn kept() -> io::Result<Counts> {
+    let (counts, _) = parse(&std::fs::read_to_string(path())?)?;
+    Ok(counts)
 }
 
-/// Writes the counts to the file.
+/// Writes the counts to the file, and beside them what has changed and why.
 ///
 /// # Errors
-/// If the file cannot be written.
-pub fn keep(counts: &Counts) -> std::io::Result<()> {
-    std::fs::write(path(), format!("{:#}\n", json!(counts)))
+/// If the file cannot be read or written.
+pub fn keep(counts: &Counts, why: &str) -> io::Result<()> {
+    let kept = match std::fs::read_to_string(path()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "{}".to_owned(),
+        kept => kept?,
+    };
+    std::fs::write(path(), blessed(&kept, counts, why)?)
+}
+
+/// The counts of the file's text, and the reasons for them.
+fn parse(text: &str) -> io::Result<(Counts, Vec<Value>)> {
+    let mut file: Value = serde_json::from_str(text)?;
+    let reasons = file.as_object_mut().and_then(|file| file.remove(BLESSED));
+    let reasons = reasons.map(serde_json::from_value).transpose()?.unwrap_or_default();
+    Ok((serde_json::from_value(file)?, reasons))
+}
+
+/// The file's text with these counts, and this reason after those of before.
+fn blessed(kept: &str, counts: &Counts, why: &str) -> io::Result<String> {
+    let (before, mut reasons) = parse(kept)?;
+    let change = |(name, count): (&String, &f64)| match before.get(name) {
+        Some(kept) if kept == count => None,
+        Some(kept) => Some(format!("{name}: {count} instead of {kept}")),
+        None => Some(format!("{name}: {count}, not kept before")),
+    };
+    let changes: Vec<String> = counts.iter().filter_map(change).collect();
+    reasons.push(json!({ "why": why, "changes": changes }));
+    let mut file = json!(counts);
+    file[BLESSED] = Value::Array(reasons);
+    Ok(format!("{file:#}\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_blessing_keeps_its_reason_and_the_old_counts() {
+        let old = json!(counts(&[("a", 1.0), ("b", 2.0)])).to_string();
+        let new = counts(&[("a", 1.0), ("b", 3.0), ("c", 4.0)]);
+        let file = blessed(&old, &new, "more is done").unwrap();
+        let file = blessed(&file, &new, "nothing new").unwrap();
+        let (read, reasons) = parse(&file).unwrap();
+        assert_eq!((read, reasons.len()), (new, 2));
+        assert_eq!(reasons[0]["why"], "more is done");
+        let changes = ["b: 3 instead of 2", "c: 4, not kept before"];
+        assert_eq!(reasons[0]["changes"], json!(changes));
+    }
 
     fn counts(values: &[(&str, f64)]) -> Counts {
         values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()

@@ -1,14 +1,14 @@
 //! The known results of experiments, in `expected/<id>.json`: a result that differs fails.
 //!
 //! Experiments in virtual time find the same on every machine, and are compared exactly. For
-//! experiments that count a build's instructions, numbers may differ by a tolerance. `--bless`
-//! writes changed results. BENCHMARKS.md and `bench/notes` then need the same change, which a test
-//! checks.
+//! experiments that count a build's instructions, numbers may differ by a tolerance. `--bless WHY`
+//! writes changed results, and keeps the reason and the old values beside them (`blessed`).
+//! BENCHMARKS.md and `bench/notes` then need the same change, which a test checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::plan::Failure;
 
@@ -26,18 +26,24 @@ pub(crate) enum Known {
 /// The most differences that are reported.
 const TOLD: usize = 12;
 
+/// The most characters of a value in a reported difference.
+const TOLD_CHARACTERS: usize = 60;
+
+/// The key of the reasons for which results were changed, and of what was changed.
+const BLESSED: &str = "blessed";
+
 fn path(id: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("expected").join(format!("{id}.json"))
 }
 
 impl Known {
-    /// Compares the results `found`, or writes them if they are to be blessed. Returns the
-    /// differences, a line each.
+    /// Compares the results `found`, or writes them if they are to be blessed, for that reason.
+    /// Returns the differences, a line each.
     pub(crate) fn compare(
         self,
         id: &str,
         found: &Value,
-        bless: bool,
+        bless: Option<&str>,
     ) -> Result<Vec<String>, Failure> {
         let mut found = found.clone();
         let tolerance = match self {
@@ -49,20 +55,53 @@ impl Known {
                 part
             }
         };
-        let (path, text) = (path(id), serde_json::to_string_pretty(&found)? + "\n");
-        if bless {
-            fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-            fs::write(&path, text)?;
-            return Ok(Vec::new());
-        }
-        let known = fs::read_to_string(&path)
-            .map_err(|error| format!("{}: {error}; `--bless` writes it", path.display()))?;
-        let mut lines = Vec::new();
+        let path = path(id);
         // Both go through text, so that their numbers have the same type.
-        let (known, found) = (serde_json::from_str(&known)?, serde_json::from_str(&text)?);
-        differences("", &known, &found, tolerance, &mut lines);
-        lines.truncate(TOLD);
-        Ok(lines)
+        let found: Value = serde_json::from_str(&found.to_string())?;
+        let known = match fs::read_to_string(&path) {
+            Ok(known) => serde_json::from_str(&known)?,
+            Err(_) if bless.is_some() => Value::Null,
+            Err(error) => {
+                return Err(format!("{}: {error}; `--bless WHY` writes it", path.display()).into());
+            }
+        };
+        let (known, lines) = compared(known, &found, tolerance);
+        let Some(why) = bless else { return Ok(lines) };
+        // By another tolerance than none, what has hardly changed would change with each blessing.
+        if !lines.is_empty() {
+            fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+            let text = serde_json::to_string_pretty(&blessed(known, found, why, &lines))?;
+            fs::write(&path, text + "\n")?;
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// The reasons of the known results, and a line for each difference.
+fn compared(mut known: Value, found: &Value, tolerance: f64) -> (Value, Vec<String>) {
+    let reasons = known.as_object_mut().and_then(|known| known.remove(BLESSED));
+    let mut lines = Vec::new();
+    differences("", &known, found, tolerance, &mut lines);
+    let more = lines.len().saturating_sub(TOLD);
+    lines.truncate(TOLD);
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    (reasons.unwrap_or_default(), lines)
+}
+
+/// The results with the reasons of before and this one.
+fn blessed(reasons: Value, mut found: Value, why: &str, changes: &[String]) -> Value {
+    let mut reasons = if let Value::Array(reasons) = reasons { reasons } else { Vec::new() };
+    reasons.push(json!({ "why": why, "changes": changes }));
+    found[BLESSED] = Value::Array(reasons);
+    found
+}
+
+/// A value, cut short if it is long.
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(TOLD_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 
@@ -83,7 +122,7 @@ fn differences(at: &str, known: &Value, found: &Value, tolerance: f64, lines: &m
             }
         }
         _ if is_close(known, found, tolerance) => {}
-        _ => lines.push(format!("{at}: {found} instead of {known}")),
+        _ => lines.push(format!("{at}: {} instead of {}", short(found), short(known))),
     }
 }
 
@@ -98,7 +137,6 @@ fn is_close(known: &Value, found: &Value, tolerance: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn lines(known: &Value, found: &Value, tolerance: f64) -> Vec<String> {
         let mut lines = Vec::new();
@@ -118,6 +156,27 @@ mod tests {
         );
         let found = json!({ "rows": [], "gone": 1 });
         assert_eq!(lines(&known, &found, 0.5).len(), 1, "a row that is missing");
+    }
+
+    #[test]
+    fn a_blessing_keeps_its_reason_and_the_old_values() {
+        let (old, new) = (json!({ "ms": 1.0, "long": "x".repeat(99) }), json!({ "ms": 2.0 }));
+        let bless = |known: Value, found: &Value, why: &str| {
+            let (reasons, lines) = compared(known, found, 0.0);
+            blessed(reasons, found.clone(), why, &lines)
+        };
+        let first = bless(Value::Null, &old, "new");
+        let second = bless(first, &new, "the clock was wrong");
+        assert_eq!(compared(second.clone(), &new, 0.0).1, [""; 0], "reasons are no results");
+        let reasons = second[BLESSED].as_array().unwrap();
+        assert_eq!((&reasons[0]["why"], reasons.len()), (&json!("new"), 2));
+        assert_eq!(reasons[1]["why"], "the clock was wrong");
+        let changes = reasons[1]["changes"].as_array().unwrap();
+        assert_eq!(changes[1], "/ms: 2.0 instead of 1.0");
+        assert!(changes[0].as_str().unwrap().ends_with("xx…"), "{changes:?}");
+        let many = |from: u32| (0..20).map(|place| from + place).collect::<Value>();
+        let lines = compared(many(0), &many(1), 0.0).1;
+        assert_eq!((lines.len(), &*lines[TOLD]), (TOLD + 1, "and 8 more"));
     }
 
     #[test]

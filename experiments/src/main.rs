@@ -42,9 +42,11 @@ struct Arguments {
     /// that take seconds; `all`, or `list`
     #[arg(required_unless_present_any = ["section", "idle"])]
     ids: Vec<String>,
-    /// Write the results to `expected/`, with which later runs are compared
-    #[arg(long, conflicts_with_all = ["seeds", "quick"])]
-    bless: bool,
+    /// Write the results to `expected/`, with which later runs are compared, and beside them what
+    /// has changed and this reason
+    #[arg(long, value_name = "WHY", conflicts_with_all = ["seeds", "quick"],
+        value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    bless: Option<String>,
     /// The directory of the results: a subdirectory for each experiment, and `report.html` over all
     /// of them [default: target/experiments]
     #[arg(long, value_name = "DIR")]

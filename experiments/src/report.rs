@@ -35,8 +35,8 @@ pub(crate) struct Work {
     pub(crate) seeds: Option<u64>,
     /// A tenth of the seeds suffices, and fewer values.
     pub(crate) quick: bool,
-    /// The results become the known ones.
-    pub(crate) bless: bool,
+    /// The results become the known ones, for this reason.
+    pub(crate) bless: Option<String>,
 }
 
 /// The report of one experiment.
@@ -206,9 +206,13 @@ impl Report {
         let text = serde_json::to_string_pretty(&written)?;
         fs::write(self.directory.join("data.json"), text + "\n")?;
         say_line!("written to {}", self.directory.display());
-        let differences = self.known.compare(self.id, &data, self.work.bless)?;
+        let reason = self.work.bless.as_deref();
+        let differences = self.known.compare(self.id, &data, reason)?;
         for line in &differences {
             say_line!("DIFFERS from expected/{}.json: {line}", self.id);
+        }
+        if !differences.is_empty() {
+            say_line!("If meant: {} --bless WHY, and commit", self.id);
         }
         Ok(self.all_hold && differences.is_empty())
     }
@@ -276,17 +280,33 @@ impl Table {
         text
     }
 
+    /// The table with a number in each cell, where it can be: a mean with its confidence, and a
+    /// number with the paper's, have columns of their own.
     fn csv(&self) -> String {
-        let quote = |cell: &String| {
-            if cell.contains([',', '"', '\n']) {
-                format!("\"{}\"", cell.replace('"', "\"\""))
-            } else {
-                cell.clone()
+        let mut columns: Vec<Vec<String>> = Vec::new();
+        for (place, name) in self.head.iter().enumerate() {
+            let parts: Vec<Parts> = self.rows.iter().map(|row| Parts::of(&row[place])).collect();
+            let mut column = |name: String, part: fn(&Parts) -> &str| {
+                let cells = parts.iter().map(|parts| part(parts).to_owned());
+                columns.push(std::iter::once(name).chain(cells).collect());
+            };
+            column(name.clone(), |parts| &parts.value);
+            if parts.iter().any(|parts| !parts.ci.is_empty()) {
+                column(format!("{name}, ci"), |parts| &parts.ci);
             }
+            if parts.iter().any(|parts| !parts.paper.is_empty()) {
+                column(format!("{name}, paper"), |parts| &parts.paper);
+            }
+        }
+        let quote = |cell: &String| match cell.contains([',', '"', '\n']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell.clone(),
         };
-        let lines = std::iter::once(&self.head).chain(&self.rows);
-        let line = |cells: &Vec<String>| cells.iter().map(quote).collect::<Vec<_>>().join(",");
-        lines.map(line).fold(String::new(), |text, line| text + &line + "\n")
+        let line = |row: usize| {
+            let cells: Vec<String> = columns.iter().map(|column| quote(&column[row])).collect();
+            cells.join(",") + "\n"
+        };
+        (0..=self.rows.len()).map(line).collect()
     }
 
     /// An object for each row.
@@ -300,6 +320,30 @@ impl Table {
             Value::Object(pairs.collect())
         };
         self.rows.iter().map(row).collect()
+    }
+}
+
+/// A cell in parts: `13.94±0.96 (paper: 14)`.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Parts {
+    /// A mean, a number, or any text.
+    value: String,
+    /// Half of the mean's 95 % confidence interval.
+    ci: String,
+    paper: String,
+}
+
+impl Parts {
+    fn of(cell: &str) -> Parts {
+        let paper = cell.split_once(" (paper: ").and_then(|(own, rest)| {
+            let paper = rest.strip_suffix(')')?;
+            Some((own, paper))
+        });
+        let (own, paper) = paper.unwrap_or((cell, ""));
+        let is_number = |text: &&str| text.parse::<f64>().is_ok();
+        let mean = own.split_once('±').filter(|(mean, half)| is_number(mean) && is_number(half));
+        let (value, ci) = mean.unwrap_or((own, ""));
+        Parts { value: value.to_owned(), ci: ci.to_owned(), paper: paper.to_owned() }
     }
 }
 
@@ -319,10 +363,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_of_csv_is_a_number_that_can_be_drawn() {
+        let mut table = Table::new(&["who", "ms", "rate"]);
+        table.row(&[&"a±b", &"13.94±0.96", &"1693 (paper: 1193 *)"]);
+        table.row(&[&"c", &"7", &"12±0.5 (paper: 11)"]);
+        let csv = "who,ms,\"ms, ci\",rate,\"rate, ci\",\"rate, paper\"\n\
+                   a±b,13.94,0.96,1693,,1193 *\nc,7,,12,0.5,11\n";
+        assert_eq!(table.csv(), csv);
+    }
+
+    #[test]
     fn each_datum_has_its_machine_commit_compiler_and_seeds() {
         let out = tempfile::tempdir().unwrap();
         for plan in PLANS {
-            let work = Work { out: out.path().to_owned(), seeds: None, quick: true, bless: false };
+            let work = Work { out: out.path().to_owned(), seeds: None, quick: true, bless: None };
             let mut report = Report::new(plan, &work).unwrap();
             if let Seeds::From(_) = plan.seeds {
                 report.seeds(50);

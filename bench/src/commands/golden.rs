@@ -6,9 +6,9 @@ use lightwait_bench::say_line;
 /// The arguments of `golden`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Golden {
-    /// Keep the present counts
-    #[arg(long)]
-    bless: bool,
+    /// Keep the present counts, and beside them what has changed and this reason
+    #[arg(long, value_name = "WHY", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    bless: Option<String>,
 }
 
 impl Golden {
@@ -22,8 +22,8 @@ impl Golden {
             }
         };
         counted.iter().for_each(|(name, count)| say_line!("{name}: {count:.0}"));
-        if self.bless {
-            return golden::keep(&counted).inspect_err(|why| eprintln!("{why}")).is_ok();
+        if let Some(why) = &self.bless {
+            return golden::keep(&counted, why).inspect_err(|why| eprintln!("{why}")).is_ok();
         }
         let kept = golden::kept().unwrap_or_else(|why| {
             eprintln!("{}: {why}", golden::path().display());
@@ -36,7 +36,8 @@ impl Golden {
         eprintln!("instructions are not as they were:");
         differences.iter().for_each(|line| eprintln!("  {line}"));
         eprintln!(
-            "If meant: cargo run --profile dist -p lightwait-bench -- golden --bless, and commit"
+            "If meant: cargo run --profile dist -p lightwait-bench -- golden --bless WHY, and \
+             commit"
         );
         false
     }

@@ -125,7 +125,7 @@ fn half_of_the_largest_window_is_no_silly_one() {
 }
 
 #[test]
-fn after_a_probe_the_override_sends_what_fits_into_a_small_window() {
+fn after_a_probe_the_override_sends_what_fits() {
     let mut peer = Peer::established(plain());
     peer.say(Say::new(A, 1, 1).window(0));
     peer.write(3000);

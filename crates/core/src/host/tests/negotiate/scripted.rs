@@ -102,7 +102,7 @@ fn a_server_relies_on_the_client_once_that_has_named_itself() {
 }
 
 #[test]
-fn a_server_may_swap_with_a_client_that_has_not_named_itself_again() {
+fn a_server_may_swap_with_a_client_that_is_unproven() {
     for swaps in [false, true] {
         let mut config = negotiating(Wish::Client);
         config.tcp.time_wait.close_swap = swaps;
