@@ -55,6 +55,10 @@ struct Arguments {
     /// are then not compared with `expected/`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
     seeds: Option<u64>,
+    /// Begin with seeds that are so much higher. The results are then not compared with `expected/`
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "bless",
+        value_parser = clap::value_parser!(u64).range(..1 << 31))]
+    offset: u64,
     /// Average over a tenth of the seeds, and sweep fewer values
     #[arg(long)]
     quick: bool,
@@ -72,7 +76,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { ids, bless, out, seeds, quick, section, live, idle, count } =
+    let Arguments { ids, bless, out, seeds, offset, quick, section, live, idle, count } =
         Arguments::parse();
     if let (Some(address), Some(count)) = (idle, count) {
         return match plans::today::idle(address, count) {
@@ -109,7 +113,8 @@ fn main() -> ExitCode {
     }
     let is_chosen = |plan: &&Plan| ids.iter().any(|id| is_of(id, plan));
     let chosen: Vec<&Plan> = PLANS.iter().filter(is_chosen).collect();
-    let work = Work { out: out.unwrap_or_else(report::usual_directory), seeds, quick, bless };
+    let out = out.unwrap_or_else(report::usual_directory);
+    let work = Work { out, seeds, offset, quick, bless };
     let failed: Vec<&str> =
         chosen.iter().filter(|plan| !run(plan, &work)).map(|plan| plan.id).collect();
     if let Err(why) = page::write(&work.out) {

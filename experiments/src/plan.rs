@@ -32,7 +32,7 @@ pub(crate) struct Plan {
 pub(crate) enum Seeds {
     /// Always these. What else it seeds follows from them.
     Fixed(fn() -> Vec<u64>),
-    /// This one and the next, as many as [`Report::seeds`] returns.
+    /// This one and the next, or others by `--offset`, as many as [`Report::seeds`] returns.
     From(u64),
     /// No seed, for this reason.
     None(&'static str),
@@ -193,7 +193,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Aron & Druschel 1999, abstract and §VI-B",
         cheap: true,
         known: Known::Exactly,
-        seeds: Seeds::Fixed(|| (0..plans::a_response::SHORT_SEEDS).collect()),
+        seeds: Seeds::From(0),
         run: plans::a_response::run,
     },
     Plan {
@@ -256,7 +256,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Table 2 and §5.2",
         cheap: false,
         known: Known::Nothing,
-        seeds: Seeds::Fixed(|| (1..=plans::c_table2::RUNS).collect()),
+        seeds: Seeds::From(1),
         run: plans::c_table2::run,
     },
     Plan {
@@ -265,7 +265,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Table 3 and §2.2",
         cheap: true,
         known: Known::Exactly,
-        seeds: Seeds::Fixed(|| (1..=plans::c_table3::SEEDS).collect()),
+        seeds: Seeds::From(1),
         run: plans::c_table3::run_all,
     },
     Plan {
@@ -274,7 +274,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, Figs. 5 to 7 and §5.3",
         cheap: false,
         known: Known::Nothing,
-        seeds: Seeds::Fixed(|| (1..=plans::c_fig5_7::RUNS).collect()),
+        seeds: Seeds::From(1),
         run: plans::c_fig5_7::run,
     },
     Plan {
@@ -301,7 +301,7 @@ pub(crate) const PLANS: &[Plan] = &[
         source: "Faber, Touch & Yue 1999, §2.2",
         cheap: false,
         known: Known::Exactly,
-        seeds: Seeds::Fixed(|| (1..=plans::c_short_msl::SEEDS).collect()),
+        seeds: Seeds::From(1),
         run: plans::c_short_msl::run,
     },
     Plan {

@@ -5,6 +5,7 @@ use lightwait_bench::say_line;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::mem;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -33,6 +34,8 @@ pub(crate) struct Work {
     pub(crate) out: PathBuf,
     /// Seeds to average over, instead of an experiment's own number.
     pub(crate) seeds: Option<u64>,
+    /// Is added to each seed.
+    pub(crate) offset: u64,
     /// A tenth of the seeds suffices, and fewer values.
     pub(crate) quick: bool,
     /// The results become the known ones, for this reason.
@@ -88,15 +91,18 @@ impl Report {
         })
     }
 
-    /// The number of seeds to average over; `usual` are enough for the claims.
+    /// The seeds to average over; `usual` are enough for the claims.
     ///
     /// # Panics
     /// If the plan does not say where they begin.
-    pub(crate) fn seeds(&mut self, usual: u64) -> u64 {
-        let first = self.first_seed.expect("`Seeds::From` in the plan");
-        let count = self.repeats(usual);
-        self.seeds = (first..first + count).collect();
-        count
+    pub(crate) fn seeds(&mut self, usual: u64) -> Range<u64> {
+        let first = self.first_seed.expect("`Seeds::From` in the plan") + self.work.offset;
+        if self.work.offset > 0 {
+            self.known = Known::Nothing;
+        }
+        let seeds = first..first + self.repeats(usual);
+        self.seeds = seeds.clone().collect();
+        seeds
     }
 
     /// The number of runs to average over, of an experiment without seeds.
@@ -341,7 +347,8 @@ impl Parts {
         });
         let (own, paper) = paper.unwrap_or((cell, ""));
         let is_number = |text: &&str| text.parse::<f64>().is_ok();
-        let mean = own.split_once('±').filter(|(mean, half)| is_number(mean) && is_number(half));
+        let mean = own.split_once('±').map(|(mean, half)| (mean.trim_end(), half.trim_start()));
+        let mean = mean.filter(|(mean, half)| is_number(mean) && is_number(half));
         let (value, ci) = mean.unwrap_or((own, ""));
         Parts { value: value.to_owned(), ci: ci.to_owned(), paper: paper.to_owned() }
     }
@@ -366,17 +373,35 @@ mod tests {
     fn a_cell_of_csv_is_a_number_that_can_be_drawn() {
         let mut table = Table::new(&["who", "ms", "rate"]);
         table.row(&[&"a±b", &"13.94±0.96", &"1693 (paper: 1193 *)"]);
-        table.row(&[&"c", &"7", &"12±0.5 (paper: 11)"]);
+        table.row(&[&"c", &"7", &"12 ± 0.5 (paper: 11)"]);
         let csv = "who,ms,\"ms, ci\",rate,\"rate, ci\",\"rate, paper\"\n\
                    a±b,13.94,0.96,1693,,1193 *\nc,7,,12,0.5,11\n";
         assert_eq!(table.csv(), csv);
     }
 
     #[test]
+    fn other_seeds_have_no_known_result() {
+        let out = tempfile::tempdir().unwrap();
+        let plan = PLANS.iter().find(|plan| plan.id == "d-fig4").unwrap();
+        for (offset, known) in [(0, Known::Exactly), (7, Known::Nothing)] {
+            let out = out.path().to_owned();
+            let work = Work { out, seeds: None, offset, quick: false, bless: None };
+            let mut report = Report::new(plan, &work).unwrap();
+            assert_eq!((report.seeds(3), report.known), (offset..offset + 3, known));
+        }
+    }
+
+    #[test]
     fn each_datum_has_its_machine_commit_compiler_and_seeds() {
         let out = tempfile::tempdir().unwrap();
         for plan in PLANS {
-            let work = Work { out: out.path().to_owned(), seeds: None, quick: true, bless: None };
+            let work = Work {
+                out: out.path().to_owned(),
+                seeds: None,
+                offset: 0,
+                quick: true,
+                bless: None,
+            };
             let mut report = Report::new(plan, &work).unwrap();
             if let Seeds::From(_) = plan.seeds {
                 report.seeds(50);

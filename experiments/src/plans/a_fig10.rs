@@ -265,12 +265,14 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     ];
     // One more run, whose disk takes no time.
     let count = MEMORIES_MB.len() * kept.len();
-    let found = parallel::map((count + 1) * seeds as usize, |number| {
-        let (place, seed) = (number / seeds as usize, number as u64 % seeds + 1);
+    let first = seeds.start;
+    let seeds = seeds.count();
+    let found = parallel::map((count + 1) * seeds, |number| {
+        let (place, seed) = (number / seeds, first + (number % seeds) as u64);
         let memory = MEMORIES_MB.get(place / kept.len()).copied();
         run_world(&kept[place % kept.len()], memory, seed)
     })?;
-    let found: Vec<&[Found]> = found.chunks(seeds as usize).collect();
+    let found: Vec<&[Found]> = found.chunks(seeds).collect();
     let cached_rate = mean(found[count], |found| found.rate);
     let mut table = Table::new(&[
         "memory MB",

@@ -5,6 +5,7 @@
 //! has one second: with 60 s a list at today's rates never ends. The last two lines have no list:
 //! they are our engine with its records, with and without negotiation.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use lightwait_netem::LinkConfig;
@@ -18,7 +19,7 @@ use crate::plans::busy::webstone::{Keeping, Run, Seen, cell, stat};
 use crate::plans::c_table2::FILES;
 use crate::report::{Report, Table};
 
-pub(crate) const RUNS: u64 = 10;
+const RUNS: u64 = 10;
 const HOSTS: usize = 2;
 /// Clients on each host.
 const CLIENTS: [usize; 4] = [4, 16, 32, 64];
@@ -68,10 +69,10 @@ fn run_of(system: System, keeping: Keeping, clients: usize, seed: u64) -> Run {
 /// The results, by line and number of clients.
 type Found = Vec<Vec<Vec<Seen>>>;
 
-fn measure() -> Found {
+fn measure(seeds: Range<u64>) -> Found {
     let mut found = vec![vec![Vec::new(); CLIENTS.len()]; LINES.len()];
     // The lines take turns, so that a change on the machine affects all of them.
-    for seed in 1..=RUNS {
+    for seed in seeds {
         for (at, &clients) in CLIENTS.iter().enumerate() {
             for ((_, system, keeping), found) in LINES.iter().zip(&mut found) {
                 found[at].push(run_of(*system, *keeping, clients, seed).see());
@@ -83,7 +84,7 @@ fn measure() -> Found {
 
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let found = measure();
+    let found = measure(report.seeds(RUNS));
     let head =
         ["system", "clients", "Mb/s each", "blocks", "TIME-WAIT", "conn/s", "blocks a packet"];
     let mut table = Table::new(&head);

@@ -35,7 +35,7 @@ use crate::plans::busy::web::PORT;
 use crate::report::{Report, Table};
 use crate::statistics::mean_and_deviation;
 
-pub(crate) const SEEDS: u64 = 10;
+const SEEDS: u64 = 10;
 /// Connections a second.
 const LOADS: [u32; 5] = [50, 100, 200, 400, 800];
 const LENGTH: Duration = Duration::from_secs(90);
@@ -329,6 +329,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut table = Table::new(&head);
     let mut chart = Chart::new("Old segments that meet a later connection", "conn/s", "‰");
     let mut all = Vec::new();
+    let seeds = report.seeds(SEEDS);
     for (name, is_cut, window) in
         [("a minute", false, LARGE), ("cut", true, LARGE), ("cut, windows of 8 KB", true, SMALL)]
     {
@@ -336,8 +337,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         for rate in LOADS {
             let cut = Duration::from_secs(u64::from(BLOCKS)) / rate;
             let time_wait = if is_cut { cut.min(FULL) } else { FULL };
-            let counts: Vec<Counts> =
-                (1..=SEEDS).map(|seed| World::new(time_wait, window, seed).run(rate)).collect();
+            let run = |seed| World::new(time_wait, window, seed).run(rate);
+            let counts: Vec<Counts> = seeds.clone().map(run).collect();
             let part = |of: fn(&Counts) -> u64, scale: f64| {
                 let parts =
                     counts.iter().map(|c| of(c) as f64 * scale / (c.opened + c.refused) as f64);

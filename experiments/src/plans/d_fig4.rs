@@ -2,6 +2,7 @@
 //! how long a transfer takes, how much buffer it has, and how often it has nothing to send. One set
 //! of worlds makes three figures.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use lightwait_core::config::{Limits, SendRule};
@@ -46,8 +47,8 @@ struct Point {
 /// The results by loss and rule.
 type Grid = Vec<Vec<Point>>;
 
-/// The results so far in this process, with the number of seeds.
-static FOUND: Mutex<Option<(u64, Arc<Grid>)>> = Mutex::new(None);
+/// The results so far in this process, with their seeds.
+static FOUND: Mutex<Option<(Range<u64>, Arc<Grid>)>> = Mutex::new(None);
 
 fn grid(report: &mut Report) -> Result<Arc<Grid>, Failure> {
     let seeds = report.seeds(SEEDS);
@@ -56,14 +57,14 @@ fn grid(report: &mut Report) -> Result<Arc<Grid>, Failure> {
         return Ok(grid.clone());
     }
     let points = parallel::map(LOSSES_PERCENT.len() * RULES.len(), |number| {
-        point(LOSSES_PERCENT[number / RULES.len()], RULES[number % RULES.len()].0, seeds)
+        point(LOSSES_PERCENT[number / RULES.len()], RULES[number % RULES.len()].0, seeds.clone())
     })?;
     let grid: Arc<Grid> = Arc::new(points.chunks(RULES.len()).map(<[Point]>::to_vec).collect());
     *found = Some((seeds, grid.clone()));
     Ok(grid)
 }
 
-fn point(loss_percent: f64, fixed: Option<u32>, seeds: u64) -> Result<Point, Failure> {
+fn point(loss_percent: f64, fixed: Option<u32>, seeds: Range<u64>) -> Result<Point, Failure> {
     let load = Load {
         ways: vec![Way { loss: loss_percent / 100.0, ..WAY }],
         order: vec![0],
@@ -81,7 +82,7 @@ fn point(loss_percent: f64, fixed: Option<u32>, seeds: u64) -> Result<Point, Fai
         let found = transfers::run(&load, tcp.clone(), Limits::default(), seed)?;
         Ok((*found.transfers.first().ok_or("no transfer")?, found.writers_woken))
     };
-    let all = (0..seeds).map(one).collect::<Result<Vec<_>, _>>()?;
+    let all = seeds.map(one).collect::<Result<Vec<_>, _>>()?;
     let mean = |of: fn(&Transfer) -> f64| Mean::of(all.iter().map(|(transfer, _)| of(transfer)));
     Ok(Point {
         woken_per_mb: Mean::of(all.iter().map(|(_, woken)| *woken as f64 * 1e6 / BYTES as f64)),

@@ -1,6 +1,7 @@
 //! Many connections, fast and slow, on one pool of buffers, by each policy. One set of worlds makes
 //! two figures, and the paper's statements on fairness.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use lightwait_core::config::{Limits, PageSize, PoolPolicy, SendRule, TcpConfig};
@@ -72,8 +73,8 @@ impl Grid {
     }
 }
 
-/// The results so far in this process, with the number of seeds and pools.
-static FOUND: Mutex<Option<(u64, Arc<Grid>)>> = Mutex::new(None);
+/// The results so far in this process, with their seeds and pools.
+static FOUND: Mutex<Option<(Range<u64>, Arc<Grid>)>> = Mutex::new(None);
 
 fn grid(report: &mut Report) -> Result<Arc<Grid>, Failure> {
     report.say(
@@ -91,7 +92,7 @@ fn grid(report: &mut Report) -> Result<Arc<Grid>, Failure> {
     }
     let points = parallel::map(pools.len() * POLICIES.len(), |number| {
         let policy = POLICIES[number % POLICIES.len()].0;
-        point(pools[number / POLICIES.len()], policy, PRIORITY_CAP, seeds)
+        point(pools[number / POLICIES.len()], policy, PRIORITY_CAP, seeds.clone())
     })?;
     let points = points.chunks(POLICIES.len()).map(<[Point]>::to_vec).collect();
     let grid = Arc::new(Grid { pools, points });
@@ -135,7 +136,7 @@ fn tcp(pool: usize, policy: PoolPolicy, cap: u8) -> TcpConfig {
     })
 }
 
-fn point(pool: usize, policy: PoolPolicy, cap: u8, seeds: u64) -> Result<Point, Failure> {
+fn point(pool: usize, policy: PoolPolicy, cap: u8, seeds: Range<u64>) -> Result<Point, Failure> {
     let way = |number: usize| Way {
         rate_bits: if number < CLIENTS / 2 { FAST_BITS } else { SLOW_BITS },
         round_trip: ROUND_TRIP,
@@ -156,7 +157,7 @@ fn point(pool: usize, policy: PoolPolicy, cap: u8, seeds: u64) -> Result<Point, 
         };
         transfers::run(&load, tcp(pool, policy, cap), limits.clone(), seed)
     };
-    let worlds = (0..seeds).map(one).collect::<Result<Vec<Found>, _>>()?;
+    let worlds = seeds.map(one).collect::<Result<Vec<Found>, _>>()?;
     let mean = |of: &dyn Fn(&Found) -> f64| Mean::of(worlds.iter().map(of));
     Ok(Point {
         fast: mean(&|world| average(&rates(world, true))),
@@ -316,7 +317,7 @@ pub(crate) fn caps(report: &mut Report) -> Outcome {
     let seeds = report.seeds(20);
     let points = parallel::map(CAPS.len() * SIZES.len(), |number| {
         let (pool, cap) = (SIZES[number % SIZES.len()], CAPS[number / SIZES.len()]);
-        point(pool, PoolPolicy::Priority, cap, seeds)
+        point(pool, PoolPolicy::Priority, cap, seeds.clone())
     })?;
     let mut table = Table::new(&["p", "pool", "fast kbit/s", "slow kbit/s", "first buffer ms"]);
     for (number, point) in points.iter().enumerate() {

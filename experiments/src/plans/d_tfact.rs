@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 
 use lightwait::net::TcpStream;
@@ -125,9 +126,9 @@ async fn get() -> io::Result<f64> {
     Ok(Handle::current().now().since(begin).as_secs_f64())
 }
 
-fn point(read_time: f64, factor: Factor, seeds: u64) -> Result<Point, Failure> {
+fn point(read_time: f64, factor: Factor, seeds: Range<u64>) -> Result<Point, Failure> {
     let read_time = Duration::from_secs_f64(ROUND_TRIP.as_secs_f64() * read_time);
-    Ok(Point((0..seeds).map(|seed| download(read_time, factor, seed)).collect::<Result<_, _>>()?))
+    Ok(Point(seeds.map(|seed| download(read_time, factor, seed)).collect::<Result<_, _>>()?))
 }
 
 /// Runs the experiment.
@@ -138,7 +139,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
          lost.\nThe file is opened and first read in a read time each.",
     );
     let points = parallel::map(READ_TIMES.len() * WAYS.len(), |number| {
-        point(READ_TIMES[number / WAYS.len()], WAYS[number % WAYS.len()].0, seeds)
+        point(READ_TIMES[number / WAYS.len()], WAYS[number % WAYS.len()].0, seeds.clone())
     })?;
     let grid: Vec<&[Point]> = points.chunks(WAYS.len()).collect();
     let mut table = Table::new(&["read time, RTT", "T_fact", "seconds", "misses"]);

@@ -9,6 +9,7 @@
 mod world;
 
 use std::fmt::Display;
+use std::ops::Range;
 
 use lightwait_core::config::{PoolPolicy, SendRule, TcpConfig};
 
@@ -141,10 +142,10 @@ fn of_best(row: &[Cell], of: fn(&Found) -> f64) -> Mean {
 }
 
 /// The clients, and the rules under which they are tried.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Sweep {
     clients: usize,
-    seeds: u64,
+    seeds: Range<u64>,
     rules: usize,
     stalled_part: f64,
 }
@@ -158,18 +159,19 @@ impl Sweep {
     }
 
     /// The results by pool and rules.
-    fn run(self, report: &mut Report) -> Result<Vec<Vec<Cell>>, Failure> {
-        report.say(format!("\n{} clients, {} seeds", self.clients, self.seeds));
-        let (seeds, of_pool) = (self.seeds as usize, self.rules * self.seeds as usize);
+    fn run(&self, report: &mut Report) -> Result<Vec<Vec<Cell>>, Failure> {
+        let seeds = self.seeds.clone().count();
+        report.say(format!("\n{} clients, {seeds} seeds", self.clients));
+        let of_pool = self.rules * seeds;
         let found = parallel::map(POOLS_EACH.len() * of_pool, |number| {
             let (pool_each, number) = (POOLS_EACH[number / of_pool], number % of_pool);
             let rules = &RULES[number / seeds];
             let mut tcp = TcpConfig::default();
             (rules.change)(&mut tcp);
             tcp.pool.policy = rules.policy;
-            let Sweep { clients, stalled_part, .. } = self;
+            let Sweep { clients, stalled_part, .. } = *self;
             let plan = Plan { clients, pool_each, stalled_part, tcp };
-            world::run(&plan, 1 + (number % seeds) as u64)
+            world::run(&plan, self.seeds.start + (number % seeds) as u64)
         })?;
         let cells: Vec<Cell> = found.chunks(seeds).map(|worlds| Cell(worlds.to_vec())).collect();
         let grid: Vec<Vec<Cell>> = cells.chunks(self.rules).map(<[Cell]>::to_vec).collect();
@@ -177,7 +179,7 @@ impl Sweep {
         Ok(grid)
     }
 
-    fn show(self, report: &mut Report, grid: &[Vec<Cell>]) -> Outcome {
+    fn show(&self, report: &mut Report, grid: &[Vec<Cell>]) -> Outcome {
         let mut table = Table::new(&[
             "pool KiB",
             "rules",
