@@ -45,7 +45,7 @@ pub(super) struct Workload {
     pub(super) quick_acks: u8,
 }
 
-/// The results over all seeds.
+/// The results of one world, or of all seeds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     file_bytes: u64,
@@ -68,6 +68,25 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// The results of all of these.
+    pub(super) fn of_all(parts: &[Found]) -> Found {
+        let mut all = Found::default();
+        for part in parts {
+            all.file_bytes = part.file_bytes;
+            all.response_ms.extend(&part.response_ms);
+            all.timeout_ms.extend(&part.timeout_ms);
+            all.timeouts += part.timeouts;
+            all.repeated += part.repeated;
+            all.spurious += part.spurious;
+            all.unanswered += part.unanswered;
+            all.held += part.held;
+            all.retransmits += part.retransmits;
+            all.carried += part.carried;
+            all.seconds += part.seconds;
+        }
+        all
+    }
+
     pub(super) fn answers(&self) -> usize {
         self.response_ms.len()
     }
@@ -103,13 +122,12 @@ impl Found {
     }
 }
 
-/// Runs one world with the given TCP configuration at the server, and adds its results.
+/// Runs one world with the given TCP configuration at the server.
 pub(super) fn run_world(
     workload: &Workload,
     tcp: TcpConfig,
     (loss, seed): (f64, u64),
-    found: &mut Found,
-) -> Result<(), Failure> {
+) -> Result<Found, Failure> {
     let link = |seed| LinkConfig {
         rate: Rate::BitsPerSecond(RATE_BITS),
         delay: DELAY,
@@ -131,25 +149,22 @@ pub(super) fn run_world(
         world.spawn(Side::A, ask_for_ever(*workload, times.clone()));
     }
     world.run_for(LENGTH)?;
-    found.file_bytes = workload.file_bytes;
-    found.response_ms.append(&mut times.borrow_mut());
-    found.seconds += LENGTH.as_secs_f64();
-    found.carried += world.cable().link_from(Side::B).counters().pushed_bytes as f64 * 8.0;
     let server = world.host(Side::B, |host| *host.counters());
-    found.timeouts += server.timeouts;
-    found.retransmits += server.retransmits;
-    found.add(&repeats.borrow());
-    Ok(())
-}
-
-impl Found {
-    fn add(&mut self, repeats: &Repeats) {
-        self.repeated += repeats.repeated;
-        self.spurious += repeats.spurious;
-        self.unanswered += repeats.unanswered;
-        self.held += repeats.held;
-        self.timeout_ms.extend(repeats.sent_again_ms.iter().filter(|ms| **ms > TIMED_OUT_MS));
-    }
+    let (repeats, response_ms) = (repeats.borrow(), times.take());
+    let sent_again_ms = repeats.sent_again_ms.iter().copied();
+    Ok(Found {
+        file_bytes: workload.file_bytes,
+        response_ms,
+        timeouts: server.timeouts,
+        timeout_ms: sent_again_ms.filter(|ms| *ms > TIMED_OUT_MS).collect(),
+        repeated: repeats.repeated,
+        spurious: repeats.spurious,
+        unanswered: repeats.unanswered,
+        held: repeats.held,
+        retransmits: server.retransmits,
+        carried: world.cable().link_from(Side::B).counters().pushed_bytes as f64 * 8.0,
+        seconds: LENGTH.as_secs_f64(),
+    })
 }
 
 /// Our HTTP server, unmodified; its disk takes no time.
