@@ -26,6 +26,8 @@ counters! {
     frames_malformed,
     /// Frames or packets that were not for us.
     not_for_us,
+    /// Frames of a VLAN (IEEE 802.1Q): we are in none. A tag with a priority alone is no VLAN.
+    vlan_unknown,
     /// Packets of a protocol that we do not speak.
     protocol_unknown,
     /// TCP segments whose checksum was wrong.

@@ -13,7 +13,7 @@ use core::fmt::{self, Display, Formatter};
 use core::net::{IpAddr, SocketAddr};
 
 use crate::frame::Medium;
-use crate::wire::ethernet::{Frame, Mac, ethertype};
+use crate::wire::ethernet::{Frame, Mac, TAGS_MAX, ethertype};
 use crate::wire::icmpv4::Echo;
 use crate::wire::ip::{Packet, protocol};
 use crate::wire::options::Options;
@@ -59,7 +59,12 @@ impl Line<'_> {
         if self.medium == Medium::Ip {
             return ip(self.bytes, f);
         }
-        let frame = or_malformed!(Frame::parse(self.bytes));
+        let mut frame = or_malformed!(Frame::parse(self.bytes));
+        for _ in 0..TAGS_MAX {
+            let Some((vlan, inner)) = or_malformed!(frame.behind_tag()) else { break };
+            write!(f, "vlan {vlan} ")?;
+            frame = inner;
+        }
         match frame.ethertype {
             ethertype::ARP => arp(frame.payload, f),
             ethertype::IPV4 | ethertype::IPV6 => ip(frame.payload, f),

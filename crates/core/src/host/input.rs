@@ -83,6 +83,15 @@ impl Host {
             self.shared.counters.not_for_us += 1;
             return;
         }
+        let link = match ethertype::is_vlan(link.ethertype).then(|| link.outside_vlans()) {
+            None => link,
+            Some(Ok(Some(link))) => link,
+            Some(Ok(None)) => {
+                self.shared.counters.vlan_unknown += 1;
+                return;
+            }
+            Some(Err(reason)) => return self.note_malformed(reason),
+        };
         let inner = &RxFrame { bytes: link.payload, ..*frame };
         match link.ethertype {
             ethertype::IPV4 | ethertype::IPV6 => {

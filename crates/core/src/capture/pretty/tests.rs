@@ -136,6 +136,10 @@ fn frames_of_ethernet_are_looked_into() {
     );
     let inner = ip("10.0.0.1", "10.0.0.2", 17, &[]);
     assert_eq!(shown(ethertype::IPV4, &inner), line(&inner));
+    let mut tagged = [0xe0, 5, 0x81, 0, 0, 7, 8, 0].to_vec();
+    tagged.extend_from_slice(&inner);
+    let behind_tags = format!("vlan 5 vlan 7 {}", line(&inner));
+    assert_eq!(shown(ethertype::PROVIDER_VLAN, &tagged), behind_tags);
     assert_eq!(shown(ethertype::ARP, &[]), "malformed: arp: packet too short (14 bytes)");
 }
 

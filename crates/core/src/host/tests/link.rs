@@ -505,3 +505,42 @@ fn an_orphan_without_a_route_is_given_up_whatever_was_asked_for() {
     cable.pass(Duration::from_secs(400));
     assert_eq!(cable.hosts[0].connections(), 0);
 }
+
+/// A frame behind these VLAN tags, each a type and its control bits.
+fn tagged(frame: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
+    let mut bytes = frame[..12].to_vec();
+    for (kind, control) in tags {
+        bytes.extend_from_slice(&kind.to_be_bytes());
+        bytes.extend_from_slice(&control.to_be_bytes());
+    }
+    bytes.extend_from_slice(&frame[12..]);
+    bytes
+}
+
+#[test]
+fn a_frame_of_a_vlan_is_counted_and_a_priority_tag_is_none() {
+    use ethernet::ethertype::{PROVIDER_VLAN, VLAN};
+    let mut cable = Cable::two();
+    cable.hosts[1].listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
+    cable.connect("10.0.0.2:80");
+    cable.settle();
+    // What the opener sent: a question by ARP, a SYN, an ACK.
+    let frames = cable.seen.iter().filter(|frame| frame[6..12] == [2, 0, 0, 0, 0, 1]);
+    let frames: Vec<Vec<u8>> = frames.cloned().collect();
+    assert!(frames.iter().any(|frame| frame[12..14] == [8, 6]), "{frames:02x?}");
+    let mut replies = Vec::new();
+    for tags in [&[][..], &[(VLAN, 0)], &[(PROVIDER_VLAN, 0), (VLAN, 0xe000)], &[(VLAN, 7)]] {
+        let mut host = Host::new(host(&["10.0.0.2/24", "fd00::2/64"], 2)).unwrap();
+        host.listen("0.0.0.0:80".parse().unwrap(), 4).unwrap();
+        let (now, mut outbox) = (cable.now, Outbox::new(64));
+        for frame in &frames {
+            host.on_frame(now, RxFrame::plain(&tagged(frame, tags)));
+        }
+        host.emit(now, &mut outbox);
+        replies.push((host.counters().segments_in, host.counters().vlan_unknown));
+    }
+    let [plain, priority, both, vlan] = replies[..] else { panic!("{replies:?}") };
+    assert_eq!([priority, both], [plain; 2]);
+    assert!(plain.0 > 0 && plain.1 == 0, "{plain:?}");
+    assert_eq!(vlan, (0, frames.len() as u64));
+}
