@@ -1,7 +1,8 @@
 //! Undoes offload: completes transport checksums that were left to a device, and cuts large TCP
-//! segments into packets as a device would.
+//! segments and UDP datagrams into packets as a device would.
 //!
-//! Wrappers use it to see the packets of a real wire. A frame without TCP or UDP stays as it is.
+//! Wrappers use it to see the packets of a real wire. VLAN tags stay before each packet. A frame
+//! without TCP or UDP stays as it is.
 
 use lightwait_core::frame::RxChecksum;
 use lightwait_core::wire::checksum::{pseudo_header, sum};
@@ -12,7 +13,8 @@ use std::net::IpAddr;
 /// Where TCP's fields are, in bytes from its start (RFC 9293 §3.1).
 const TCP_SEQ: usize = 4;
 const TCP_FLAGS: usize = 13;
-/// Where UDP's checksum is, in bytes from its start (RFC 768).
+/// Where UDP's fields are, in bytes from its start (RFC 768).
+const UDP_LENGTH: usize = 4;
 const UDP_CHECKSUM: usize = 6;
 
 /// Hands each packet of `frame` to `sink`, complete. `scratch` is a buffer for reuse.
@@ -25,10 +27,9 @@ pub(super) fn for_each_packet(
     let is_complete = frame.checksum == RxChecksum::Unknown && frame.segment_size == 0;
     match Layout::of(medium, frame.bytes) {
         Some(layout) if !is_complete => {
-            let size = match (frame.segment_size, layout.protocol) {
-                (0, _) => usize::MAX,
-                (size, ip::protocol::TCP) => usize::from(size),
-                _ => usize::MAX,
+            let size = match frame.segment_size {
+                0 => usize::MAX,
+                size => usize::from(size),
             };
             layout.cut(frame.bytes, size, scratch, sink);
         }
@@ -58,9 +59,14 @@ impl Layout {
         let ip = match medium {
             Medium::Ip => 0,
             Medium::Ethernet => {
-                let kind = ethernet::Frame::parse(bytes).ok()?.ethertype;
-                let is_ip = [ethernet::ethertype::IPV4, ethernet::ethertype::IPV6].contains(&kind);
-                is_ip.then_some(ethernet::HEADER_BYTES)?
+                let mut frame = ethernet::Frame::parse(bytes).ok()?;
+                for _ in 0..ethernet::TAGS_MAX {
+                    let Some((_, inner)) = frame.behind_tag().ok()? else { break };
+                    frame = inner;
+                }
+                let is_ip = [ethernet::ethertype::IPV4, ethernet::ethertype::IPV6]
+                    .contains(&frame.ethertype);
+                is_ip.then_some(bytes.len() - frame.payload.len())?
             }
         };
         let packet = ip::Packet::parse(bytes.get(ip..)?).ok()?;
@@ -115,6 +121,12 @@ impl Layout {
         } else {
             let payload_len = (len - 40) as u16;
             packet[self.ip + 4..self.ip + 6].copy_from_slice(&payload_len.to_be_bytes());
+        }
+        if self.protocol == ip::protocol::UDP {
+            let len = ((packet.len() - self.transport) as u16).to_be_bytes();
+            let udp = &mut packet[self.transport..];
+            udp[UDP_LENGTH..UDP_LENGTH + 2].copy_from_slice(&len);
+            return;
         }
         let tcp = &mut packet[self.transport..];
         let seq = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]).wrapping_add(offset as u32);

@@ -71,6 +71,57 @@ fn a_large_segment_is_cut_into_right_packets() {
     check_pieces(Medium::Ethernet, "fd00::1", "fd00::2");
 }
 
+/// The frame with a provider's tag and a customer's.
+fn tagged(bytes: &[u8]) -> Vec<u8> {
+    [&bytes[..12], &[0x88, 0xa8, 0, 5, 0x81, 0, 0xe0, 7], &bytes[12..]].concat()
+}
+
+#[test]
+fn a_large_segment_behind_tags_is_cut_behind_them() {
+    for [source, destination] in [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"]] {
+        let bytes = large(Medium::Ethernet, source, destination);
+        let frame = |bytes| RxFrame {
+            checksum: RxChecksum::Good,
+            segment_size: 1448,
+            ..RxFrame::plain(bytes)
+        };
+        let plain = packets(Medium::Ethernet, frame(&bytes));
+        let expected: Vec<_> = plain.iter().map(|packet| tagged(packet)).collect();
+        assert_eq!(expected.len(), 3);
+        assert_eq!(packets(Medium::Ethernet, frame(&tagged(&bytes))), expected);
+    }
+}
+
+#[test]
+fn a_large_datagram_is_cut_into_datagrams_of_the_size() {
+    for [source, destination] in [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"]] {
+        let [from, to]: [IpAddr; 2] = [source, destination].map(|ip| ip.parse().unwrap());
+        let payload: Vec<u8> = (0..2500).map(|i| (i / 7) as u8).collect();
+        let mut bytes = Vec::new();
+        let len = 8 + payload.len();
+        ip::Header::new(from, to, ip::protocol::UDP, len).unwrap().emit(&mut bytes);
+        bytes.extend([0, 9, 0, 80]);
+        bytes.extend((len as u16).to_be_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(&payload);
+        let frame =
+            RxFrame { checksum: RxChecksum::Good, segment_size: 1000, ..RxFrame::plain(&bytes) };
+        let mut joined = Vec::new();
+        let packets = packets(Medium::Ip, frame);
+        let lengths = packets.iter().map(|packet| {
+            let ip = ip::Packet::parse(packet).unwrap();
+            let len = u16::from_be_bytes([ip.payload[4], ip.payload[5]]);
+            assert_eq!(usize::from(len), ip.payload.len());
+            let pseudo = pseudo_header(from, to, ip::protocol::UDP, len.into());
+            assert_eq!(pseudo.then(sum(ip.payload)).checksum(), 0);
+            joined.extend_from_slice(&ip.payload[8..]);
+            len
+        });
+        assert_eq!(lengths.collect::<Vec<_>>(), [1008, 1008, 508]);
+        assert_eq!(joined, payload);
+    }
+}
+
 #[test]
 fn a_frame_that_is_complete_stays_as_it_is() {
     let bytes = large(Medium::Ip, "10.0.0.1", "10.0.0.2");
