@@ -18,6 +18,8 @@ mod stamp;
 mod tap;
 #[cfg(target_os = "linux")]
 mod virtio;
+#[cfg(target_os = "linux")]
+mod vlan;
 #[cfg(feature = "tokio-driver")]
 pub(crate) mod watch;
 
@@ -130,7 +132,7 @@ pub struct Losses {
 pub struct Counters {
     /// Handed to the host.
     pub received: u64,
-    /// Too short to be a frame.
+    /// Too short to be a frame, or dropped by the kernel: no virtio header tells its offloads.
     pub receive_errors: u64,
     /// Taken by the kernel.
     pub transmitted: u64,

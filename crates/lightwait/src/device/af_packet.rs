@@ -2,8 +2,8 @@
 //!
 //! With the virtio header the socket exchanges TCP segments up to 64 KiB with their checksums
 //! undone, as [`Tap`](super::Tap) does. Where the kernel refuses the header, frames are plain. A
-//! peer on the same machine must then have its offloads off (`ethtool -K PEER tx off tso off gso
-//! off`), since no header marks a frame that is too large or has an undone checksum.
+//! peer on the same machine must then cut its segments itself (`ethtool -K PEER tso off gso off`),
+//! since no header tells the size of the pieces of a frame that is too large.
 //!
 //! The kernel's own IP stack receives the same frames. Leave the interface without addresses, so
 //! that the kernel does not answer. Use a hardware address other than the interface's own, so that
@@ -11,6 +11,11 @@
 //!
 //! Each frame comes with the kernel's receive time (SO_TIMESTAMPNS). Packet pair therefore finds
 //! the rate of the bottleneck even if a turn receives many frames.
+//!
+//! Each frame has its VLAN tags, as it had on the wire: the kernel hands the outer one over beside
+//! the frame (PACKET_AUXDATA), and it is put back. A tagged frame is sent as it is. Beyond the MTU
+//! the kernel takes only a frame that an outer tag of 802.1Q makes 4 bytes longer; other tags need
+//! an MTU with room for them.
 //!
 //! Needs CAP_NET_RAW in the network namespace, which `unshare -Urn` gives an ordinary user.
 
@@ -61,7 +66,9 @@ impl AfPacket {
             })?;
         }
         let virtio_header = offload && socket::use_virtio_header(&socket).is_ok();
-        let is_stamped = socket::stamp_frames(&socket).is_ok();
+        // Without receive times a frame comes when a turn finds it.
+        let _ = socket::stamp_frames(&socket);
+        socket::describe_frames(&socket)?;
         socket::ignore_outgoing(&socket)?;
         socket::enlarge_receive_buffer(&socket)?;
         socket::hear_every_address(&socket, link.index)?;
@@ -70,8 +77,7 @@ impl AfPacket {
         let header_len = if virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
         let frames = PacketFd::new(socket, header_len)?;
         Ok(AfPacket {
-            // Without receive times a frame comes when a turn finds it.
-            frames: if is_stamped { frames.stamped(socket::read_stamped) } else { frames },
+            frames: frames.described(socket::read_described),
             presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
             hardware: link.hardware,
             missed: 0,

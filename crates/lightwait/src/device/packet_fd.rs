@@ -5,46 +5,72 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use lightwait_core::frame::{BURST, Frame, in_bursts};
+use lightwait_core::frame::{BURST, Frame, RxChecksum, in_bursts};
+use lightwait_core::wire::ethernet::{HEADER_BYTES, TAG_BYTES, TAGS_MAX};
 use lightwait_core::{Instant, Outbox, RxFrame};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use super::stamp::Stamps;
+use super::vlan::Tag;
 use super::{Counters, Sink, virtio};
 
-/// Room for the largest frame: virtio header, Ethernet header with a tag, the largest IP packet.
-const LARGEST_LEN: usize = virtio::HEADER_LEN + 18 + 65_535;
+/// Bytes of an Ethernet header with two tags.
+const LINK_LEN: usize = HEADER_BYTES + TAGS_MAX * TAG_BYTES;
+
+/// Room for the largest frame: virtio header, Ethernet header with tags, the largest IP packet.
+const LARGEST_LEN: usize = virtio::HEADER_LEN + LINK_LEN + 65_535;
+
+/// Each frame of a burst is read to a multiple of this. A tag is put back before it.
+const ALIGNMENT: usize = 64;
 
 /// Room for a burst of ordinary frames, and the largest frame behind them.
-const BUFFER_LEN: usize = BURST * 2048 + LARGEST_LEN;
-
-/// Each frame of a burst begins at a multiple of this.
-const ALIGNMENT: usize = 64;
+const BUFFER_LEN: usize = ALIGNMENT + BURST * 2048 + LARGEST_LEN;
 
 /// Slices in one system call at most, header and head included (UIO_MAXIOV is 1024).
 const MAX_SLICES: usize = 1024;
 
-/// Reads a frame. Returns its length, and its receive time by the kernel's wall clock in ns.
-pub(super) type Read = fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<(usize, Option<u64>)>;
+/// A frame that was read, with what the kernel keeps beside it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Read {
+    /// Its length in the buffer, with its virtio header.
+    pub(super) len: usize,
+    /// Its receive time by the kernel's wall clock, in ns.
+    pub(super) wall_ns: Option<u64>,
+    /// The tag that the kernel has taken out of it.
+    pub(super) tag: Option<Tag>,
+    /// Its transport checksum is verified, or was left undone on this machine.
+    pub(super) is_known_good: bool,
+}
 
-/// Reads with read(2), which returns no receive time.
-fn read(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<(usize, Option<u64>)> {
-    rustix::io::read(fd, buffer).map(|len| (len, None))
+/// Reads a frame.
+pub(super) type Reader = fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<Read>;
+
+/// Reads with read(2), which returns nothing beside the frame.
+fn read_plain(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<Read> {
+    rustix::io::read(fd, buffer).map(|len| Read { len, ..Read::default() })
+}
+
+/// A frame in the buffer.
+#[derive(Debug)]
+struct Arrived {
+    place: Range<usize>,
+    at: Instant,
+    is_known_good: bool,
 }
 
 /// A descriptor that reads and writes one frame a call.
 #[derive(Debug)]
 pub(super) struct PacketFd {
     fd: OwnedFd,
-    read: Read,
-    /// Both clocks, if `read` returns receive times.
+    reader: Reader,
+    /// Both clocks, if `reader` returns receive times.
     stamps: Option<Stamps>,
     /// Bytes of virtio header before each frame: 12, 10, or 0.
     header_len: usize,
     buffer: Box<[u8]>,
-    /// The ranges in the buffer of the frames being handed over, and when each arrived.
-    arrived: Vec<(Range<usize>, Instant)>,
+    /// The frames being handed over.
+    arrived: Vec<Arrived>,
     /// The descriptor took no more: wait until it is writable.
     full: bool,
     /// The kernel has said that the interface is down.
@@ -60,18 +86,18 @@ enum Sent {
 }
 
 impl PacketFd {
-    /// Frames without receive times.
+    /// Frames alone: nothing is known beside them.
     pub(super) fn new(fd: OwnedFd, header_len: usize) -> io::Result<PacketFd> {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
         let (arrived, counters) = (Vec::with_capacity(BURST), Counters::default());
-        let (stamps, full, trouble) = (None, false, false);
-        Ok(PacketFd { fd, read, stamps, header_len, buffer, arrived, full, trouble, counters })
+        let (reader, stamps, full, trouble) = (read_plain as Reader, None, false, false);
+        Ok(PacketFd { fd, reader, stamps, header_len, buffer, arrived, full, trouble, counters })
     }
 
-    /// Frames whose receive times `read` returns.
-    pub(super) fn stamped(self, read: Read) -> PacketFd {
-        PacketFd { read, stamps: Some(Stamps::default()), ..self }
+    /// Frames with what `reader` returns beside them.
+    pub(super) fn described(self, reader: Reader) -> PacketFd {
+        PacketFd { reader, stamps: Some(Stamps::default()), ..self }
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
@@ -115,17 +141,22 @@ impl PacketFd {
     /// Reads as many frames as the buffer has room for, `most` at most. True if more may wait.
     fn read_burst(&mut self, now: Instant, most: usize) -> io::Result<bool> {
         self.arrived.clear();
-        let mut at = 0;
-        while self.arrived.len() < most.min(BURST) && at + LARGEST_LEN <= BUFFER_LEN {
-            match (self.read)(self.fd.as_fd(), &mut self.buffer[at..]) {
-                Ok((len, wall_ns)) => {
-                    let arrived = self.stamps.as_ref().zip(wall_ns);
-                    let arrived = arrived.and_then(|(stamps, ns)| stamps.arrived(now, ns));
-                    self.arrived.push((at..at + len, arrived.unwrap_or(Instant::FAR_FUTURE)));
-                    at = (at + len).next_multiple_of(ALIGNMENT);
+        let mut begin = ALIGNMENT;
+        while self.arrived.len() < most.min(BURST) && begin + LARGEST_LEN <= BUFFER_LEN {
+            match (self.reader)(self.fd.as_fd(), &mut self.buffer[begin..]) {
+                Ok(read) => {
+                    let end = begin + read.len;
+                    self.note(now, begin..end, read);
+                    // With room for a tag before the next frame.
+                    begin = (end + TAG_BYTES).next_multiple_of(ALIGNMENT);
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(false),
+                // The kernel had a frame whose offloads the virtio header cannot tell, and has
+                // dropped it. Without its header it counts as too short.
+                Err(Errno::INVAL) if self.header_len > 0 => {
+                    self.note(now, begin..begin, Read::default());
+                }
                 // A packet socket reports once that its interface went down; it may come back.
                 Err(Errno::NETDOWN) => {
                     self.trouble = true;
@@ -137,11 +168,26 @@ impl PacketFd {
         Ok(true)
     }
 
+    /// Notes the frame that was read to `place`, in its form on the wire.
+    fn note(&mut self, now: Instant, place: Range<usize>, read: Read) {
+        let place = match read.tag {
+            Some(tag) => tag.put_back(&mut self.buffer, place, self.header_len),
+            None => place,
+        };
+        let at = self.stamps.as_ref().zip(read.wall_ns);
+        let at = at.and_then(|(stamps, ns)| stamps.arrived(now, ns));
+        let at = at.unwrap_or(Instant::FAR_FUTURE);
+        self.arrived.push(Arrived { place, at, is_known_good: read.is_known_good });
+    }
+
     fn hand_over(&mut self, sink: &mut Sink<'_>) {
         let (buffer, header_len) = (&self.buffer, self.header_len);
-        let decode = |(place, arrived): &(Range<usize>, Instant)| {
-            let frame = virtio::decode(&buffer[place.clone()], header_len)?;
-            Some(RxFrame { arrived: *arrived, ..frame })
+        let decode = |arrived: &Arrived| {
+            let mut frame = virtio::decode(&buffer[arrived.place.clone()], header_len)?;
+            if arrived.is_known_good {
+                frame.checksum = RxChecksum::Good;
+            }
+            Some(RxFrame { arrived: arrived.at, ..frame })
         };
         let mut received = 0;
         in_bursts(self.arrived.iter().filter_map(decode), |frames| {

@@ -21,7 +21,9 @@ const FLAG_DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
-/// May accompany either of these: the segment carries a congestion mark.
+/// A datagram of UDP to cut into several, each of the segment size.
+const GSO_UDP_L4: u8 = 5;
+/// May accompany any of these: the segment carries a congestion mark.
 const GSO_ECN: u8 = 0x80;
 
 /// The header of a frame to transmit.
@@ -56,11 +58,29 @@ pub(crate) fn decode(bytes: &[u8], header_len: usize) -> Option<RxFrame<'_>> {
     // the frame since. DATA_VALID: the kernel or its device has verified it.
     let known_good = header[0] & (FLAG_NEEDS_CHECKSUM | FLAG_DATA_VALID) != 0;
     let segment_size = match header[1] & !GSO_ECN {
-        GSO_TCPV4 | GSO_TCPV6 => u16::from_ne_bytes([header[4], header[5]]),
+        GSO_TCPV4 | GSO_TCPV6 | GSO_UDP_L4 => u16::from_ne_bytes([header[4], header[5]]),
         _ => GSO_NONE.into(),
     };
     let checksum = if known_good { RxChecksum::Good } else { RxChecksum::Unknown };
     Some(RxFrame { checksum, segment_size, ..RxFrame::plain(bytes) })
+}
+
+/// Moves the header's offsets by as many bytes as were put into the frame before its packet. A
+/// header of no bytes has none.
+pub(crate) fn shift(header: &mut [u8], bytes: u16) {
+    let [flags, kind] = [0, 1].map(|at| header.get(at).copied().unwrap_or_default());
+    let mut add = |at: usize| {
+        if let Some(field) = header.get_mut(at..at + 2) {
+            let offset = u16::from_ne_bytes([field[0], field[1]]).saturating_add(bytes);
+            field.copy_from_slice(&offset.to_ne_bytes());
+        }
+    };
+    if kind != GSO_NONE {
+        add(2);
+    }
+    if flags & FLAG_NEEDS_CHECKSUM != 0 {
+        add(6);
+    }
 }
 
 #[cfg(test)]
@@ -103,10 +123,26 @@ mod tests {
         }
         bytes[4..6].copy_from_slice(&1448u16.to_ne_bytes());
         assert_eq!(decode(&bytes, 12).unwrap().segment_size, 0, "no segmentation type");
-        for kind in [GSO_TCPV4, GSO_TCPV6, GSO_TCPV4 | GSO_ECN] {
+        for kind in [GSO_TCPV4, GSO_TCPV6, GSO_TCPV4 | GSO_ECN, GSO_UDP_L4] {
             bytes[1] = kind;
             assert_eq!(decode(&bytes, 12).unwrap().segment_size, 1448);
         }
+    }
+
+    #[test]
+    fn offsets_that_are_in_use_move_and_others_stay() {
+        for (flags, kind, moved) in [
+            (0, GSO_NONE, [0, 0]),
+            (FLAG_DATA_VALID, GSO_NONE, [0, 0]),
+            (FLAG_NEEDS_CHECKSUM, GSO_NONE, [0, 4]),
+            (FLAG_NEEDS_CHECKSUM, GSO_TCPV6, [4, 4]),
+        ] {
+            let mut header = [0; 10];
+            header[..2].copy_from_slice(&[flags, kind]);
+            shift(&mut header, 4);
+            assert_eq!(words(&header), [moved[0], 0, moved[1], 0]);
+        }
+        shift(&mut [], 4);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod namespace;
 mod one_call;
 mod packet_pair;
 mod presence;
+mod vlan;
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant as Moment};
@@ -221,6 +222,10 @@ fn over_a_packet_socket_without_offload_the_kernel_answers() {
         let mut device = AfPacket::open("lw0", false).unwrap();
         assert!(!device.capabilities().checksum);
         the_kernel_answers_an_echo(&mut device);
+        let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
+        socket.send_to(b"undone", (OURS, 9000)).unwrap();
+        let frame = receive(&mut device, |b| b[12..14] == [8, 0] && b[23] == 17);
+        assert_eq!(frame.checksum, RxChecksum::Good, "the kernel leaves it undone, and says so");
         let error = AfPacket::open("nosuchthing", true).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     });

@@ -8,6 +8,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
+use crate::device::packet_fd::Read;
+use crate::device::vlan::Tag;
+
 /// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
 const RECEIVE_BUFFER_BYTES: libc::c_int = 8 << 20;
 
@@ -75,6 +78,11 @@ pub(super) fn stamp_frames(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
 }
 
+/// Asks the kernel for what it keeps beside each frame: `struct tpacket_auxdata`.
+pub(super) fn describe_frames(socket: &OwnedFd) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)
+}
+
 /// Frames for which there was no room, since the last call.
 pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
@@ -93,17 +101,17 @@ pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(statistics.tp_drops)
 }
 
-/// Room for the control message of a receive time, and more; aligned as its header must be.
+/// Room for the control messages of a receive time and of [`libc::tpacket_auxdata`], and more;
+/// aligned as their headers must be.
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control([u8; 128]);
 
-/// Reads a frame. Returns its length, and its receive time by the kernel's wall clock in ns, if the
-/// kernel reports one.
-pub(super) fn read_stamped(
+/// Reads a frame, and what the kernel keeps beside it.
+pub(super) fn read_described(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
-) -> rustix::io::Result<(usize, Option<u64>)> {
-    let mut control = Control([0; 64]);
+) -> rustix::io::Result<Read> {
+    let mut control = Control([0; 128]);
     let mut slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: zeros are a sound `msghdr`: null pointers and no lengths.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -115,28 +123,47 @@ pub(super) fn read_stamped(
     // lengths; both outlive the call, and recvmsg(2) writes no more than these.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| last_errno())?;
-    Ok((len, stamp_of(&message)))
+    let mut read = Read { len, ..Read::default() };
+    describe(&message, &mut read);
+    Ok(read)
 }
 
-/// The receive time among the control messages that recvmsg(2) has written.
-fn stamp_of(message: &libc::msghdr) -> Option<u64> {
+/// Adds what the control messages tell that recvmsg(2) has written.
+fn describe(message: &libc::msghdr, read: &mut Read) {
     // SAFETY: `message` holds a control buffer that is alive, and as much of it as the kernel has
     // written; CMSG_FIRSTHDR returns null or a header that lies within.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !header.is_null() {
         // SAFETY: not null, so that it is a whole header in the control buffer.
         let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
-        if (level, kind) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) {
-            // SAFETY: the data of this kind of message is one `timespec`, which the kernel has
-            // written whole; it need not be aligned.
-            let time = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
-            let seconds = u64::try_from(time.tv_sec).ok()?;
-            return Some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?);
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: the data of this kind of message is one `timespec`, which the kernel has
+                // written whole; it need not be aligned.
+                let time =
+                    unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+                read.wall_ns = wall_ns(&time);
+            }
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                // SAFETY: the data of this kind of message is one `tpacket_auxdata`, which the
+                // kernel has written whole; it need not be aligned.
+                let beside = unsafe {
+                    libc::CMSG_DATA(header).cast::<libc::tpacket_auxdata>().read_unaligned()
+                };
+                let good = libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID;
+                read.is_known_good = beside.tp_status & good != 0;
+                read.tag = Tag::beside(beside.tp_status, beside.tp_vlan_tci, beside.tp_vlan_tpid);
+            }
+            _ => {}
         }
         // SAFETY: as for the first; `header` is one of this message's.
         header = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
-    None
+}
+
+fn wall_ns(time: &libc::timespec) -> Option<u64> {
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    Some(seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
 }
 
 fn last_errno() -> Errno {
