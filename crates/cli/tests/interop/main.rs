@@ -25,4 +25,5 @@ mod stalled_peers;
 mod time_wait;
 mod tools;
 mod upload;
+mod vlan;
 mod wan;
