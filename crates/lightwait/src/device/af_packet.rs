@@ -22,7 +22,7 @@
 mod socket;
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 
@@ -30,6 +30,9 @@ use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
+
+/// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
+const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
 /// A packet socket, open on one interface.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ impl AfPacket {
         let _ = socket::stamp_frames(&socket);
         socket::describe_frames(&socket)?;
         socket::ignore_outgoing(&socket)?;
-        socket::enlarge_receive_buffer(&socket)?;
+        socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES)?;
         socket::hear_every_address(&socket, link.index)?;
         // Bound last: the socket receives from here on, with every option in force.
         socket::bind(&socket, link.index)?;
@@ -88,6 +91,15 @@ impl AfPacket {
                 segmentation: if virtio_header { LARGEST_PACKET } else { 0 },
             },
         })
+    }
+
+    /// Sets the room for frames that wait to be received: 8 MiB unless set, and no more than the
+    /// kernel's limit without CAP_NET_ADMIN. The kernel doubles `bytes`, and each frame takes some
+    /// hundred of its own: a small one 768 in all. It drops frames for which there is no room
+    /// ([`Losses::missed`]). So this bounds how long a frame waits where more come than are taken.
+    pub fn with_receive_buffer(self, bytes: usize) -> io::Result<AfPacket> {
+        socket::set_receive_buffer(self.frames.as_fd(), bytes)?;
+        Ok(self)
     }
 
     /// Calls `listener` when the interface goes down and when it is up again. If the interface is

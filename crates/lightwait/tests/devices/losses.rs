@@ -39,6 +39,35 @@ fn a_packet_socket_counts_frames_that_found_no_room() {
     });
 }
 
+/// How many small frames wait at a socket with that room, at most.
+fn waiting(room: Option<usize>) -> u64 {
+    const SENT: u64 = 20_000;
+    let [mut from, to] = ["lw0", "lw1"].map(|name| AfPacket::open(name, true).unwrap());
+    let mut to = match room {
+        Some(bytes) => to.with_receive_buffer(bytes).unwrap(),
+        None => to,
+    };
+    let frame = [arp(BROADCAST, 1, OURS, KERNEL), vec![0; 18]].concat();
+    (0..SENT).for_each(|_| send(&mut from, &frame, TxChecksum::Complete));
+    let waited = to.receive(Instant::ZERO, usize::MAX, &mut |_| ()).unwrap() as u64;
+    let missed = to.losses().unwrap().missed;
+    // A veth may drop some before the socket.
+    assert!(waited + missed < SENT + 20, "{waited} {missed}");
+    waited
+}
+
+#[test]
+fn the_room_of_a_packet_socket_bounds_what_waits() {
+    inside("losses::the_room_of_a_packet_socket_bounds_what_waits", || {
+        ip("link add lw0 type veth peer name lw1");
+        let [unset, set] = [None, Some(64 << 10)].map(waiting);
+        // Twice as many bytes, 768 for each by the kernel's count.
+        assert!((100..260).contains(&set), "{set}");
+        // An ordinary user gets less than 8 MiB, by the kernel's limit of 208 KiB or more.
+        assert!(unset > 2 * set, "{unset} {set}");
+    });
+}
+
 #[test]
 fn a_tap_counts_frames_that_found_no_room() {
     inside("losses::a_tap_counts_frames_that_found_no_room", || {

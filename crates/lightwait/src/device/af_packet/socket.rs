@@ -4,15 +4,12 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
 use crate::device::packet_fd::Read;
 use crate::device::vlan::Tag;
-
-/// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
-const RECEIVE_BUFFER_BYTES: libc::c_int = 8 << 20;
 
 /// Every protocol, in network order, as both socket(2) and the address require it.
 const ALL_PROTOCOLS: u16 = (libc::ETH_P_ALL as u16).to_be();
@@ -46,12 +43,12 @@ pub(super) fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
 
 /// Puts a virtio header of 10 bytes before each frame, both ways.
 pub(super) fn use_virtio_header(socket: &OwnedFd) -> io::Result<()> {
-    set(socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
+    set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
 }
 
 /// Excludes frames that this machine sends on the interface, be it our stack or the kernel.
 pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
-    set(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
+    set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
 }
 
 /// Receives frames to every hardware address, for as long as the socket is open.
@@ -62,25 +59,25 @@ pub(super) fn hear_every_address(socket: &OwnedFd, index: u32) -> io::Result<()>
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+    set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
 }
 
-/// Makes room for received frames: the wanted size if we are privileged, else the most that an
-/// ordinary user gets.
-pub(super) fn enlarge_receive_buffer(socket: &OwnedFd) -> io::Result<()> {
-    let len = RECEIVE_BUFFER_BYTES;
+/// Sets the room for received frames: the wanted size if we are privileged, else no more than an
+/// ordinary user gets. The kernel doubles it, and counts its own bytes for each frame as well.
+pub(super) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let len = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &len)
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &len))
 }
 
 /// Asks the kernel for the receive time of each frame, in ns.
 pub(super) fn stamp_frames(socket: &OwnedFd) -> io::Result<()> {
-    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
+    set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1)
 }
 
 /// Asks the kernel for what it keeps beside each frame: `struct tpacket_auxdata`.
 pub(super) fn describe_frames(socket: &OwnedFd) -> io::Result<()> {
-    set(socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)
+    set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)
 }
 
 /// Frames for which there was no room, since the last call.
@@ -176,7 +173,7 @@ impl OptionValue for libc::c_int {}
 impl OptionValue for libc::packet_mreq {}
 
 fn set<T: OptionValue>(
-    socket: &OwnedFd,
+    socket: BorrowedFd<'_>,
     level: libc::c_int,
     name: libc::c_int,
     value: &T,
