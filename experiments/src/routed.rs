@@ -16,7 +16,7 @@ use std::time::Duration;
 use lightwait::clock::Clock;
 use lightwait::device::{AfPacket, Device, Tap, TapConfig};
 use lightwait::wrap::Plain;
-use lightwait_wan::{LinkText, Release, Router, Snapshot, Steps, Way};
+use lightwait_wan::{LinkText, RECEIVE_BUFFER_BYTES, Release, Router, Snapshot, Steps, Way};
 use rustix::process::setpriority_process;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -140,7 +140,9 @@ fn run(
 fn open(kind: Kind) -> io::Result<[Box<dyn Device>; 2]> {
     match kind {
         Kind::Sockets => {
-            let [a, b] = ["lw1", "lw2"].map(|name| AfPacket::open(name, true).map(Plain::new));
+            let [a, b] = ["lw1", "lw2"]
+                .map(|name| AfPacket::open(name, true)?.with_receive_buffer(RECEIVE_BUFFER_BYTES));
+            let [a, b] = [a.map(Plain::new), b.map(Plain::new)];
             Ok([Box::new(a?), Box::new(b?)])
         }
         Kind::Taps(a, b) => {

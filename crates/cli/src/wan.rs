@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use lightwait::clock::Clock;
 use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
 use lightwait::wrap::{Pcap, Plain};
-use lightwait_wan::{Report, Router, WayReport};
+use lightwait_wan::{RECEIVE_BUFFER_BYTES, Report, Router, WayReport};
 
 use crate::failure::{Failure, print};
 use crate::serve::signals::Signals;
@@ -92,7 +92,9 @@ fn open_tap(name: &str, teller: &Teller) -> Result<Opened, Failure> {
 }
 
 fn open_interface(name: &str, teller: &Teller) -> Result<Opened, Failure> {
-    let socket = AfPacket::open(name, true).map_err(|error| {
+    let socket = AfPacket::open(name, true)
+        .and_then(|socket| socket.with_receive_buffer(RECEIVE_BUFFER_BYTES));
+    let socket = socket.map_err(|error| {
         let text = match error.kind() {
             io::ErrorKind::NotFound => {
                 format!("{error}; `ip link` shows those there are, and tap:{name} makes a TAP")

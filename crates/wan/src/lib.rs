@@ -25,7 +25,7 @@ pub use lateness::Lateness;
 pub use link_text::{DescriptionError, LinkText};
 pub use profile::{BUILT_IN, Profile};
 pub use report::{LATE, Report, WayReport};
-pub use router::{Change, Live, Release, Router, Snapshot, WaySnapshot};
+pub use router::{Change, Live, RECEIVE_BUFFER_BYTES, Release, Router, Snapshot, WaySnapshot};
 pub use steps::{Step, Steps};
 
 /// A direction through the router.

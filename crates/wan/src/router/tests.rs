@@ -3,6 +3,8 @@
 use super::*;
 use lightwait::device::MemoryDevice;
 use lightwait::device::memory::Wire;
+use lightwait::wrap::Plain;
+use lightwait_core::wire::ip;
 use lightwait_core::{Capabilities, Medium, RxFrame};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -194,6 +196,44 @@ fn what_a_device_cannot_take_waits_and_keeps_its_place() {
     }
     assert_eq!(out, [0, 1, 2, 3, 4]);
     assert_eq!(router.snapshot(START).ways[0].lateness.packets(), 5);
+}
+
+/// A segment of so many packets of 100 bytes of text, from which the device was to cut them.
+fn large_segment(packets: usize) -> Vec<u8> {
+    let addresses = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+    let mut bytes = [&[2; 12][..], &[8, 0]].concat();
+    let len = 20 + packets * 100;
+    let header = ip::Header::new(addresses[0], addresses[1], ip::protocol::TCP, len);
+    header.unwrap().emit(&mut bytes);
+    bytes.extend([0, 80, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    bytes.resize(bytes.len() + packets * 100, 7);
+    bytes
+}
+
+#[test]
+fn packets_of_large_segments_do_not_pile_up_in_the_router() {
+    const SEGMENTS: usize = 8 * BURST;
+    const PACKETS: usize = 10;
+    let plain = Capabilities::plain(Medium::Ethernet, 1500);
+    let (a, mut wire_a) = MemoryDevice::with_wire(plain, SEGMENTS);
+    let (b, mut wire_b) = MemoryDevice::with_wire(plain, SEGMENTS * PACKETS);
+    let bytes = large_segment(PACKETS);
+    let segment = RxFrame { segment_size: 100, ..RxFrame::plain(&bytes) };
+    (0..SEGMENTS).for_each(|_| assert!(wire_a.inject(segment)));
+    let links = ["", ""].map(|link| link.parse().unwrap());
+    let devices: [Box<dyn Device>; 2] = [Box::new(Plain::new(a)), Box::new(b)];
+    let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+    let mut most = 0;
+    for _ in 0..2 * SEGMENTS * PACKETS / RELEASES {
+        // The other direction has its turn each time.
+        assert!(wire_b.inject(RxFrame::plain(&[9; 60])));
+        router.turn(|| START).unwrap();
+        assert!(wire_a.drain().is_some());
+        most = most.max(router.ways[0].link.in_flight());
+    }
+    let left = std::iter::from_fn(|| wire_b.drain()).count();
+    assert_eq!(left, SEGMENTS * PACKETS, "none is lost");
+    assert_eq!(most, BURST * PACKETS - RELEASES, "no more than one look finds");
 }
 
 /// A device in memory that reports arrival times, or whose losses are not known.
