@@ -13,6 +13,8 @@ mod packet_fd;
 #[cfg(target_os = "linux")]
 mod presence;
 #[cfg(target_os = "linux")]
+mod refusal;
+#[cfg(target_os = "linux")]
 mod stamp;
 #[cfg(target_os = "linux")]
 mod tap;

@@ -29,6 +29,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
+use super::refusal::Call;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 
 /// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
@@ -52,31 +53,24 @@ impl AfPacket {
     pub fn open(interface: &str, offload: bool) -> io::Result<AfPacket> {
         let netlink = Netlink::open()?;
         let link = netlink.interface(interface)?;
-        let socket = socket::open().map_err(|error| {
-            let text = format!(
-                "a packet socket needs CAP_NET_RAW: run as root, or `sudo setcap \
-                 cap_net_raw,cap_net_admin+ep` the program, or run it in a namespace of its own \
-                 (`unshare -Urn`) ({error})"
-            );
-            io::Error::new(error.kind(), text)
-        })?;
+        let socket = socket::open().map_err(|error| Call::PacketSocket.refused(&error))?;
         if !link.up {
-            netlink.set_up(link.index).map_err(|error| {
-                let text = format!(
-                    "`{interface}` is down: `sudo ip link set dev {interface} up` ({error})"
-                );
-                io::Error::new(error.kind(), text)
-            })?;
+            let refused = |error| Call::SetUp(interface).refused(&error);
+            netlink.set_up(link.index).map_err(refused)?;
         }
         let virtio_header = offload && socket::use_virtio_header(&socket).is_ok();
         // Without receive times a frame comes when a turn finds it.
         let _ = socket::stamp_frames(&socket);
-        socket::describe_frames(&socket)?;
-        socket::ignore_outgoing(&socket)?;
-        socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES)?;
-        socket::hear_every_address(&socket, link.index)?;
+        let option = |name| move |error| Call::Option(name).refused(&error);
+        socket::describe_frames(&socket).map_err(option("PACKET_AUXDATA"))?;
+        socket::ignore_outgoing(&socket).map_err(option("PACKET_IGNORE_OUTGOING"))?;
+        let room = socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES);
+        room.map_err(option("SO_RCVBUF"))?;
+        let hears = socket::hear_every_address(&socket, link.index);
+        hears.map_err(option("PACKET_ADD_MEMBERSHIP"))?;
         // Bound last: the socket receives from here on, with every option in force.
-        socket::bind(&socket, link.index)?;
+        let bound = socket::bind(&socket, link.index);
+        bound.map_err(|error| Call::Bind(interface).refused(&error))?;
         let header_len = if virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
         let frames = PacketFd::new(socket, header_len)?;
         Ok(AfPacket {
@@ -98,7 +92,8 @@ impl AfPacket {
     /// hundred of its own: a small one 768 in all. It drops frames for which there is no room
     /// ([`Losses::missed`]). So this bounds how long a frame waits where more come than are taken.
     pub fn with_receive_buffer(self, bytes: usize) -> io::Result<AfPacket> {
-        socket::set_receive_buffer(self.frames.as_fd(), bytes)?;
+        let room = socket::set_receive_buffer(self.frames.as_fd(), bytes);
+        room.map_err(|error| Call::Option("SO_RCVBUF").refused(&error))?;
         Ok(self)
     }
 

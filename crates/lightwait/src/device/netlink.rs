@@ -16,6 +16,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
+use super::refusal::Call;
+
 const HEADER_LEN: usize = 16;
 const LINK_HEADER_LEN: usize = 16;
 /// Offset of `tx_dropped` in `struct rtnl_link_stats64`.
@@ -77,7 +79,8 @@ impl Netlink {
             SocketFlags::CLOEXEC,
             // NETLINK_ROUTE is 0, the default.
             None,
-        )?;
+        );
+        let socket = socket.map_err(|error| Call::Netlink.refused(&error.into()))?;
         Ok(Netlink { socket })
     }
 
@@ -86,12 +89,7 @@ impl Netlink {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link_header(0, 0, 0);
         request.attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
-        let answer = self.ask(request).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENODEV) => {
-                io::Error::new(io::ErrorKind::NotFound, format!("no network interface `{name}`"))
-            }
-            _ => error,
-        })?;
+        let answer = self.ask(request).map_err(|error| Call::Find(name).refused(&error))?;
         parse_interface(&answer)
             .ok_or_else(|| io::Error::other("the kernel's answer about an interface is cut short"))
     }

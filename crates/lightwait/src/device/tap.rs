@@ -25,6 +25,7 @@ use rustix::fs::{Mode, OFlags};
 use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
+use super::refusal::Call;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 
 const DEVICE_FILE: &str = "/dev/net/tun";
@@ -85,7 +86,7 @@ impl Tap {
             }
             result => result,
         }
-        .map_err(|error| explain_attach(&error, &config.name))?;
+        .map_err(|error| Call::Attach(&config.name).refused(&error))?;
         set_up(&attached.name, config)?;
         Tap::with(fd, attached, config.mtu, config.offload)
     }
@@ -93,8 +94,8 @@ impl Tap {
     /// A TAP whose descriptor another process opened and attached, and whose interface it set up.
     /// That process decided whether frames carry a virtio header.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Tap> {
-        let attached = ioctl::attached(fd.as_fd())
-            .map_err(|error| explain(&error, "the descriptor is not attached to a TAP"))?;
+        let attached =
+            ioctl::attached(fd.as_fd()).map_err(|error| Call::Attached.refused(&error))?;
         let mtu = Netlink::open()?.interface(&attached.name)?.mtu;
         let offload = attached.has_virtio_header;
         Tap::with(fd, attached, u16::try_from(mtu).unwrap_or(u16::MAX), offload)
@@ -107,7 +108,8 @@ impl Tap {
         }
         let mut header_len = 0;
         if attached.has_virtio_header {
-            ioctl::set_virtio_header_len(fd.as_fd(), virtio::HEADER_LEN)?;
+            let set = ioctl::set_virtio_header_len(fd.as_fd(), virtio::HEADER_LEN);
+            set.map_err(|error| Call::Shape("a virtio header of 12 bytes").refused(&error))?;
             header_len = virtio::HEADER_LEN;
         }
         // If the kernel refuses, its frames come plain, and ours may still be large.
@@ -190,74 +192,25 @@ impl Device for Tap {
 
 fn open_device_file() -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    rustix::fs::open(DEVICE_FILE, flags, Mode::empty()).map_err(|error| {
-        let error = io::Error::from(error);
-        match error.kind() {
-            io::ErrorKind::NotFound => explain(
-                &error,
-                "there is no /dev/net/tun: load the kernel's tun module (`sudo modprobe tun`), or \
-                 give the container that device (`--device /dev/net/tun`)",
-            ),
-            io::ErrorKind::PermissionDenied => explain(
-                &error,
-                "no permission to open /dev/net/tun: run as root, or let this user open it (`sudo \
-                 chmod 666 /dev/net/tun`) and make the TAP for it (`sudo ip tuntap add dev NAME \
-                 mode tap user $USER`)",
-            ),
-            _ => explain(&error, "cannot open /dev/net/tun"),
-        }
-    })
-}
-
-fn explain_attach(error: &io::Error, name: &str) -> io::Error {
-    match error.raw_os_error() {
-        Some(libc::EPERM) => explain(
-            error,
-            &format!(
-                "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
-                 cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap \
-                 add dev {name} mode tap user $USER`)"
-            ),
-        ),
-        Some(libc::EBUSY) => {
-            explain(error, &format!("the TAP `{name}` is in use by another program"))
-        }
-        Some(libc::EINVAL) => {
-            explain(error, &format!("there is an interface `{name}` already, and it is no TAP"))
-        }
-        _ => explain(error, &format!("cannot attach to the TAP `{name}`")),
-    }
+    rustix::fs::open(DEVICE_FILE, flags, Mode::empty())
+        .map_err(|error| Call::OpenTun.refused(&error.into()))
 }
 
 /// Configures the interface. Asks the kernel only for settings that differ, and for the addresses.
 fn set_up(name: &str, config: &TapConfig) -> io::Result<()> {
     let netlink = Netlink::open()?;
     let interface = netlink.interface(name)?;
-    let denied = |what: &str, command: &str| {
-        let advice = format!(
-            "{what} needs CAP_NET_ADMIN: run as root, or `sudo setcap cap_net_admin+ep` the \
-             program, or do it once by hand: `sudo {command}`"
-        );
-        move |error: io::Error| explain(&error, &advice)
-    };
     let (mtu, index) = (config.mtu, interface.index);
     if interface.mtu != u32::from(mtu) {
-        let command = format!("ip link set dev {name} mtu {mtu}");
-        netlink.set_mtu(index, mtu.into()).map_err(denied("setting the TAP's MTU", &command))?;
+        let set = netlink.set_mtu(index, mtu.into());
+        set.map_err(|error| Call::SetMtu(name, mtu).refused(&error))?;
     }
     for &address in &config.host_addresses {
-        let command = format!("ip addr add {address} dev {name}");
-        let what = "giving the TAP's kernel end an address";
-        netlink.add_address(index, address).map_err(denied(what, &command))?;
+        let added = netlink.add_address(index, address);
+        added.map_err(|error| Call::AddAddress(name, address).refused(&error))?;
     }
     if !interface.up {
-        let command = format!("ip link set dev {name} up");
-        netlink.set_up(index).map_err(denied("bringing the TAP up", &command))?;
+        netlink.set_up(index).map_err(|error| Call::SetUp(name).refused(&error))?;
     }
     Ok(())
-}
-
-/// Puts advice before the error's text; its kind stays.
-fn explain(error: &io::Error, advice: &str) -> io::Error {
-    io::Error::new(error.kind(), format!("{advice} ({error})"))
 }

@@ -10,6 +10,7 @@ mod namespace;
 mod one_call;
 mod packet_pair;
 mod presence;
+mod refusals;
 mod vlan;
 
 use std::net::{Ipv4Addr, UdpSocket};

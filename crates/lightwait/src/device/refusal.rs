@@ -1,0 +1,299 @@
+//! What the kernel refused, and why: a text for users that names the cause and the command that
+//! helps. Each error number has a cause of its own for each call, so that a privilege is said to be
+//! missing only where it is.
+
+use std::io;
+
+use lightwait_core::address::Cidr;
+
+/// A call of a device's to the kernel, with what its text names.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Call<'a> {
+    /// Opening `/dev/net/tun`.
+    OpenTun,
+    /// Attaching to the TAP of that name, or making it (TUNSETIFF).
+    Attach(&'a str),
+    /// Asking what a descriptor is attached to (TUNGETIFF).
+    Attached,
+    /// Setting how a TAP's frames look: what, in words.
+    Shape(&'a str),
+    /// Opening a packet socket.
+    PacketSocket,
+    /// Setting an option of a packet socket: its name.
+    Option(&'static str),
+    /// Receiving and sending on the interface of that name.
+    Bind(&'a str),
+    /// Opening a netlink socket.
+    Netlink,
+    /// Asking about the interface of that name.
+    Find(&'a str),
+    /// Setting the MTU of an interface.
+    SetMtu(&'a str, u16),
+    /// Giving an interface an address.
+    AddAddress(&'a str, Cidr),
+    /// Bringing an interface up.
+    SetUp(&'a str),
+}
+
+impl Call<'_> {
+    /// The error, with its cause and advice before its text. Its kind stays, but for an interface
+    /// that there is not: that is `NotFound`.
+    pub(super) fn refused(self, error: &io::Error) -> io::Error {
+        let errno = error.raw_os_error().unwrap_or_default();
+        let text = match self {
+            Call::OpenTun => open_tun(errno),
+            Call::Attach(name) => attach(name, errno),
+            Call::Attached => attached(errno),
+            Call::Shape(what) => format!("the TAP refuses {what}"),
+            Call::PacketSocket => packet_socket(errno),
+            Call::Option(name) => match errno {
+                libc::ENOPROTOOPT => format!("this kernel has no {name}: it is too old"),
+                libc::ENODEV => "the interface is gone".to_owned(),
+                _ => format!("the packet socket refuses {name}"),
+            },
+            Call::Bind(name) => match errno {
+                libc::ENODEV => no_interface(name),
+                _ => format!("cannot bind a packet socket to `{name}`"),
+            },
+            Call::Netlink => match errno {
+                libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT => {
+                    "this kernel or sandbox has no rtnetlink sockets".to_owned()
+                }
+                _ => "cannot open a rtnetlink socket".to_owned(),
+            },
+            Call::Find(name) => match errno {
+                // A name that is too long is out of range.
+                libc::ENODEV | libc::ERANGE => {
+                    return io::Error::new(io::ErrorKind::NotFound, no_interface(name));
+                }
+                _ => format!("cannot ask the kernel about `{name}`"),
+            },
+            Call::SetMtu(name, mtu) => set_mtu(name, mtu, errno),
+            Call::AddAddress(name, address) => add_address(name, address, errno),
+            Call::SetUp(name) => set_up(name, errno),
+        };
+        io::Error::new(error.kind(), format!("{text} ({error})"))
+    }
+}
+
+fn no_interface(name: &str) -> String {
+    format!("no network interface `{name}`")
+}
+
+fn open_tun(errno: i32) -> String {
+    match errno {
+        libc::ENOENT => {
+            "there is no /dev/net/tun: load the kernel's tun module (`sudo modprobe tun`), or give \
+             the container that device (`--device /dev/net/tun`)"
+        }
+        libc::ENODEV | libc::ENXIO => {
+            "/dev/net/tun has no driver: load the kernel's tun module (`sudo modprobe tun`)"
+        }
+        libc::EACCES => {
+            "no permission to open /dev/net/tun: run as root, or let this user open it (`sudo \
+             chmod 666 /dev/net/tun`) and make the TAP for it (`sudo ip tuntap add dev NAME mode \
+             tap user $USER`)"
+        }
+        libc::EPERM => {
+            "this container or sandbox does not allow /dev/net/tun: give it that device (`--device \
+             /dev/net/tun`)"
+        }
+        _ => "cannot open /dev/net/tun",
+    }
+    .to_owned()
+}
+
+fn attach(name: &str, errno: i32) -> String {
+    match errno {
+        libc::EPERM => format!(
+            "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
+             cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap add dev \
+             {name} mode tap user $USER`)"
+        ),
+        libc::EBUSY => format!("the TAP `{name}` is in use by another program"),
+        libc::EINVAL => format!(
+            "there is an interface `{name}` already, and it is no TAP, or one with several queues"
+        ),
+        _ => format!("cannot attach to the TAP `{name}`"),
+    }
+}
+
+fn attached(errno: i32) -> String {
+    match errno {
+        libc::ENOTTY => "the descriptor is not attached to a TAP: it is of another kind",
+        libc::EBADFD => {
+            "the descriptor is not attached to a TAP: attach it first (TUNSETIFF), or the TAP is \
+             gone"
+        }
+        _ => "cannot ask what TAP the descriptor is attached to",
+    }
+    .to_owned()
+}
+
+fn packet_socket(errno: i32) -> String {
+    match errno {
+        libc::EPERM => {
+            "a packet socket needs CAP_NET_RAW: run as root, or `sudo setcap \
+             cap_net_raw,cap_net_admin+ep` the program, or run it in a namespace of its own \
+             (`unshare -Urn`)"
+        }
+        libc::EAFNOSUPPORT => {
+            "this kernel or sandbox has no packet sockets (`sudo modprobe af_packet`)"
+        }
+        _ => "cannot open a packet socket",
+    }
+    .to_owned()
+}
+
+fn set_mtu(name: &str, mtu: u16, errno: i32) -> String {
+    match errno {
+        libc::EPERM => denied("setting the MTU", &format!("ip link set dev {name} mtu {mtu}")),
+        libc::EINVAL => format!(
+            "`{name}` cannot have an MTU of {mtu}: `ip -d link show {name}` \
+                                 tells the least and the greatest"
+        ),
+        libc::ENODEV => no_interface(name),
+        _ => format!("cannot set the MTU of `{name}` to {mtu}"),
+    }
+}
+
+fn add_address(name: &str, address: Cidr, errno: i32) -> String {
+    let is_ipv6 = address.address().is_ipv6();
+    match errno {
+        libc::EPERM => denied(
+            "giving the kernel's end an address",
+            &format!("ip addr add {address} dev {name}"),
+        ),
+        libc::EACCES if is_ipv6 => format!(
+            "IPv6 is switched off on `{name}`, so that it cannot have {address}: `sudo sysctl \
+             net/ipv6/conf/{name}/disable_ipv6=0`, or net/ipv6/conf/default/disable_ipv6=0 before \
+             the interface is made, or leave IPv6 addresses out"
+        ),
+        libc::EOPNOTSUPP | libc::EAFNOSUPPORT if is_ipv6 => format!(
+            "this kernel has no IPv6, so that `{name}` cannot have {address}: leave IPv6 addresses \
+             out"
+        ),
+        libc::EINVAL if is_ipv6 => format!(
+            "`{name}` cannot have {address}: an MTU below 1280 carries no IPv6, and no interface \
+             has a group's address"
+        ),
+        libc::EINVAL | libc::EADDRNOTAVAIL => {
+            format!("{address} is no address that `{name}` can have")
+        }
+        libc::ENODEV => no_interface(name),
+        _ => format!("cannot give `{name}` the address {address}"),
+    }
+}
+
+fn set_up(name: &str, errno: i32) -> String {
+    match errno {
+        libc::EPERM => denied(
+            &format!("`{name}` is down; to bring it up"),
+            &format!("ip link set dev {name} up"),
+        ),
+        libc::ERFKILL => format!("`{name}` is down, and its radio is switched off: `rfkill list`"),
+        libc::EADDRNOTAVAIL => format!("`{name}` is down, and has no valid hardware address"),
+        libc::EBUSY => format!("`{name}` is down, and something else uses its hardware"),
+        libc::ENODEV => no_interface(name),
+        _ => format!("`{name}` is down, and cannot be brought up"),
+    }
+}
+
+/// The text for a missing privilege, with the command that an administrator may run instead.
+fn denied(what: &str, command: &str) -> String {
+    format!(
+        "{what} needs CAP_NET_ADMIN: run as root, or `sudo setcap cap_net_admin+ep` the program, \
+         or do it once by hand: `sudo {command}`"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls() -> [Call<'static>; 12] {
+        [
+            Call::OpenTun,
+            Call::Attach("lw0"),
+            Call::Attached,
+            Call::Shape("a virtio header of 12 bytes"),
+            Call::PacketSocket,
+            Call::Option("PACKET_IGNORE_OUTGOING"),
+            Call::Bind("lw0"),
+            Call::Netlink,
+            Call::Find("lw0"),
+            Call::SetMtu("lw0", 9000),
+            Call::AddAddress("lw0", "fd77::1/64".parse().unwrap()),
+            Call::SetUp("lw0"),
+        ]
+    }
+
+    fn text(call: Call<'_>, errno: i32) -> String {
+        call.refused(&io::Error::from_raw_os_error(errno)).to_string()
+    }
+
+    #[test]
+    fn each_error_number_tells_its_own_cause() {
+        let ipv6 = Call::AddAddress("lw0", "fd77::1/64".parse().unwrap());
+        let ipv4 = Call::AddAddress("lw0", "10.0.0.1/24".parse().unwrap());
+        for (call, errno, cause) in [
+            (Call::OpenTun, libc::ENOENT, "there is no /dev/net/tun"),
+            (Call::OpenTun, libc::ENODEV, "has no driver"),
+            (Call::OpenTun, libc::ENXIO, "has no driver"),
+            (Call::OpenTun, libc::EACCES, "chmod 666 /dev/net/tun"),
+            (Call::OpenTun, libc::EPERM, "--device /dev/net/tun"),
+            (Call::Attach("lw0"), libc::EPERM, "ip tuntap add dev lw0 mode tap user $USER"),
+            (Call::Attach("lw0"), libc::EBUSY, "in use by another program"),
+            (Call::Attach("lw0"), libc::EINVAL, "it is no TAP"),
+            (Call::Attached, libc::ENOTTY, "of another kind"),
+            (Call::Attached, libc::EBADFD, "attach it first"),
+            (Call::PacketSocket, libc::EPERM, "needs CAP_NET_RAW"),
+            (Call::PacketSocket, libc::EAFNOSUPPORT, "modprobe af_packet"),
+            (Call::Option("PACKET_AUXDATA"), libc::ENOPROTOOPT, "no PACKET_AUXDATA"),
+            (Call::Option("PACKET_AUXDATA"), libc::ENODEV, "the interface is gone"),
+            (Call::Bind("lw0"), libc::ENODEV, "no network interface `lw0`"),
+            (Call::Netlink, libc::EPROTONOSUPPORT, "no rtnetlink"),
+            (Call::Find("lw0"), libc::ENODEV, "no network interface `lw0`"),
+            (Call::Find("lw0"), libc::ERANGE, "no network interface `lw0`"),
+            (Call::SetMtu("lw0", 9000), libc::EPERM, "sudo ip link set dev lw0 mtu 9000"),
+            (Call::SetMtu("lw0", 9), libc::EINVAL, "cannot have an MTU of 9"),
+            (Call::SetMtu("lw0", 9000), libc::ENODEV, "no network interface"),
+            (ipv6, libc::EPERM, "sudo ip addr add fd77::1/64 dev lw0"),
+            (ipv6, libc::EACCES, "sudo sysctl net/ipv6/conf/lw0/disable_ipv6=0"),
+            (ipv6, libc::EOPNOTSUPP, "this kernel has no IPv6"),
+            (ipv6, libc::EAFNOSUPPORT, "this kernel has no IPv6"),
+            (ipv6, libc::EINVAL, "an MTU below 1280"),
+            (ipv6, libc::EADDRNOTAVAIL, "no address that `lw0` can have"),
+            (ipv4, libc::EINVAL, "no address that `lw0` can have"),
+            (ipv4, libc::ENODEV, "no network interface"),
+            (Call::SetUp("lw0"), libc::EPERM, "sudo ip link set dev lw0 up"),
+            (Call::SetUp("lw0"), libc::ERFKILL, "rfkill list"),
+            (Call::SetUp("lw0"), libc::EADDRNOTAVAIL, "no valid hardware address"),
+            (Call::SetUp("lw0"), libc::EBUSY, "something else uses its hardware"),
+            (Call::SetUp("lw0"), libc::ENODEV, "no network interface"),
+        ] {
+            let text = text(call, errno);
+            assert!(text.contains(cause), "{call:?} {errno}: {text}");
+        }
+    }
+
+    #[test]
+    fn only_a_missing_privilege_is_said_to_be_one() {
+        for call in calls() {
+            for errno in (1..134).filter(|errno| *errno != libc::EPERM) {
+                let text = text(call, errno);
+                assert!(!text.contains("CAP_"), "{call:?} {errno}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_that_is_not_expected_keeps_its_own_text() {
+        for call in calls() {
+            let error = io::Error::from_raw_os_error(libc::EIO);
+            let refused = call.refused(&error);
+            assert!(refused.to_string().ends_with(&format!("({error})")), "{refused}");
+            assert_eq!(refused.kind(), error.kind());
+        }
+    }
+}
