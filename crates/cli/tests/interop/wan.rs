@@ -12,6 +12,8 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use lightwait::device::{AfPacket, Device};
+use lightwait_core::Outbox;
 use serde_json::Value;
 
 use crate::namespace::{self, ip};
@@ -53,10 +55,14 @@ impl Wan {
         Wan { process, _stderr: stderr }
     }
 
+    fn signal(&self, signal: &str) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+    }
+
     /// Stops it as a user does; its report.
     pub(crate) fn stop(mut self) -> Value {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        self.signal("INT");
         let mut text = String::new();
         self.process.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         let status = self.process.wait().unwrap();
@@ -234,6 +240,43 @@ fn a_step_changes_the_delay_of_a_router_that_runs() {
         let [all, one, other] =
             [back, first, second].map(|told| told["packets_out"].as_u64().unwrap());
         assert!(one > 0 && other > 0 && one + other == all, "{report}");
+    });
+}
+
+/// Sends so many frames of 60 bytes on that interface, of a protocol that nobody has.
+fn flood(interface: &str, count: usize) {
+    let mut device = AfPacket::open(interface, true).unwrap();
+    let frame = [&[2; 12][..], &[0x88, 0xb5], &[0; 46]].concat();
+    let mut outbox = Outbox::new(1);
+    for _ in 0..count {
+        outbox.push().unwrap().head.extend_from_slice(&frame);
+        while !outbox.is_empty() {
+            device.transmit(lightwait_core::Instant::ZERO, &mut outbox).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_router_that_was_held_up_has_a_short_row_before_it() {
+    let test = "wan::a_router_that_was_held_up_has_a_short_row_before_it";
+    let _alone = alone();
+    namespace::inside(test, &[], || {
+        // Something for the kernel's counters.
+        drop(TcpStream::connect("127.0.0.1:1"));
+        lay_cables();
+        let wan = Wan::start(["lw1", "lw2"], &[]);
+        std::thread::sleep(Duration::from_millis(300));
+        wan.signal("STOP");
+        flood("lw0", 20_000);
+        wan.signal("CONT");
+        std::thread::sleep(Duration::from_millis(500));
+        let report = wan.stop();
+        let way = &report["a_to_b"];
+        let [taken, missed] =
+            ["packets_in", "missed_by_device"].map(|key| way[key].as_u64().unwrap());
+        // 2 MiB of 768 bytes each, by the kernel's count; some by the kernel's own stack.
+        assert!((100..4000).contains(&taken) && missed > 10_000, "{report}");
+        assert!(report["warnings"].to_string().contains("the kernel dropped"), "{report}");
     });
 }
 
