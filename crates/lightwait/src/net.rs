@@ -4,12 +4,16 @@
 //! find the shard by themselves inside a shard's task. Elsewhere on its thread (under a
 //! `current_thread` tokio runtime, say) use the forms that take a [`Handle`](crate::shard::Handle).
 //!
+//! A name with a port is looked up by the system's resolver, in a thread of its own, so that the
+//! shard goes on.
+//!
 //! Streams implement tokio's `AsyncRead` and `AsyncWrite`; with the feature `hyper`, hyper's `Read`
 //! and `Write` as well. Sockets need no runtime, only a shard that is driven.
 
 mod address;
 mod error;
 mod listener;
+mod lookup;
 mod socket;
 mod split;
 mod stream;
@@ -17,6 +21,7 @@ mod stream;
 pub use address::ToSocketAddrs;
 pub use error::io_error;
 pub use listener::TcpListener;
+pub use lookup::lookup_host;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::{Control, TcpStream};

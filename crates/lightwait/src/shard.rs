@@ -95,7 +95,9 @@ impl Shard {
     pub fn in_made_time(config: Config, device: Box<dyn Device>) -> io::Result<Shard> {
         // The system's clock only converts instants of the standard library.
         let clock = Clock::of_system();
-        Shard::on_clock(config, device, Budgets::default(), clock, Resolutions::EXACT)
+        let shard = Shard::on_clock(config, device, Budgets::default(), clock, Resolutions::EXACT)?;
+        shard.local.set_in_made_time();
+        Ok(shard)
     }
 
     fn on_clock(

@@ -13,6 +13,7 @@ use lightwait_core::tcp::SocketOptions;
 use lightwait_core::{AcceptError, ListenerId};
 
 use super::address::no_address;
+use super::lookup::addresses_for;
 use super::stream::hop_limit;
 use super::{TcpStream, ToSocketAddrs, io_error};
 use crate::shard::Handle;
@@ -31,40 +32,43 @@ pub struct TcpListener {
 
 impl TcpListener {
     /// Listens on the current shard. The unspecified address stands for all of the shard's
-    /// addresses of that IP version (`[::]` for both versions). The host picks a port for port 0.
+    /// addresses of that IP version (`[::]` for both versions). The host picks a port for port 0. A
+    /// name is looked up, as by [`TcpStream::connect`].
     ///
     /// # Panics
     ///
     /// If no shard is current.
-    #[allow(clippy::unused_async, reason = "tokio's signature")]
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
-        TcpListener::bind_to_first(&local::current(), address, BACKLOG)
+        let shard = local::current();
+        let addresses = addresses_for(&shard, &address).await?;
+        TcpListener::bind_to_first(&shard, addresses, BACKLOG)
     }
 
-    /// Listens on the shard of that handle.
+    /// Listens on the shard of that handle. Names are not looked up.
     pub fn bind_on<A: ToSocketAddrs>(handle: &Handle, address: A) -> io::Result<TcpListener> {
-        TcpListener::bind_to_first(&handle.local, address, BACKLOG)
+        TcpListener::bind_to_first(&handle.local, address.to_socket_addrs()?, BACKLOG)
     }
 
     /// Listens on the shard of that handle, with room for `backlog` connections not yet accepted.
+    /// Names are not looked up.
     pub fn bind_with_backlog<A: ToSocketAddrs>(
         handle: &Handle,
         address: A,
         backlog: usize,
     ) -> io::Result<TcpListener> {
-        TcpListener::bind_to_first(&handle.local, address, backlog)
+        TcpListener::bind_to_first(&handle.local, address.to_socket_addrs()?, backlog)
     }
 
     /// Listens on the first of these addresses that is free. If none is, returns the last one's
     /// error.
-    fn bind_to_first<A: ToSocketAddrs>(
+    fn bind_to_first(
         shard: &Rc<Local>,
-        addresses: A,
+        addresses: impl Iterator<Item = SocketAddr>,
         backlog: usize,
     ) -> io::Result<TcpListener> {
         let options = shard.host().default_options();
         let mut failure = None;
-        for address in addresses.to_socket_addrs()? {
+        for address in addresses {
             match TcpListener::listen(shard, address, backlog, options) {
                 Ok(listener) => return Ok(listener),
                 Err(error) => failure = Some(error),

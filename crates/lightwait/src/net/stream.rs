@@ -24,6 +24,7 @@ pub use control::Control;
 pub(super) use options::hop_limit;
 
 use super::address::no_address;
+use super::lookup::addresses_for;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ToSocketAddrs, io_error};
 use crate::shard::Handle;
@@ -42,7 +43,9 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Opens a connection from the current shard and waits until it is established.
+    /// Opens a connection from the current shard and waits until it is established. A name is
+    /// looked up, and its addresses are tried in order, like those of a slice; if none answers,
+    /// returns the last one's error. In virtual time names are refused.
     ///
     /// # Panics
     ///
@@ -76,7 +79,7 @@ impl TcpStream {
         addresses: A,
     ) -> io::Result<TcpStream> {
         let mut failure = None;
-        for remote in addresses.to_socket_addrs()? {
+        for remote in addresses_for(shard, &addresses).await? {
             let opened = TcpStream::open(shard, local.unwrap_or(any_address(remote)), remote);
             let connected = match opened {
                 Ok(stream) => stream.established().await,

@@ -40,6 +40,8 @@ pub(crate) struct Local {
     /// turn's time.
     is_clock_driven: Cell<bool>,
     is_in_turn: Cell<bool>,
+    /// The caller of the turns makes the time.
+    is_in_made_time: Cell<bool>,
     /// The driver's waker, for a call between two turns that leaves work.
     driver: RefCell<Option<Waker>>,
     memory: RefCell<Budget>,
@@ -60,6 +62,7 @@ impl Local {
             clock,
             is_clock_driven: Cell::new(false),
             is_in_turn: Cell::new(false),
+            is_in_made_time: Cell::new(false),
             driver: RefCell::default(),
             memory: RefCell::default(),
             scratch: RefCell::default(),
@@ -187,6 +190,15 @@ impl Local {
     pub(crate) fn start_clock(&self) -> Clock {
         self.is_clock_driven.set(true);
         self.clock.clone()
+    }
+
+    /// True if the caller of the turns makes the time.
+    pub(crate) fn is_in_made_time(&self) -> bool {
+        self.is_in_made_time.get()
+    }
+
+    pub(super) fn set_in_made_time(&self) {
+        self.is_in_made_time.set(true);
     }
 
     pub(crate) fn set_driver(&self, waker: &Waker) {

@@ -14,4 +14,6 @@ mod driven;
 #[cfg(target_os = "linux")]
 mod drivers;
 #[cfg(target_os = "linux")]
+mod names;
+#[cfg(target_os = "linux")]
 mod outlet;
