@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
 use lightwait_http::ServerConfig;
@@ -17,7 +18,7 @@ use crate::wan::args::WanArgs;
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "lightwait", version, max_term_width = 100)]
+#[command(name = "lightwait", version = env!("LIGHTWAIT_VERSION"), max_term_width = 100)]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Load(Box<LoadArgs>),
     Wan(Box<WanArgs>),
     Knobs(KnobsArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Print what `--set` can set: each knob with its default, its unit, its meaning, and the source of
@@ -37,6 +40,24 @@ pub(crate) enum Command {
 pub(crate) struct KnobsArgs {
     /// A knob such as rto.floor, or a group such as time_wait [default: all]
     pub(crate) name: Option<String>,
+}
+
+/// Print a script with which a shell completes our commands and flags.
+///
+/// bash reads it from ~/.local/share/bash-completion/completions/lightwait, fish from
+/// ~/.config/fish/completions/lightwait.fish, zsh from a file _lightwait in a directory of $fpath.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+/// Write the manual: a page for the program and one for each command.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The directory for lightwait.1, lightwait-serve.1 and the others [default: print the
+    /// program's page]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// Serve a directory over HTTP, on our own TCP/IP stack.

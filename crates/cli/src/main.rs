@@ -1,6 +1,6 @@
 //! The program `lightwait`. It parses the command line ([`args`]), checks it and makes a plan
 //! ([`plan`]), and carries the plan out ([`serve`]). The commands for load ([`load`]) and for the
-//! delay router ([`wan`]) work likewise.
+//! delay router ([`wan`]) work likewise. [`pages`] prints what the command line itself says.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -9,6 +9,7 @@ mod failure;
 mod knobs;
 mod load;
 mod log;
+mod pages;
 mod plan;
 mod serve;
 mod wan;
@@ -57,6 +58,8 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Load(args) => load::load(&args),
         Command::Wan(args) => wan::wan(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
+        Command::Completions(args) => pages::completions(args.shell),
+        Command::Man(args) => pages::man(args.dir.as_deref()),
     }
 }
 

@@ -1,7 +1,14 @@
 //! The program as a user meets it: bad command lines, failures, help.
 
+use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Output};
+
+/// The build script, which finds the commit.
+#[allow(dead_code, reason = "its main is cargo's to call")]
+#[path = "../build.rs"]
+mod build;
 
 fn lightwait(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lightwait")).args(arguments).output().unwrap()
@@ -115,4 +122,127 @@ fn help_and_version_are_no_failures() {
         assert!(text.contains(flag), "{flag}");
     }
     assert!(lightwait(&["--version"]).status.success());
+}
+
+#[test]
+fn completions_name_the_commands_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = lightwait(&["completions", shell]);
+        assert!(output.status.success(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        for word in ["serve", "merge", "file-io", "io-uring"] {
+            assert!(text.contains(word), "{shell}: {word}");
+        }
+    }
+    let (status, text) = refusal(&["completions", "csh"]);
+    assert!(status == 2 && text.contains("[possible values: bash, "), "{text}");
+}
+
+#[test]
+fn bash_completes_a_flag() {
+    if Command::new("bash").arg("--version").output().is_err() {
+        println!("left out: no bash");
+        return;
+    }
+    let script = r#"
+        eval "$("$1" completions bash)"
+        COMP_WORDS=(lightwait serve --file-i) COMP_CWORD=2
+        _lightwait lightwait --file-i serve
+        echo "${COMPREPLY[@]}""#;
+    let program = env!("CARGO_BIN_EXE_lightwait");
+    let output = Command::new("bash").args(["-c", script, "bash", program]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "--file-io", "{output:?}");
+}
+
+#[test]
+fn the_manual_is_printed_or_written_a_page_for_each_command() {
+    let printed = lightwait(&["man"]);
+    assert!(printed.status.success());
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert!(text.contains(".TH lightwait 1"), "{text}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("share/man1");
+    let output = lightwait(&["man", pages.to_str().unwrap()]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let page = |name: &str| fs::read_to_string(pages.join(name)).unwrap();
+    assert_eq!(page("lightwait.1"), text);
+    assert!(page("lightwait-serve.1").contains(r"\-\-file\-io"));
+    assert!(page("lightwait-load-merge.1").contains(".TH lightwait-load-merge 1"));
+
+    let taken = pages.join("lightwait.1");
+    let (status, text) = refusal(&["man", taken.to_str().unwrap()]);
+    assert!(status == 1 && text.contains("lightwait.1: cannot be written"), "{text}");
+}
+
+/// Runs git on the repository at `dir`, and returns its output.
+fn git(dir: &Path, arguments: &[&str]) -> String {
+    let mut git = Command::new("git");
+    for name in ["GIT_AUTHOR", "GIT_COMMITTER"] {
+        git.env(format!("{name}_NAME"), "a").env(format!("{name}_EMAIL"), "a@example.com");
+    }
+    git.env("GIT_COMMITTER_DATE", "2026-11-27T12:00:00Z").arg("-C").arg(dir);
+    let output = git.args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+#[test]
+fn the_version_has_the_commit_and_its_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = String::from_utf8(lightwait(&["--version"]).stdout).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let expected = match build::commit(&root) {
+        Some(commit) => format!("lightwait {version} ({commit})\n"),
+        None => format!("lightwait {version}\n"),
+    };
+    assert_eq!(output, expected);
+}
+
+#[test]
+fn the_commit_is_that_of_the_repository_whose_top_is_built() {
+    if Command::new("git").arg("--version").output().is_err() {
+        println!("left out: no git");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    assert_eq!((build::commit(&root), build::watched(&root).len()), (None, 0), "a tarball");
+    git(&root, &["init", "--quiet", "--initial-branch", "part/one"]);
+    assert_eq!((build::commit(&root), build::watched(&root).len()), (None, 0), "nothing yet");
+    git(&root, &["commit", "--quiet", "--allow-empty", "--message", "first"]);
+    let short = git(&root, &["rev-parse", "--short=10", "HEAD"]);
+    assert_eq!(build::commit(&root), Some(format!("{short} 2026-11-27")));
+    let inner = root.join("unpacked");
+    fs::create_dir(&inner).unwrap();
+    assert_eq!(build::commit(&inner), None, "a tarball within a repository of others");
+}
+
+#[test]
+fn what_a_build_watches_exists_and_changes_with_each_commit() {
+    if Command::new("git").arg("--version").output().is_err() {
+        println!("left out: no git");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("main");
+    fs::create_dir(&root).unwrap();
+    git(&root, &["init", "--quiet", "--initial-branch", "part/one"]);
+    git(&root, &["commit", "--quiet", "--allow-empty", "--message", "first"]);
+    git(&root, &["worktree", "add", "--quiet", "-b", "two", "../worktree"]);
+    let tree = dir.path().join("worktree");
+    let git_dir = root.join(".git").canonicalize().unwrap();
+    let watched = |root: &Path| {
+        let paths = build::watched(root);
+        paths.iter().map(|path| path.canonicalize().unwrap()).collect::<Vec<_>>()
+    };
+    let of = |names: &[&str]| names.iter().map(|name| git_dir.join(name)).collect::<Vec<_>>();
+    assert_eq!(watched(&root), of(&["HEAD", "refs/heads/part/one"]));
+    assert_eq!(watched(&tree), of(&["worktrees/worktree/HEAD", "refs/heads/two"]));
+    git(&root, &["pack-refs", "--all", "--prune"]);
+    // The next commit makes the branch's file in that directory.
+    assert_eq!(watched(&root)[..2], of(&["HEAD", "packed-refs"]));
+    assert!(git_dir.join("refs/heads/part/one").starts_with(&watched(&root)[2]));
+    git(&tree, &["checkout", "--quiet", "--detach"]);
+    assert_eq!(watched(&tree), of(&["worktrees/worktree/HEAD", "packed-refs"]));
 }
