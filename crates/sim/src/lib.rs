@@ -12,6 +12,9 @@
 //! unmodified. Only time, the wire and the disk are simulated, each from the seed, so that a
 //! failure can be replayed.
 //!
+//! Any program on `lightwait`'s sockets runs so: `docs/virtual-time.md`, and
+//! `examples/virtual_time.rs`. [`World::two_hosts`] makes the hosts, [`World::run`] runs it.
+//!
 //! Start reading at [`world::World`], then [`oracle`], then [`scenario`].
 #![forbid(unsafe_code)]
 
@@ -25,6 +28,8 @@ pub mod search;
 pub mod swarm;
 pub mod web;
 pub mod world;
+
+pub use lightwait_netem::{LinkConfig, Loss, Rate};
 
 pub use bulk::Bulk;
 pub use cable::{Cable, Passage, Port, Side};

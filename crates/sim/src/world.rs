@@ -1,20 +1,29 @@
 //! Shards and a clock: time goes from one event to the next, without waiting.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::executor::JoinHandle;
 use lightwait::shard::{Handle, Shard};
-use lightwait_core::{Config, Host, Instant};
+use lightwait_core::address::Cidr;
+use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
+use lightwait_netem::LinkConfig;
 
 use crate::cable::{Cable, Side};
 
 /// Passes over all shards at one instant. More of them mean an endless loop: a shard always has
 /// work that takes no time.
 const PASSES_AT_ONCE: usize = 1_000_000;
+
+/// Largest IP packet between two hosts by default, in bytes.
+const MTU: u16 = 1500;
+/// The time at which their world begins. Zero is as good, and hides what is wrong with large ones.
+const BEGIN: Instant = Instant::from_millis(1_000_000_000);
 
 /// Two hosts, a cable between them, and the time.
 #[derive(Debug)]
@@ -69,6 +78,35 @@ impl World {
         Ok(World { now, shards, cable })
     }
 
+    /// Two hosts for any program: 10.9.0.1 at A and 10.9.0.2 at B, with the same link each way and
+    /// TCP as it is by default. All that is random follows from `seed`, also on the links.
+    ///
+    /// # Panics
+    /// Never, as long as the defaults make a host.
+    pub fn two_hosts(link: &LinkConfig, seed: u64) -> World {
+        let configs = [Side::A, Side::B].map(|side| {
+            let number = side.index() as u8 + 1;
+            let address = Cidr::new(Ipv4Addr::new(10, 9, 0, number).into(), 24);
+            let mut secret = [number; 32];
+            secret[..8].copy_from_slice(&seed.to_le_bytes());
+            let device = Capabilities::plain(Medium::Ethernet, MTU);
+            let mut config = Config::new(device, address.expect("a prefix of IPv4"), secret);
+            config.hardware = [2, 0, 0, 0, 0, number];
+            config
+        });
+        let link = |side: Side| {
+            let seed = seed.wrapping_mul(2).wrapping_add(side.index() as u64);
+            LinkConfig { seed, ..link.clone() }
+        };
+        let cable = Cable::new(link(Side::A), link(Side::B), MTU);
+        World::new(BEGIN, cable, configs).expect("a host by default")
+    }
+
+    /// The first address of the host at that end.
+    pub fn address(&self, side: Side) -> IpAddr {
+        self.host(side, |host| host.addresses()[0])
+    }
+
     /// The time.
     pub fn now(&self) -> Instant {
         self.now
@@ -100,6 +138,24 @@ impl World {
         F: Future + 'static,
     {
         self.handle(side).spawn_local(task)
+    }
+
+    /// Runs a future as a task of the shard at that end until it has ended, for `limit` of the
+    /// world's time at most. Returns its output.
+    ///
+    /// # Errors
+    /// The failure that kept it from its end.
+    pub fn run<T: 'static>(
+        &mut self,
+        side: Side,
+        limit: Duration,
+        task: impl Future<Output = T> + 'static,
+    ) -> Result<T, Trouble> {
+        let output = Rc::new(Cell::new(None));
+        let returned = output.clone();
+        let running = self.spawn(side, async move { returned.set(Some(task.await)) });
+        self.run_until(limit, |_| running.is_finished())?;
+        Ok(output.take().expect("the task has ended"))
     }
 
     /// Lets time pass until `done`, for `limit` at most.

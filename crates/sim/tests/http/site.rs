@@ -1,6 +1,6 @@
 //! A file server on one host, and its clients on the other.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -118,9 +118,5 @@ pub(crate) async fn get(stream: &mut TcpStream, target: &str) -> (String, Vec<u8
 
 /// Runs until `task` has ended. Returns its output.
 pub(crate) fn run<T: 'static>(world: &mut World, task: impl Future<Output = T> + 'static) -> T {
-    let outcome = Rc::new(Cell::new(None));
-    let note = outcome.clone();
-    let running = world.spawn(Side::A, async move { note.set(Some(task.await)) });
-    world.run_until(Duration::from_secs(3600), |_| running.is_finished()).unwrap();
-    outcome.take().expect("the task has ended")
+    world.run(Side::A, Duration::from_secs(3600), task).unwrap()
 }
