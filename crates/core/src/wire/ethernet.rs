@@ -36,10 +36,10 @@ pub mod ethertype {
     /// A VLAN tag (IEEE 802.1Q), and behind it the type of what it tags.
     pub const VLAN: u16 = 0x8100;
     /// A provider's VLAN tag (IEEE 802.1ad).
-    pub const PROVIDER_VLAN: u16 = 0x88a8;
+    pub(crate) const PROVIDER_VLAN: u16 = 0x88a8;
 
     /// True if a VLAN tag follows.
-    pub const fn is_vlan(ethertype: u16) -> bool {
+    pub(crate) const fn is_vlan(ethertype: u16) -> bool {
         matches!(ethertype, VLAN | PROVIDER_VLAN)
     }
 }
@@ -86,7 +86,7 @@ impl<'a> Frame<'a> {
 
     /// The frame without its tags if they give it a priority alone, [`TAGS_MAX`] at most. `None` if
     /// it belongs to a VLAN, or has more tags.
-    pub fn outside_vlans(self) -> Result<Option<Frame<'a>>, Malformed> {
+    pub(crate) fn outside_vlans(self) -> Result<Option<Frame<'a>>, Malformed> {
         let mut frame = self;
         for _ in 0..TAGS_MAX {
             match frame.behind_tag()? {
