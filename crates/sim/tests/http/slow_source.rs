@@ -15,7 +15,7 @@ use lightwait_sim::disk::Disk;
 use lightwait_sim::pattern::Pattern;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::site::{self, Site, connect, get, read_head, run, site_of};
+use super::site::{self, Site, connect, get, read_head, run, site_of};
 
 const MS: Duration = Duration::from_millis(1);
 const RTT: Duration = Duration::from_millis(20);

@@ -16,7 +16,7 @@ use lightwait_sim::Side;
 use lightwait_sim::pattern::Pattern;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::site::{self, LARGE, Site, connect, get, run, site_with, try_connect, try_get};
+use super::site::{self, LARGE, Site, connect, get, run, site_with, try_connect, try_get};
 
 /// 8 MiB: the buffers of some thirty of the peers, or all peers without buffers.
 const PAGES: usize = 2048;

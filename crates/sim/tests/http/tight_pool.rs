@@ -7,7 +7,7 @@ use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::config::{PoolPolicy, SendRule};
 use lightwait_sim::Side;
 
-use crate::site::{LARGE, connect, get, run, site_with};
+use super::site::{LARGE, connect, get, run, site_with};
 
 const CLIENTS: u64 = 30;
 /// A megabyte: the connections take six tenths of it as long as they live, and each has two to

@@ -1,0 +1,14 @@
+//! All worlds in one program: each test program by itself links the whole stack once more.
+
+mod flood;
+mod http;
+mod idle;
+mod packet_pair;
+mod resting;
+mod reuse;
+mod schemes;
+mod search;
+mod swarm;
+mod throughput;
+mod time_wait;
+mod virtual_time;
