@@ -440,6 +440,27 @@ fn a_hang_up_opens_the_logs_again_and_ends_nothing() {
     assert!(has(&moved[0], "serving") && !has(&moved[0], "stopped"));
 }
 
+#[test]
+fn a_transfer_that_breaks_ends_at_once_and_is_logged_as_cut() {
+    let site = site();
+    let file = fs::File::create(site.path().join("shrinks")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let mut server = Server::start(site.path());
+    let mut stream = server.connect();
+    stream.write_all(b"GET /shrinks HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut taken = vec![0; 1 << 20];
+    stream.read_exact(&mut taken).unwrap();
+    file.set_len(2 << 20).unwrap();
+    let begin = Instant::now();
+    // In order or by a reset: what was promised does not come.
+    let _ = stream.read_to_end(&mut taken);
+    assert!(taken.len() < 64 << 20);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    let record = server.next("access");
+    assert_eq!(record["complete"], false, "{record}");
+    assert!(record["body_bytes"].as_u64().unwrap() <= taken.len() as u64, "{record}");
+}
+
 /// A server that logs for people, and its URL.
 fn serve_for_people(directory: &std::path::Path, flags: &[&str]) -> (Child, String) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))

@@ -351,7 +351,7 @@ impl<H: Handler> Visit<H> {
         let Some(log) = &self.log else { return };
         poll_fn(|cx| {
             self.poll_log(cx);
-            let mut is_over = log.is_empty() || waits.control.is_closed();
+            let mut is_over = log.is_empty() || log.has_all() || waits.control.is_closed();
             is_over = is_over || waits.seat.is_wanted(cx) || io.poll_patience(cx).is_ready();
             if is_over || waits.poll_cut(cx, &self.server.stop).is_ready() {
                 return Poll::Ready(());

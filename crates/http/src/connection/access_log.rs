@@ -111,6 +111,12 @@ impl AccessLog {
         self.waiting.borrow().is_empty()
     }
 
+    /// True if nothing that was written waits for an acknowledgement. A response that was cut short
+    /// has no end, and the rest of it never comes.
+    pub(super) fn has_all(&self) -> bool {
+        self.wire.delivery().is_none_or(|delivery| delivery.unacknowledged == 0)
+    }
+
     /// Every response that is over is in the transport.
     pub(super) fn on_flushed(&self) {
         let mut waiting = self.waiting.borrow_mut();
