@@ -31,6 +31,8 @@ fn files_arrive_whole_over_a_link_that_loses() {
             assert_eq!(body.len() as u64, length);
             assert_eq!(Pattern::new(seed).first_difference(0, &body), None, "{target}");
         }
+        // The last answer is logged once it is acknowledged.
+        sleep(Duration::from_secs(1)).await;
     });
     assert!(site.records.borrow().iter().all(|record| record.complete));
     assert_eq!(site.records.borrow().len(), 3);
