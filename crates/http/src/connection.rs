@@ -183,11 +183,7 @@ impl<H: Handler> Server<H> {
         let io = Patient::new((io, control), timer, phase, self.bounds.clone(), door);
         let mut io = Box::new(Refusable::new(io, visit.owed.clone()));
         let outcome = loop {
-            let asleep = poll_fn(|cx| {
-                visit.poll_log(cx);
-                self.poll_asleep(cx, &mut io, &mut waits)
-            });
-            if !asleep.await {
+            if !poll_fn(|cx| visit.poll_asleep(cx, &mut io, &mut waits)).await {
                 break Ok(());
             }
             // Boxed: a connection that waits for the next request has no room for it.
@@ -199,7 +195,10 @@ impl<H: Handler> Server<H> {
                 }
             }
         };
-        visit.await_acknowledged(&mut io.inner, &mut waits).await;
+        // Boxed: a connection that waits for a request has no room for it.
+        if visit.log.is_some() {
+            Box::pin(visit.await_acknowledged(&mut io.inner, &mut waits)).await;
+        }
         visit.leave();
         outcome
     }
@@ -309,7 +308,6 @@ struct Visit<H> {
     phase: Phase,
     owed: Owed,
     sink: Rc<dyn Sink>,
-    peer: SocketAddr,
     /// Its records, if the server writes some.
     log: Option<Box<AccessLog>>,
     /// How many requests have come.
@@ -330,9 +328,25 @@ impl<H: Handler> Visit<H> {
         let (owed, served, has_parted, is_asked) = Default::default();
         let log = server.on_access.as_ref().map(|hook| {
             let (measure, door) = (server.clock.measure.clone(), server.door.clone());
-            Box::new(AccessLog::new(hook.clone(), measure, outlet.clone(), phase.clone(), door))
+            let wire = outlet.clone();
+            Box::new(AccessLog::new(hook.clone(), peer, measure, wire, phase.clone(), door))
         });
-        Visit { server, phase, owed, sink: outlet, peer, log, served, has_parted, is_asked }
+        Visit { server, phase, owed, sink: outlet, log, served, has_parted, is_asked }
+    }
+
+    /// Waits for the first byte of a request, and logs what is acknowledged meanwhile.
+    fn poll_asleep<I, C>(
+        &self,
+        cx: &mut Context<'_>,
+        io: &mut Refusable<Patient<I, C>>,
+        waits: &mut Waits<C>,
+    ) -> Poll<bool>
+    where
+        I: Read + Write + Unpin,
+        C: Control + Unpin,
+    {
+        self.poll_log(cx);
+        self.server.poll_asleep(cx, io, waits)
     }
 
     /// Writes the records of responses that the peer has acknowledged.
@@ -443,7 +457,7 @@ impl<H: Handler> Visit<H> {
         let (server, status) = (&self.server, refused.status);
         let entry = self.log.as_ref().map(|log| {
             let (method, target) = (refused.method.clone(), refused.target.clone());
-            log.begin(Access { status, ..Access::new(self.peer, method, target) })
+            log.begin(Access { status, ..Access::new(log.peer, method, target) })
         });
         let date = server.date.at((server.clock.wall)());
         let (body_bytes, complete) = refused.answer(io, &date).await;

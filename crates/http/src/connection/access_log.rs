@@ -12,6 +12,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -43,6 +44,7 @@ pub(super) trait Wire {
 /// The access log of a connection.
 pub(super) struct AccessLog {
     hook: AccessHook,
+    pub(super) peer: SocketAddr,
     measure: Measure,
     wire: Rc<dyn Wire>,
     phase: Phase,
@@ -73,12 +75,13 @@ struct Waiting {
 impl AccessLog {
     pub(super) fn new(
         hook: AccessHook,
+        peer: SocketAddr,
         measure: Measure,
         wire: Rc<dyn Wire>,
         phase: Phase,
         door: Door,
     ) -> AccessLog {
-        AccessLog { hook, measure, wire, phase, door, waiting: RefCell::default() }
+        AccessLog { hook, peer, measure, wire, phase, door, waiting: RefCell::default() }
     }
 
     /// A request has come, and its response begins.

@@ -26,10 +26,10 @@ pub(super) struct Exchange<H> {
 
 impl<H: Handler> Exchange<H> {
     pub(super) async fn run(self, request: Request<Incoming>) -> Response<Body> {
-        let Visit { server, phase, owed, peer, log, .. } = &*self.visit;
+        let Visit { server, phase, owed, log, .. } = &*self.visit;
         owed.on_request();
         phase.on_request(server.clock.timer.now(), !request.body().is_end_stream());
-        let mut entry = log.as_ref().map(|log| log.begin(Access::of(*peer, &request)));
+        let mut entry = log.as_ref().map(|log| log.begin(Access::of(log.peer, &request)));
         let end = End::of(&request, self.last);
         let in_flight = server.door.begin_response();
         let mut response = if let Some(why) = self.parting_fault(&request) {

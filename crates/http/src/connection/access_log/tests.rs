@@ -39,7 +39,14 @@ fn scene() -> Scene {
     let (time, written, memory) = (now.clone(), records.clone(), Memory::boundless());
     let door = Door::new(&Default::default(), memory.clone());
     let hook = Rc::new(move |access: &Access| written.borrow_mut().push(access.clone()));
-    let log = AccessLog::new(hook, Rc::new(move || time.get()), wire.clone(), phase.clone(), door);
+    let log = AccessLog::new(
+        hook,
+        peer(),
+        Rc::new(move || time.get()),
+        wire.clone(),
+        phase.clone(),
+        door,
+    );
     wire.delivery.set(Some(Delivery::default()));
     Scene { log, wire, phase, now, records, memory }
 }
