@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::blessing::Blessings;
 use crate::instructions::Uncounted;
 use crate::stacks::{Variant, Which};
 use crate::{bulk, connections, pingpong, time_wait};
@@ -124,9 +125,6 @@ pub fn differences(kept: &Counts, counted: &Counts) -> Vec<String> {
     lines
 }
 
-/// The key of the reasons for which counts were changed, and of what was changed.
-const BLESSED: &str = "blessed";
-
 /// Reads the kept counts.
 ///
 /// # Errors
@@ -149,25 +147,23 @@ pub fn keep(counts: &Counts, why: &str) -> io::Result<()> {
 }
 
 /// The counts of the file's text, and the reasons for them.
-fn parse(text: &str) -> io::Result<(Counts, Vec<Value>)> {
+fn parse(text: &str) -> io::Result<(Counts, Blessings)> {
     let mut file: Value = serde_json::from_str(text)?;
-    let reasons = file.as_object_mut().and_then(|file| file.remove(BLESSED));
-    let reasons = reasons.map(serde_json::from_value).transpose()?.unwrap_or_default();
+    let reasons = Blessings::take_from(&mut file)?;
     Ok((serde_json::from_value(file)?, reasons))
 }
 
 /// The file's text with these counts, and this reason after those of before.
 fn blessed(kept: &str, counts: &Counts, why: &str) -> io::Result<String> {
-    let (before, mut reasons) = parse(kept)?;
+    let (before, reasons) = parse(kept)?;
     let change = |(name, count): (&String, &f64)| match before.get(name) {
         Some(kept) if kept == count => None,
         Some(kept) => Some(format!("{name}: {count} instead of {kept}")),
         None => Some(format!("{name}: {count}, not kept before")),
     };
     let changes: Vec<String> = counts.iter().filter_map(change).collect();
-    reasons.push(json!({ "why": why, "changes": changes }));
     let mut file = json!(counts);
-    file[BLESSED] = Value::Array(reasons);
+    reasons.put_into(&mut file, why, &changes);
     Ok(format!("{file:#}\n"))
 }
 
@@ -181,7 +177,9 @@ mod tests {
         let new = counts(&[("a", 1.0), ("b", 3.0), ("c", 4.0)]);
         let file = blessed(&old, &new, "more is done").unwrap();
         let file = blessed(&file, &new, "nothing new").unwrap();
-        let (read, reasons) = parse(&file).unwrap();
+        let (read, _) = parse(&file).unwrap();
+        let file: Value = serde_json::from_str(&file).unwrap();
+        let reasons = file["blessed"].as_array().unwrap();
         assert_eq!((read, reasons.len()), (new, 2));
         assert_eq!(reasons[0]["why"], "more is done");
         let changes = ["b: 3 instead of 2", "c: 4, not kept before"];

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `output` takes care of it")]
 
+pub mod blessing;
 pub mod bulk;
 pub mod compare;
 pub mod connections;

@@ -8,7 +8,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use lightwait_bench::blessing::Blessings;
+use serde_json::Value;
 
 use crate::plan::Failure;
 
@@ -28,9 +29,6 @@ const TOLD: usize = 12;
 
 /// The most characters of a value in a reported difference.
 const TOLD_CHARACTERS: usize = 60;
-
-/// The key of the reasons for which results were changed, and of what was changed.
-const BLESSED: &str = "blessed";
 
 fn path(id: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("expected").join(format!("{id}.json"))
@@ -65,35 +63,32 @@ impl Known {
                 return Err(format!("{}: {error}; `--bless WHY` writes it", path.display()).into());
             }
         };
-        let (known, lines) = compared(known, &found, tolerance);
+        let (reasons, lines) = compared(known, &found, tolerance)?;
         let Some(why) = bless else { return Ok(lines) };
         // By another tolerance than none, what has hardly changed would change with each blessing.
         if !lines.is_empty() {
             fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-            let text = serde_json::to_string_pretty(&blessed(known, found, why, &lines))?;
-            fs::write(&path, text + "\n")?;
+            let mut file = found;
+            reasons.put_into(&mut file, why, &lines);
+            fs::write(&path, serde_json::to_string_pretty(&file)? + "\n")?;
         }
         Ok(Vec::new())
     }
 }
 
 /// The reasons of the known results, and a line for each difference.
-fn compared(mut known: Value, found: &Value, tolerance: f64) -> (Value, Vec<String>) {
-    let reasons = known.as_object_mut().and_then(|known| known.remove(BLESSED));
+fn compared(
+    mut known: Value,
+    found: &Value,
+    tolerance: f64,
+) -> Result<(Blessings, Vec<String>), Failure> {
+    let reasons = Blessings::take_from(&mut known)?;
     let mut lines = Vec::new();
     differences("", &known, found, tolerance, &mut lines);
     let more = lines.len().saturating_sub(TOLD);
     lines.truncate(TOLD);
     lines.extend((more > 0).then(|| format!("and {more} more")));
-    (reasons.unwrap_or_default(), lines)
-}
-
-/// The results with the reasons of before and this one.
-fn blessed(reasons: Value, mut found: Value, why: &str, changes: &[String]) -> Value {
-    let mut reasons = if let Value::Array(reasons) = reasons { reasons } else { Vec::new() };
-    reasons.push(json!({ "why": why, "changes": changes }));
-    found[BLESSED] = Value::Array(reasons);
-    found
+    Ok((reasons, lines))
 }
 
 /// A value, cut short if it is long.
@@ -137,6 +132,7 @@ fn is_close(known: &Value, found: &Value, tolerance: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn lines(known: &Value, found: &Value, tolerance: f64) -> Vec<String> {
         let mut lines = Vec::new();
@@ -162,20 +158,26 @@ mod tests {
     fn a_blessing_keeps_its_reason_and_the_old_values() {
         let (old, new) = (json!({ "ms": 1.0, "long": "x".repeat(99) }), json!({ "ms": 2.0 }));
         let bless = |known: Value, found: &Value, why: &str| {
-            let (reasons, lines) = compared(known, found, 0.0);
-            blessed(reasons, found.clone(), why, &lines)
+            let (reasons, lines) = compared(known, found, 0.0).unwrap();
+            let mut file = found.clone();
+            reasons.put_into(&mut file, why, &lines);
+            file
         };
         let first = bless(Value::Null, &old, "new");
         let second = bless(first, &new, "the clock was wrong");
-        assert_eq!(compared(second.clone(), &new, 0.0).1, [""; 0], "reasons are no results");
-        let reasons = second[BLESSED].as_array().unwrap();
+        assert_eq!(
+            compared(second.clone(), &new, 0.0).unwrap().1,
+            [""; 0],
+            "reasons are no results"
+        );
+        let reasons = second["blessed"].as_array().unwrap();
         assert_eq!((&reasons[0]["why"], reasons.len()), (&json!("new"), 2));
         assert_eq!(reasons[1]["why"], "the clock was wrong");
         let changes = reasons[1]["changes"].as_array().unwrap();
         assert_eq!(changes[1], "/ms: 2.0 instead of 1.0");
         assert!(changes[0].as_str().unwrap().ends_with("xx…"), "{changes:?}");
         let many = |from: u32| (0..20).map(|place| from + place).collect::<Value>();
-        let lines = compared(many(0), &many(1), 0.0).1;
+        let lines = compared(many(0), &many(1), 0.0).unwrap().1;
         assert_eq!((lines.len(), &*lines[TOLD]), (TOLD + 1, "and 8 more"));
     }
 

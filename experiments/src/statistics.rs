@@ -54,6 +54,15 @@ impl Mean {
         Mean { mean, half: t * deviation / (values.len() as f64).sqrt() }
     }
 
+    /// The mean over pairs, such as of two worlds of the same seed.
+    pub(crate) fn of_pairs<'a, T: 'a>(
+        ours: impl IntoIterator<Item = &'a T>,
+        theirs: impl IntoIterator<Item = &'a T>,
+        of: impl Fn(&T, &T) -> f64,
+    ) -> Mean {
+        Mean::of(ours.into_iter().zip(theirs).map(|(ours, theirs)| of(ours, theirs)))
+    }
+
     /// The ends of the confidence interval. NaN for a single value: nothing is sure.
     pub(crate) fn least(self) -> f64 {
         self.mean - self.half

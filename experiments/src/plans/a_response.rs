@@ -91,14 +91,12 @@ struct Cell {
 impl Cell {
     /// How many times as much it has as another, of worlds of the same seed.
     fn times(&self, other: &Cell, of: fn(&Found) -> f64) -> Mean {
-        let pairs = self.by_seed.iter().zip(&other.by_seed);
-        Mean::of(pairs.map(|(own, other)| of(own) / of(other)))
+        Mean::of_pairs(&self.by_seed, &other.by_seed, |ours, theirs| of(ours) / of(theirs))
     }
 
     /// How much more it has than another, of worlds of the same seed.
     fn more(&self, other: &Cell, of: fn(&Found) -> f64) -> Mean {
-        let pairs = self.by_seed.iter().zip(&other.by_seed);
-        Mean::of(pairs.map(|(own, other)| of(own) - of(other)))
+        Mean::of_pairs(&self.by_seed, &other.by_seed, |ours, theirs| of(ours) - of(theirs))
     }
 }
 

@@ -73,7 +73,7 @@ impl Point {
 
     /// How many times as long it takes as another, of downloads of the same seed.
     fn times(&self, other: &Point) -> Mean {
-        Mean::of(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours.seconds / theirs.seconds))
+        Mean::of_pairs(&self.0, &other.0, |ours, theirs| ours.seconds / theirs.seconds)
     }
 }
 

@@ -97,7 +97,7 @@ impl Cell {
 
     /// The ratio to another cell, of worlds of the same seed.
     fn ratio(&self, other: &Cell, of: impl Fn(&Found) -> f64) -> Mean {
-        Mean::of(self.0.iter().zip(&other.0).map(|(ours, theirs)| of(ours) / of(theirs)))
+        Mean::of_pairs(&self.0, &other.0, |ours, theirs| of(ours) / of(theirs))
     }
 
     fn sum(&self, of: impl Fn(&Found) -> u64) -> u64 {
