@@ -64,7 +64,7 @@ impl Access {
         self.target.len() + fields.map(String::len).sum::<usize>()
     }
 
-    /// The record of a request of which no more is known.
+    /// A record with the address, the method and the target alone.
     pub fn new(peer: SocketAddr, method: Method, target: String) -> Access {
         Access {
             peer,

@@ -203,39 +203,6 @@ impl<H: Handler> Server<H> {
         outcome
     }
 
-    /// Waits for the first byte of a request, or another event for hyper; returns true then.
-    /// Returns false if the connection is over.
-    fn poll_asleep<I, C>(
-        &self,
-        cx: &mut Context<'_>,
-        io: &mut Refusable<Patient<I, C>>,
-        waits: &mut Waits<C>,
-    ) -> Poll<bool>
-    where
-        I: Read + Write + Unpin,
-        C: Control + Unpin,
-    {
-        if waits.control.is_closed() {
-            return Poll::Ready(false);
-        }
-        if io.poll_first(cx).is_ready() {
-            let has_memory = self.door.may_wake(self.clock.timer.now());
-            if !has_memory {
-                self.leave(&waits.control, Wanted::Memory);
-            }
-            return Poll::Ready(has_memory);
-        }
-        if Pin::new(&mut waits.stop).poll(cx).is_ready() {
-            return Poll::Ready(true);
-        }
-        let wanted = waits.seat.wanted(cx);
-        if wanted != Wanted::Nothing {
-            self.leave(&waits.control, wanted);
-            return Poll::Ready(false);
-        }
-        Poll::Pending
-    }
-
     /// Closes a connection that waits for its peer, because others need its memory or its place.
     fn leave(&self, control: &impl Control, wanted: Wanted) {
         self.door.count(|tally| match wanted {
@@ -282,14 +249,20 @@ struct Waits<C> {
 }
 
 impl<C> Waits<C> {
-    /// Ready once the server cuts its connections; a stop alone waits for them.
-    fn poll_cut(&mut self, cx: &mut Context<'_>, stop: &Stop) -> Poll<()> {
+    /// Ready once the server cuts its connections. Calls `on_stop` when it only stops.
+    fn poll_cut(
+        &mut self,
+        cx: &mut Context<'_>,
+        stop: &Stop,
+        mut on_stop: impl FnMut(),
+    ) -> Poll<()> {
         while Pin::new(&mut self.stop).poll(cx).is_ready() {
             if self.is_stopping {
                 return Poll::Ready(());
             }
             self.is_stopping = true;
             self.stop = stop.wait_cut();
+            on_stop();
         }
         Poll::Pending
     }
@@ -334,7 +307,9 @@ impl<H: Handler> Visit<H> {
         Visit { server, phase, owed, sink: outlet, log, served, has_parted, is_asked }
     }
 
-    /// Waits for the first byte of a request, and logs what is acknowledged meanwhile.
+    /// Waits for the first byte of a request, or another event for hyper; returns true then.
+    /// Returns false if the connection is over. Logs what is
+    /// acknowledged meanwhile.
     fn poll_asleep<I, C>(
         &self,
         cx: &mut Context<'_>,
@@ -345,8 +320,27 @@ impl<H: Handler> Visit<H> {
         I: Read + Write + Unpin,
         C: Control + Unpin,
     {
+        let server = &self.server;
         self.poll_log(cx);
-        self.server.poll_asleep(cx, io, waits)
+        if waits.control.is_closed() {
+            return Poll::Ready(false);
+        }
+        if io.poll_first(cx).is_ready() {
+            let has_memory = server.door.may_wake(server.clock.timer.now());
+            if !has_memory {
+                server.leave(&waits.control, Wanted::Memory);
+            }
+            return Poll::Ready(has_memory);
+        }
+        if Pin::new(&mut waits.stop).poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        let wanted = waits.seat.wanted(cx);
+        if wanted != Wanted::Nothing {
+            server.leave(&waits.control, wanted);
+            return Poll::Ready(false);
+        }
+        Poll::Pending
     }
 
     /// Writes the records of responses that the peer has acknowledged.
@@ -367,7 +361,7 @@ impl<H: Handler> Visit<H> {
             self.poll_log(cx);
             let mut is_over = log.is_empty() || log.has_all() || waits.control.is_closed();
             is_over = is_over || waits.seat.is_wanted(cx) || io.poll_patience(cx).is_ready();
-            if is_over || waits.poll_cut(cx, &self.server.stop).is_ready() {
+            if is_over || waits.poll_cut(cx, &self.server.stop, || {}).is_ready() {
                 return Poll::Ready(());
             }
             Poll::Pending
@@ -392,15 +386,11 @@ impl<H: Handler> Visit<H> {
         let service = service_fn(|request| self.clone().answer(request));
         let mut connection = server.http.serve_connection(io, service);
         let outcome = poll_fn(|cx| {
-            while Pin::new(&mut waits.stop).poll(cx).is_ready() {
-                if waits.is_stopping {
-                    // The connection is cut: unfinished responses end, and their records say so.
-                    waits.control.abort();
-                    return Poll::Ready(Some(Ok(())));
-                }
-                waits.is_stopping = true;
-                Pin::new(&mut connection).graceful_shutdown();
-                waits.stop = server.stop.wait_cut();
+            let on_stop = || Pin::new(&mut connection).graceful_shutdown();
+            if waits.poll_cut(cx, &server.stop, on_stop).is_ready() {
+                // Unfinished responses end, and their records say so.
+                waits.control.abort();
+                return Poll::Ready(Some(Ok(())));
             }
             // Hyper does not look at a connection while it waits for a body.
             if waits.control.is_closed() {

@@ -60,8 +60,8 @@ pub(super) struct Entry {
     start: u64,
     /// Bytes of its head.
     head_bytes: u64,
-    /// Segments retransmitted before it.
-    retransmits: u64,
+    /// Segments retransmitted before it; `None` if the transport cannot tell of deliveries.
+    retransmits: Option<u64>,
 }
 
 /// The record of a response that the peer has not acknowledged.
@@ -87,7 +87,7 @@ impl AccessLog {
     /// A request has come, and its response begins.
     pub(super) fn begin(&self, access: Access) -> Entry {
         self.on_flushed();
-        let retransmits = self.wire.delivery().unwrap_or_default().retransmits;
+        let retransmits = self.wire.delivery().map(|delivery| delivery.retransmits);
         let (begin, start) = ((self.measure)(), self.phase.written());
         Entry { access, begin, start, head_bytes: 0, retransmits }
     }
@@ -95,7 +95,7 @@ impl AccessLog {
     /// The response is over as far as the handler goes; `complete`: its body was handed over whole.
     pub(super) fn on_over(&self, mut entry: Entry, body_bytes: u64, complete: bool) {
         (entry.access.body_bytes, entry.access.complete) = (body_bytes, complete);
-        if self.wire.delivery().is_none() {
+        if entry.retransmits.is_none() {
             entry.access.duration = self.age(&entry);
             return (self.hook)(&entry.access);
         }
@@ -106,7 +106,9 @@ impl AccessLog {
             waiting.push_back(Waiting { entry, end: None, _charge: charge });
             if waiting.len() > WAITING_MAX { waiting.pop_front() } else { None }
         };
-        oldest.into_iter().for_each(|waiting| self.write(waiting));
+        if let Some(oldest) = oldest {
+            self.write(oldest, self.wire.delivery());
+        }
     }
 
     /// True if no record waits.
@@ -137,13 +139,14 @@ impl AccessLog {
         if is_flushed {
             self.on_flushed();
         }
-        let acknowledged = self.acknowledged();
+        let delivery = self.wire.delivery();
+        let acknowledged = self.acknowledged(delivery);
         let next = || {
             let mut waiting = self.waiting.borrow_mut();
             waiting.pop_front_if(|first| first.end.is_some_and(|end| end <= acknowledged))
         };
         while let Some(first) = next() {
-            self.write(first);
+            self.write(first, delivery);
         }
         // A connection that sends is polled anyway.
         if !self.is_empty() && !self.phase.is_busy() {
@@ -153,13 +156,12 @@ impl AccessLog {
 
     /// The connection is over: writes all records with what the peer has.
     pub(super) fn finish(&self) {
-        let rest = self.waiting.take();
-        rest.into_iter().for_each(|waiting| self.write(waiting));
+        let (rest, delivery) = (self.waiting.take(), self.wire.delivery());
+        rest.into_iter().for_each(|waiting| self.write(waiting, delivery));
     }
 
     /// The bytes of the stream that the peer has acknowledged.
-    fn acknowledged(&self) -> u64 {
-        let delivery = self.wire.delivery();
+    fn acknowledged(&self, delivery: Option<Delivery>) -> u64 {
         delivery.map_or(0, |delivery| self.phase.written().saturating_sub(delivery.unacknowledged))
     }
 
@@ -167,9 +169,9 @@ impl AccessLog {
         (self.measure)().saturating_duration_since(entry.begin)
     }
 
-    fn write(&self, waiting: Waiting) {
+    fn write(&self, waiting: Waiting, delivery: Option<Delivery>) {
         let Waiting { entry, end, .. } = waiting;
-        let (acknowledged, duration) = (self.acknowledged(), self.age(&entry));
+        let (acknowledged, duration) = (self.acknowledged(delivery), self.age(&entry));
         let Entry { mut access, start, head_bytes, retransmits, .. } = entry;
         // From the end back, framing and head need not be known.
         access.body_bytes = match end {
@@ -178,10 +180,9 @@ impl AccessLog {
         };
         access.complete &= end.is_some_and(|end| end <= acknowledged);
         access.duration = duration;
-        if let Some(delivery) = self.wire.delivery() {
-            access.srtt = Some(delivery.srtt);
-            access.retransmits = Some(delivery.retransmits.saturating_sub(retransmits));
-        }
+        access.srtt = delivery.map(|delivery| delivery.srtt);
+        let resent = |(after, before): (Delivery, u64)| after.retransmits.saturating_sub(before);
+        access.retransmits = delivery.zip(retransmits).map(resent);
         (self.hook)(&access);
     }
 }

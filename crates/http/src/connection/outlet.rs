@@ -24,9 +24,8 @@ impl<C> Outlet<C> {
 
 impl<C: Control> Wire for Outlet<C> {
     fn delivery(&self) -> Option<Delivery> {
-        let taken_back = self.phase.record_mut().as_ref().map_or(0, |record| record.taken_back());
         let mut delivery = self.transport.delivery()?;
-        delivery.unacknowledged += taken_back as u64;
+        delivery.unacknowledged += self.phase.taken_back() as u64;
         Some(delivery)
     }
 

@@ -166,6 +166,11 @@ impl Phase {
         self.0.written.get()
     }
 
+    /// Bytes taken back from the transport, which are to be written again.
+    pub(crate) fn taken_back(&self) -> usize {
+        self.record_mut().as_ref().map_or(0, |record| record.taken_back())
+    }
+
     /// The record of written file data.
     pub(crate) fn record_mut(&self) -> RefMut<'_, Option<Box<Record>>> {
         self.0.record.borrow_mut()

@@ -13,8 +13,7 @@ use crate::control::Control;
 impl<I, C: Control> Patient<I, C> {
     /// Written bytes that the peer has not taken, in the transport or taken back from it.
     pub(super) fn undelivered(&self) -> Option<usize> {
-        let taken_back = self.phase.record_mut().as_ref().map_or(0, |record| record.taken_back());
-        self.control.undelivered_bytes().map(|bytes| bytes + taken_back)
+        self.control.undelivered_bytes().map(|bytes| bytes + self.phase.taken_back())
     }
 
     /// Drops data from the record that the peer has taken.
