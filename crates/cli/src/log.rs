@@ -31,7 +31,7 @@ use crate::failure::mac;
 pub(crate) enum Form {
     /// Words for people, and a request's line as Combined has it.
     Combined,
-    /// The same, with fields of our own behind a request's line.
+    /// As `Combined`; our own fields follow on a request's line.
     Fields,
     /// JSON.
     Json,

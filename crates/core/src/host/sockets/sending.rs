@@ -148,8 +148,8 @@ impl Host {
         }
     }
 
-    /// Has the connection's user notified as of room once the peer has acknowledged all that was
-    /// written. A writer that waits for room hears earlier, and must ask again.
+    /// Notifies the connection's user, as of room, when the peer has acknowledged all written data.
+    /// A writer that waits for room is notified earlier, and must ask again.
     pub fn wait_for_all(&mut self, id: ConnectionId) {
         if let Ok((connection, _)) = self.connection_and_shared(id)
             && connection.synchronized().is_some_and(|s| !s.send.buffer.is_empty())

@@ -11,9 +11,8 @@ use crate::flow::stamp::stamp_at;
 use crate::tcp::State;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::time_wait::negotiate::Holding;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
-use core::time::Duration;
 
 /// CLOSED or TIME-WAIT: what is left.
 #[derive(Debug, Default)]
