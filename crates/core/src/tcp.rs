@@ -148,11 +148,11 @@ pub struct ConnectionInfo {
     pub cwnd_bytes: u32,
     /// Slow-start threshold, bytes.
     pub ssthresh_bytes: u32,
-    /// Smoothed round-trip time; zero before the first sample.
+    /// Smoothed round-trip time; zero before the first sample. Kept after the end.
     pub srtt: Duration,
     /// Round-trip time variation.
     pub rttvar: Duration,
-    /// Retransmission timeout in force, back-off included.
+    /// Retransmission timeout in force, back-off included; zero after the end.
     pub rto: Duration,
     /// The latest round-trip sample; zero before the first.
     pub latest_rtt: Duration,
@@ -175,7 +175,7 @@ pub struct ConnectionInfo {
     pub recovery: Mode,
     /// Duplicate ACKs in a row.
     pub duplicate_acks: u32,
-    /// Segments retransmitted since the connection began.
+    /// Segments retransmitted since the connection began. Kept after the end.
     pub retransmits: u64,
     /// Retransmission timeouts since the connection began.
     pub timeouts: u64,
