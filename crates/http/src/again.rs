@@ -39,7 +39,7 @@ pub(crate) trait Origin {
     fn read(&self, offset: u64, length: usize) -> Pending<io::Result<Bytes>>;
 }
 
-/// A file with a version: a change of it can be detected.
+/// A file of which any change can be detected.
 pub(crate) struct Versioned<S: FileSource> {
     pub(crate) opening: Rc<Opening<S>>,
     pub(crate) buffers: Buffers,

@@ -15,9 +15,9 @@
 //!
 //! Where memory is scarce the body reads less, and nothing ahead; where there is none it waits. Its
 //! length is exact, so the response has a `Content-Length`. A file that shrinks meanwhile fails the
-//! body, and the connection with it. So does a file that changes in place, if its version is known:
-//! no client receives parts of two versions as one file. Of a file that grows the body is what it
-//! had in the beginning.
+//! body, and the connection with it. So does a file that changes in place: no client receives
+//! parts of two versions as one file. Of a file that grows the body is what it had in the
+//! beginning.
 
 mod buffers;
 mod kept;
@@ -212,9 +212,11 @@ pub(crate) enum Piece {
 pub(crate) struct Opening<S: FileSource> {
     pub(crate) source: Rc<S>,
     pub(crate) handle: S::Handle,
-    /// The version that the file must still have when the last byte is read, where a change can be
-    /// detected.
-    pub(crate) version: Option<Metadata>,
+    /// The version that the file must still have when the last byte is read.
+    pub(crate) version: Metadata,
+    /// Any change gives the file other times. Without that, one within a granule of the file
+    /// system's clock is not seen, so nothing of the file may be kept or read twice.
+    pub(crate) is_settled: bool,
     /// Counts files that changed.
     pub(crate) changed: Rc<Cell<u64>>,
 }
@@ -224,7 +226,7 @@ impl<S: FileSource> Opening<S> {
     /// detected. A file that grew counts as having them still: it is a log, as a rule, and what the
     /// head promised is there.
     pub(crate) fn check(&self) -> io::Result<()> {
-        let Some(version) = &self.version else { return Ok(()) };
+        let version = &self.version;
         let is_same = |now: Metadata| version.has_bytes_of(&now) || version.has_grown_to(&now);
         if self.source.metadata(&self.handle).is_ok_and(is_same) {
             return Ok(());
@@ -241,7 +243,7 @@ pub(crate) struct FileBody<S: FileSource> {
     blocks: Option<Box<dyn Shared>>,
     /// Some of it was read for this body alone since the version was checked.
     is_unchecked: bool,
-    /// The file for reading data again, if a change of it can be detected.
+    /// The file for reading data again, if any change of it can be detected.
     origin: Option<Rc<dyn Origin>>,
     pieces: VecDeque<Piece>,
     /// Bytes not yet handed over.
@@ -501,7 +503,7 @@ impl<S: FileSource> Unpin for FileBody<S> {}
 impl<S: FileSource> Paced for FileBody<S> {
     fn set_sink(&mut self, sink: Rc<dyn Sink>) {
         self.sink = Some(sink);
-        if self.opening.version.is_some() {
+        if self.opening.is_settled {
             let (opening, buffers) = (self.opening.clone(), self.buffers.clone());
             self.origin = Some(Rc::new(Versioned { opening, buffers }));
         }

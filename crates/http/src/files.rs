@@ -378,7 +378,8 @@ impl<S: FileSource> Files<S> {
         let opening = Rc::new(Opening {
             source: self.source.clone(),
             handle,
-            version: file.is_settled.then(|| file.metadata.clone()),
+            version: file.metadata.clone(),
+            is_settled: file.is_settled,
             changed: self.cache.changed().clone(),
         });
         let (chunk_bytes, buffers) = (self.config.chunk_bytes, self.buffers.clone());
@@ -390,7 +391,7 @@ impl<S: FileSource> Files<S> {
         Body::file(body)
     }
 
-    /// The blocks of a file that its readers share, if a change of it can be detected.
+    /// The blocks of a file that its readers share, if any change of it can be detected.
     fn blocks(&self, file: &Known<S::Handle>, opening: &Rc<Opening<S>>) -> Option<Box<dyn Shared>> {
         let block_bytes = self.config.chunk_bytes;
         if !file.is_settled || !self.cache.takes_blocks(block_bytes) {

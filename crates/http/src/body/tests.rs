@@ -2,7 +2,7 @@ use super::*;
 use crate::again::Origin;
 use crate::memory::Memory;
 use crate::path::resolve;
-use crate::source::FileSource;
+use crate::source::{FileSource, Opened};
 use crate::testing::{MemoryFiles, Purse};
 use http_body_util::BodyExt;
 use std::cell::{Cell, RefCell};
@@ -27,19 +27,16 @@ async fn body_on(
     let opened = source.open(&resolve("/f").unwrap().path).await.unwrap();
     let read_time = Rc::new(ReadTime::new(Rc::new(Instant::now)));
     let (source, buffers) = (Rc::new(source), Buffers::new(memory));
-    let opening = Rc::new(opening(source, opened.handle, None));
+    let opening = Rc::new(opening(source, opened));
     let mut body = FileBody::new(opening, pieces, chunk_bytes, buffers, read_time);
     body.begin();
     body
 }
 
-/// An open file whose version is not known, so that no change fails.
-fn opening(
-    source: Rc<MemoryFiles>,
-    handle: Vec<u8>,
-    version: Option<Metadata>,
-) -> Opening<MemoryFiles> {
-    Opening { source, handle, version, changed: Rc::default() }
+/// An open file that may change unseen, so that nothing of it is read twice.
+fn opening(source: Rc<MemoryFiles>, opened: Opened<Vec<u8>>) -> Opening<MemoryFiles> {
+    let Opened { handle, metadata: version } = opened;
+    Opening { source, handle, version, is_settled: false, changed: Rc::default() }
 }
 
 /// A transport with a given demand and given room.
@@ -84,7 +81,7 @@ async fn wanted_body(polls: u32) -> (FileBody<MemoryFiles>, Rc<RefCell<Vec<(u64,
     })));
     let pieces = vec![Piece::File(0..100_000)];
     let buffers = Buffers::new(Memory::boundless());
-    let opening = Rc::new(opening(Rc::new(source), opened.handle, None));
+    let opening = Rc::new(opening(Rc::new(source), opened));
     (FileBody::new(opening, pieces, 64 << 10, buffers, read_time), reads)
 }
 
