@@ -12,7 +12,7 @@ use http::StatusCode;
 use crate::config::ServerConfig;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
-use crate::waiting::{Given, Seat, WaitingRoom};
+use crate::waiting::{Answers, Given, Seat, WaitingRoom};
 
 /// Bits of an IPv6 address that tell one client from another. A site has at least a /64 (RFC 6177),
 /// so a client could use a new address for each connection.
@@ -211,8 +211,8 @@ impl Door {
     }
 
     /// A place for a connection in the waiting room, which may ask the connection to close.
-    pub(crate) fn seat(&self, phase: Phase, peer: IpAddr, now: Instant) -> Seat {
-        self.inside.waiting.enter(phase, client_of(peer), now)
+    pub(crate) fn seat(&self, of: (Phase, Rc<dyn Answers>), peer: IpAddr, now: Instant) -> Seat {
+        self.inside.waiting.enter(of, client_of(peer), now)
     }
 
     /// Lets a response begin, for as long as the guard lives; `None` if too many are in flight.

@@ -172,10 +172,10 @@ impl<H: Handler> Server<H> {
         let now = self.clock.timer.now();
         let phase = Phase::new(now);
         let outlet = Rc::new(Outlet::new(control.clone(), phase.clone()));
-        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), outlet, peer));
+        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), outlet.clone(), peer));
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
         let mut waits = Waits {
-            seat: self.door.seat(phase.clone(), peer.ip(), now),
+            seat: self.door.seat((phase.clone(), outlet), peer.ip(), now),
             stop: self.stop.wait_requested(),
             is_stopping: false,
             control: control.clone(),

@@ -13,9 +13,14 @@
 //! That is the second-chance rule: a request that comes or is answered costs nothing. A connection
 //! that can rest needs no second chance. Connections that have the memory that requests need have a
 //! queue of their own, which is looked at first: no connection closes while another can rest.
+//!
+//! Idle connections go first, however short their wait: a silent peer may open new ones as fast as
+//! any grace ends. Then go those that wait for the rest of a request. A place is never taken from a
+//! peer that still receives its answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::rc::Rc;
@@ -27,7 +32,7 @@ use crate::patient::Phase;
 /// Connections to look at for one that goes, at most.
 const LOOKED_AT: usize = 256;
 
-/// Every connection may wait this long: a new connection's request is on its way.
+/// A connection may wait this long for the rest of a request, or to deliver an answer.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// All connections of a server, roughly those first that have waited longest.
@@ -64,6 +69,22 @@ struct Connection {
     number: Cell<u64>,
     wanted: Cell<Wanted>,
     task: RefCell<Option<Waker>>,
+    answers: Rc<dyn Answers>,
+}
+
+/// The answers of a connection, as its transport has them.
+pub(crate) trait Answers: fmt::Debug {
+    /// True while the peer has not acknowledged all that was written.
+    fn are_under_way(&self) -> bool;
+}
+
+/// The connections that may go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Candidates {
+    /// Those that wait for a request, and have delivered every answer.
+    Idle,
+    /// Those as well that wait for more of a request, or for their peers to take an answer.
+    Late,
 }
 
 /// What others want of a connection that waits for its peer.
@@ -174,10 +195,15 @@ impl Queue {
 }
 
 impl WaitingRoom {
-    /// Enters a connection of `client` with that phase.
-    pub(crate) fn enter(&self, phase: Phase, client: Option<IpAddr>, now: Instant) -> Seat {
+    /// Enters a connection of `client` with that phase and those answers.
+    pub(crate) fn enter(
+        &self,
+        (phase, answers): (Phase, Rc<dyn Answers>),
+        client: Option<IpAddr>,
+        now: Instant,
+    ) -> Seat {
         let (number, wanted, task) = Default::default();
-        let connection = Rc::new(Connection { phase, client, number, wanted, task });
+        let connection = Rc::new(Connection { phase, client, number, wanted, task, answers });
         self.0.borrow_mut().push(Place { connection: connection.clone(), since: now });
         Seat { connection, room: self.clone() }
     }
@@ -216,7 +242,10 @@ impl WaitingRoom {
     fn send_away(&self, among: &[Among], want: Wanted, now: Instant) -> Option<Rc<Connection>> {
         let connection = {
             let mut queue = self.0.borrow_mut();
-            among.iter().find_map(|among| queue.pick(*among, want, now))
+            let mut find = |candidates| {
+                among.iter().find_map(|among| queue.pick(*among, (want, candidates), now))
+            };
+            find(Candidates::Idle).or_else(|| find(Candidates::Late))
         }?;
         // Woken with nothing borrowed: a waker may run anything.
         let task = connection.task.take();
@@ -226,25 +255,41 @@ impl WaitingRoom {
 }
 
 impl Queue {
-    fn pick(&mut self, among: Among, want: Wanted, now: Instant) -> Option<Rc<Connection>> {
+    fn pick(
+        &mut self,
+        among: Among,
+        (want, candidates): (Wanted, Candidates),
+        now: Instant,
+    ) -> Option<Rc<Connection>> {
         // A connection that gets a second chance may be the only one: all are looked at twice.
         for _ in 0..LOOKED_AT.min(2 * self.len(among)) {
             let Place { connection, since: before } = self.pop(among)?;
             let waits_since = connection.phase.waits_since();
             let since = waits_since.unwrap_or(now);
             self.push(Place { connection: connection.clone(), since });
-            // One that is wanted is on its way out already. One that only rests loses nothing, and
-            // needs no second chance.
-            let rests = want == Wanted::Memory && connection.phase.may_rest();
-            let grace = if rests { Duration::ZERO } else { GRACE };
-            let has_waited = waits_since.is_some_and(|since| now >= since + grace);
-            let goes = has_waited && (rests || since <= before);
+            // One that only rests loses nothing, and needs no second chance.
+            let goes = want == Wanted::Memory && connection.phase.may_rest()
+                || since <= before
+                    && waits_since
+                        .is_some_and(|since| connection.may_go(want, candidates, since, now));
+            // One that is wanted is on its way out already.
             if goes && connection.wanted.get() == Wanted::Nothing {
                 self.want(&connection, want);
                 return Some(connection);
             }
         }
         None
+    }
+}
+
+impl Connection {
+    /// True if it may go, of those candidates, while it waits for its peer since that time.
+    fn may_go(&self, want: Wanted, candidates: Candidates, since: Instant, now: Instant) -> bool {
+        let is_answered = !self.answers.are_under_way();
+        match candidates {
+            Candidates::Idle => self.phase.is_idle() && is_answered,
+            Candidates::Late => (want == Wanted::Memory || is_answered) && now >= since + GRACE,
+        }
     }
 }
 
@@ -286,65 +331,4 @@ impl Seat {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn is_wanted(seat: &Seat) -> bool {
-        seat.is_wanted(&Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn who_has_waited_longest_goes_and_nobody_who_is_answered() {
-        let (room, begin) = (WaitingRoom::default(), Instant::now());
-        let phases: Vec<Phase> = (0..4).map(|_| Phase::new(begin)).collect();
-        let seats: Vec<Seat> = phases.iter().map(|p| room.enter(p.clone(), None, begin)).collect();
-        // The first is in progress, the second was a moment ago, and the third waits for a body.
-        phases[0].on_request(begin + SECOND, false);
-        phases[1].on_response(begin + SECOND * 2);
-        phases[2].on_request(begin, true);
-        let order: Vec<Option<usize>> = (0..4)
-            .map(|_| {
-                let before: Vec<bool> = seats.iter().map(is_wanted).collect();
-                room.send_one_away(begin + SECOND * 3);
-                seats.iter().zip(before).position(|(seat, before)| is_wanted(seat) && !before)
-            })
-            .collect();
-        assert_eq!(order, [Some(2), Some(3), Some(1), None]);
-        drop(seats);
-        assert!(room.0.borrow().resting.is_empty());
-    }
-
-    #[test]
-    fn an_idle_one_is_found_at_the_first_look_among_many_awake() {
-        let (room, begin) = (WaitingRoom::default(), Instant::now());
-        let phases: Vec<Phase> = (0..3 * LOOKED_AT).map(|_| Phase::new(begin)).collect();
-        let seats: Vec<Seat> = phases.iter().map(|p| room.enter(p.clone(), None, begin)).collect();
-        seats.iter().for_each(|seat| seat.set_awake(true));
-        let resting = room.enter(Phase::new(begin), None, begin);
-        // All were answered after they were seated.
-        let now = begin + SECOND;
-        phases.iter().for_each(|phase| phase.on_response(now));
-        for _ in 0..phases.len() {
-            assert_eq!(room.send_one_away(now), Some(Given::Awake));
-        }
-        assert!(!is_wanted(&resting));
-        assert_eq!(room.send_one_away(now), Some(Given::Resting));
-    }
-
-    #[test]
-    fn who_is_asked_something_before_it_can_go_stays() {
-        let (room, begin) = (WaitingRoom::default(), Instant::now());
-        let phase = Phase::new(begin);
-        let seat = room.enter(phase.clone(), None, begin);
-        assert!(room.send_one_away(begin).is_none(), "its request is on its way, maybe");
-        assert!(!is_wanted(&seat));
-        assert!(room.send_one_away(begin + GRACE).is_some() && is_wanted(&seat));
-        phase.on_request(begin, false);
-        assert!(!is_wanted(&seat));
-        phase.on_response(begin);
-        assert!(!is_wanted(&seat), "it is not wanted any more");
-    }
-}
+pub(crate) mod tests;

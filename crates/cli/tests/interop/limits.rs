@@ -2,6 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::namespace;
@@ -28,28 +31,70 @@ fn is_answered(socket: &mut TcpStream) -> bool {
     read(socket, &mut answer).is_ok_and(|read| answer[..read].starts_with(b"HTTP/1.1 200 OK"))
 }
 
-/// How many of [`LATER`] clients are served, while [`WAITING`] others have made a request each and
-/// keep their connections, or have made none.
-fn served(flags: &[&str], has_asked: bool) -> (usize, usize) {
+/// The clients that hold the places.
+#[derive(Clone, Copy, Debug)]
+enum Holders {
+    /// They send nothing.
+    Silent,
+    /// They have had an answer each.
+    Answered,
+    /// They send nothing, and one peer opens all of them anew again and again.
+    Reopening,
+}
+
+/// Holds places from before the first of the others comes until all of them have been.
+struct Held {
+    _waiting: Vec<TcpStream>,
+    stop: Arc<AtomicBool>,
+    reopening: Option<JoinHandle<()>>,
+}
+
+impl Held {
+    fn by(holders: Holders, address: SocketAddr) -> Held {
+        let open = move || {
+            let connect = |_| TcpStream::connect_timeout(&address, PATIENCE).ok();
+            (0..WAITING).filter_map(connect).collect::<Vec<TcpStream>>()
+        };
+        let mut waiting = open();
+        if let Holders::Answered = holders {
+            waiting.iter_mut().for_each(|socket| _ = is_answered(socket));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let reopening = matches!(holders, Holders::Reopening).then(|| {
+            std::thread::spawn(move || {
+                while !stopped.load(Ordering::Relaxed) {
+                    let opened = open();
+                    std::thread::sleep(Duration::from_millis(400));
+                    drop(opened);
+                }
+            })
+        });
+        Held { _waiting: waiting, stop, reopening }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.reopening.take().map(JoinHandle::join);
+    }
+}
+
+/// How many of [`LATER`] clients are served while others hold all places, and how many made room.
+fn served(flags: &[&str], holders: Holders) -> (usize, usize) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), b"here").unwrap();
     let server = Server::start_on(Cable::best(), directory.path(), flags);
     let address = SocketAddr::new(OURS[0].parse().unwrap(), 80);
-    let mut waiting = Vec::new();
-    for _ in 0..WAITING {
-        let Ok(mut socket) = TcpStream::connect_timeout(&address, PATIENCE) else { continue };
-        if !has_asked || is_answered(&mut socket) {
-            waiting.push(socket);
-        }
-        // As slowly as people come: each has the time to ask.
-        std::thread::sleep(Duration::from_millis(3));
-    }
+    let held = Held::by(holders, address);
     let mut served = 0;
     for _ in 0..LATER {
         let socket = TcpStream::connect_timeout(&address, PATIENCE);
         served += usize::from(socket.is_ok_and(|mut socket| is_answered(&mut socket)));
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(50));
     }
+    drop(held);
     let text = server.stop_and_tell();
     let place = text.split("\"http_closed_for_place\":").nth(1).expect("it is counted");
     let digits = place.split(|byte: char| !byte.is_ascii_digit()).next().unwrap();
@@ -63,9 +108,9 @@ fn connections_that_wait_make_room_where_a_limit_is_reached() {
         Cable::best().prepare();
         let places = PLACES.to_string();
         for limit in ["--max-connections", "--max-client-connections"] {
-            for has_asked in [false, true] {
-                let (served, closed) = served(&[limit, &places], has_asked);
-                assert_eq!(served, LATER, "{limit}, {has_asked}");
+            for holders in [Holders::Silent, Holders::Answered, Holders::Reopening] {
+                let (served, closed) = served(&[limit, &places], holders);
+                assert_eq!(served, LATER, "{limit}, {holders:?}");
                 assert!(closed >= LATER, "{closed} made room");
             }
         }

@@ -1,5 +1,6 @@
 //! The transport of a connection, as the bodies of its responses see it.
 
+use std::fmt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use crate::again::Origin;
 use crate::body::{Chunk, Sink};
 use crate::control::{Control, Delivery};
 use crate::patient::Phase;
+use crate::waiting::Answers;
 
 /// The transport of responses. Its phase remembers whether a response waits for room.
 pub(super) struct Outlet<C> {
@@ -31,6 +33,18 @@ impl<C: Control> Wire for Outlet<C> {
 
     fn poll_acknowledged(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.transport.poll_acknowledged(cx)
+    }
+}
+
+impl<C: Control> Answers for Outlet<C> {
+    fn are_under_way(&self) -> bool {
+        self.transport.undelivered_bytes().is_some_and(|bytes| bytes > 0)
+    }
+}
+
+impl<C> fmt::Debug for Outlet<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outlet").field("phase", &self.phase).finish_non_exhaustive()
     }
 }
 

@@ -144,11 +144,14 @@ impl Phase {
         self.0.awake.get()
     }
 
-    /// True if it could free that memory at once: no request is in progress, and the connection
-    /// does not wait for the peer to close.
+    /// True while it waits for a request, and not for the peer to close.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.0.yields_close.get() && matches!(self.0.step.get(), Step::Idle(_))
+    }
+
+    /// True if it could free that memory at once.
     pub(crate) fn may_rest(&self) -> bool {
-        let Marks { step, yields_close, awake, .. } = &*self.0;
-        awake.get() && !yields_close.get() && matches!(step.get(), Step::Idle(_))
+        self.is_awake() && self.is_idle()
     }
 
     /// True, once, when it has waited for a request so long that it should free that memory.

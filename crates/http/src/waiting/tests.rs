@@ -1,0 +1,111 @@
+use super::*;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// True while the peer has not taken the answer.
+impl Answers for Cell<bool> {
+    fn are_under_way(&self) -> bool {
+        self.get()
+    }
+}
+
+/// All answers are delivered.
+pub(crate) fn delivered() -> Rc<Cell<bool>> {
+    Rc::default()
+}
+
+fn is_wanted(seat: &Seat) -> bool {
+    seat.is_wanted(&Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn who_has_waited_longest_goes_and_nobody_who_is_answered() {
+    let (room, begin) = (WaitingRoom::default(), Instant::now());
+    let phases: Vec<Phase> = (0..4).map(|_| Phase::new(begin)).collect();
+    let seats: Vec<Seat> =
+        phases.iter().map(|p| room.enter((p.clone(), delivered()), None, begin)).collect();
+    // The first is in progress, the second was a moment ago, and the third waits for a body.
+    phases[0].on_request(begin + SECOND, false);
+    phases[1].on_response(begin + SECOND * 2);
+    phases[2].on_request(begin, true);
+    let order: Vec<Option<usize>> = (0..4)
+        .map(|_| {
+            let before: Vec<bool> = seats.iter().map(is_wanted).collect();
+            room.send_one_away(begin + SECOND * 3);
+            seats.iter().zip(before).position(|(seat, before)| is_wanted(seat) && !before)
+        })
+        .collect();
+    assert_eq!(order, [Some(3), Some(1), Some(2), None]);
+    drop(seats);
+    assert!(room.0.borrow().resting.is_empty());
+}
+
+#[test]
+fn an_idle_one_is_found_at_the_first_look_among_many_awake() {
+    let (room, begin) = (WaitingRoom::default(), Instant::now());
+    let phases: Vec<Phase> = (0..3 * LOOKED_AT).map(|_| Phase::new(begin)).collect();
+    let seats: Vec<Seat> =
+        phases.iter().map(|p| room.enter((p.clone(), delivered()), None, begin)).collect();
+    seats.iter().for_each(|seat| seat.set_awake(true));
+    let resting = room.enter((Phase::new(begin), delivered()), None, begin);
+    // All were answered after they were seated.
+    let now = begin + SECOND;
+    phases.iter().for_each(|phase| phase.on_response(now));
+    for _ in 0..phases.len() {
+        assert_eq!(room.send_one_away(now), Some(Given::Awake));
+    }
+    assert!(!is_wanted(&resting));
+    assert_eq!(room.send_one_away(now), Some(Given::Resting));
+}
+
+#[test]
+fn who_is_asked_something_before_it_can_go_stays() {
+    let (room, begin) = (WaitingRoom::default(), Instant::now());
+    let phase = Phase::new(begin);
+    let seat = room.enter((phase.clone(), delivered()), None, begin);
+    assert!(room.give_up_a_place(None, begin) && is_wanted(&seat));
+    phase.on_request(begin, true);
+    assert!(is_wanted(&seat), "its request's body is waited for");
+    phase.on_body_end();
+    assert!(!is_wanted(&seat));
+    phase.on_response(begin);
+    assert!(!is_wanted(&seat), "it is not wanted any more");
+}
+
+#[test]
+fn idle_ones_go_at_once_and_first_and_late_ones_after_a_grace() {
+    let (room, begin) = (WaitingRoom::default(), Instant::now());
+    let phases: Vec<Phase> = (0..3).map(|_| Phase::new(begin)).collect();
+    let seats: Vec<Seat> =
+        phases.iter().map(|phase| room.enter((phase.clone(), delivered()), None, begin)).collect();
+    // The first sends a long request, which others must not make it lose; the last has an answer.
+    phases[0].on_request(begin, true);
+    phases[2].on_response(begin + SECOND);
+    let now = begin + SECOND;
+    let gone = |now| room.give_up_a_place(None, now);
+    let wanted = || -> Vec<bool> { seats.iter().map(is_wanted).collect() };
+    assert!(gone(now));
+    assert_eq!(wanted(), [false, true, false]);
+    assert!(gone(now), "however short it waits");
+    assert_eq!(wanted(), [false, true, true]);
+    assert!(gone(now));
+    assert_eq!(wanted(), [true; 3]);
+    let phase = Phase::new(now);
+    let seat = room.enter((phase.clone(), delivered()), None, now);
+    phase.on_request(now, true);
+    assert!(!gone(now) && !gone(now + GRACE - Duration::from_millis(1)));
+    assert!(gone(now + GRACE) && is_wanted(&seat));
+}
+
+#[test]
+fn nobody_loses_the_answer_that_it_still_receives_for_a_place() {
+    let (room, begin) = (WaitingRoom::default(), Instant::now());
+    let phase = Phase::new(begin);
+    let answer = delivered();
+    let seat = room.enter((phase.clone(), answer.clone()), None, begin);
+    answer.set(true);
+    assert!(!room.give_up_a_place(None, begin + SECOND) && !is_wanted(&seat));
+    answer.set(false);
+    assert!(room.give_up_a_place(None, begin + SECOND) && is_wanted(&seat));
+}
