@@ -10,6 +10,7 @@ mod hardware;
 mod memory;
 pub(crate) mod signals;
 mod slow;
+mod transport;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,21 +18,19 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use lightwait::bridge::{Bridge, Peers};
+use lightwait::bridge::{Bridge, Clients};
 use lightwait::driver::{self, Stop as DriverStop};
 use lightwait::executor::JoinHandle;
-use lightwait::net::{Control, TcpListener, TcpStream};
+use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
 use lightwait_core::Host;
 use lightwait_core::buffer::{self, Level};
 use lightwait_http::{
-    Admission, CacheTally, Clock, ConnectionRoom, Delivery, Files, Keeper, Memory, Pending, Server,
-    Tally, ThreadPoolFiles,
+    Admission, CacheTally, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
+    ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
@@ -42,6 +41,7 @@ use crate::log::{Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
 use signals::Signals;
 use slow::Slow;
+use transport::Transport;
 
 /// Threads that read files which the kernel's caches do not hold.
 const FILE_THREADS: usize = 4;
@@ -117,7 +117,7 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failu
     let server = Rc::new(file_server(plan, files, log, &handle));
     let service = Service {
         server: server.clone(),
-        peers: front.as_ref().map(|front| front.bridge.peers()),
+        clients: front.as_ref().map(|front| front.bridge.clients()),
         log: log.clone(),
         logs_failures: plan.log.failures,
     };
@@ -240,7 +240,7 @@ impl Keeper for Budget {
 struct Service {
     server: Rc<FileServer>,
     /// The clients behind bridged connections.
-    peers: Option<Peers>,
+    clients: Option<Clients>,
     log: Log,
     logs_failures: bool,
 }
@@ -251,11 +251,18 @@ async fn accept_all(listener: TcpListener, service: Service) {
     loop {
         match listener.accept().await {
             Ok((stream, seen)) => {
-                let behind = service.peers.as_ref().and_then(|peers| peers.peer_of(seen));
-                let peer = behind.unwrap_or(seen);
+                let client = service.clients.as_ref().and_then(|clients| clients.behind(seen));
+                let peer = client.as_ref().map_or(seen, |client| client.address());
                 match service.server.admit(peer) {
                     Ok(admission) => {
-                        handle.spawn_local(serve_one(stream, peer, admission, service.clone()));
+                        let transport = Transport::new(&stream, client);
+                        let service = service.clone();
+                        handle.spawn_local(serve_one(
+                            (stream, transport),
+                            peer,
+                            admission,
+                            service,
+                        ));
                     }
                     Err(_) => stream.abort(),
                 }
@@ -266,82 +273,19 @@ async fn accept_all(listener: TcpListener, service: Service) {
 }
 
 /// Serves an admitted connection.
-async fn serve_one(stream: TcpStream, peer: SocketAddr, _inside: Admission, service: Service) {
+async fn serve_one(
+    (stream, transport): (TcpStream, Transport),
+    peer: SocketAddr,
+    _inside: Admission,
+    service: Service,
+) {
     // Nagle would hold a response's last segment back until the one before is acknowledged. It
     // fails only on a connection that is over already.
     let _ = stream.set_nodelay(true);
-    let transport = Transport(stream.control());
     if let Err(error) = service.server.serve_controlled(stream, transport, peer).await
         && service.logs_failures
     {
         service.log.write(Record::Failed { peer, error: describe(&error) });
-    }
-}
-
-/// The control over one of our sockets that the HTTP server needs.
-#[derive(Clone)]
-struct Transport(Control);
-
-impl lightwait_http::Control for Transport {
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
-        self.0.poll_room(context)
-    }
-
-    fn read_size(&self) -> Option<usize> {
-        self.0.read_size()
-    }
-
-    fn set_supply(&self, read_time: Duration, more: bool) {
-        self.0.set_supply(read_time, more);
-    }
-
-    fn abort(&self) {
-        self.0.abort();
-    }
-
-    fn is_closed(&self) -> bool {
-        self.0.is_closed()
-    }
-
-    fn wake_when_closed(&self, context: &Context<'_>) {
-        self.0.wake_when_closed(context);
-    }
-
-    fn undelivered_bytes(&self) -> Option<usize> {
-        Some(self.0.unacknowledged_bytes())
-    }
-
-    fn adopt(&self, chunk: &Bytes) -> bool {
-        self.0.adopt(chunk)
-    }
-
-    fn borrow(&self, chunk: &Bytes) -> bool {
-        self.0.borrow(chunk)
-    }
-
-    fn is_wanted_back(&self) -> bool {
-        self.0.is_wanted_back()
-    }
-
-    fn take_back(&self, most: usize) -> usize {
-        self.0.take_back(most)
-    }
-
-    fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
-        self.0.poll_taken(context, kept)
-    }
-
-    fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_acknowledged(context)
-    }
-
-    fn delivery(&self) -> Option<Delivery> {
-        let info = self.0.info()?;
-        Some(Delivery {
-            unacknowledged: info.send_buffered_bytes.into(),
-            srtt: info.srtt,
-            retransmits: info.retransmits,
-        })
     }
 }
 

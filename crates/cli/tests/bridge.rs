@@ -461,6 +461,32 @@ fn a_transfer_that_breaks_ends_at_once_and_is_logged_as_cut() {
     assert!(record["body_bytes"].as_u64().unwrap() <= taken.len() as u64, "{record}");
 }
 
+#[test]
+fn a_client_that_breaks_off_is_logged_with_what_it_has() {
+    const WHOLE: usize = 200_000;
+    let site = site();
+    fs::write(site.path().join("f"), vec![b'x'; WHOLE]).unwrap();
+    let mut server = Server::start(site.path());
+    // The kernel takes all of it at once, and gives the client as much as it has room for.
+    let mut stream = server.connect();
+    stream.write_all(b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1000]).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    drop(stream);
+    let record = server.next("access");
+    let taken = record["body_bytes"].as_u64().unwrap();
+    assert!(record["complete"] == false && (1000..WHOLE as u64).contains(&taken), "{record}");
+    // The record of one that closes its half early, and reads late, waits for it.
+    let mut stream = server.connect();
+    stream.write_all(b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    assert!(stream.read_to_end(&mut Vec::new()).unwrap() > WHOLE);
+    let record = server.next("access");
+    assert!(record["complete"] == true && record["body_bytes"] == WHOLE, "{record}");
+    assert!(record["duration_us"].as_u64().unwrap() > 200_000, "{record}");
+}
+
 /// A server that logs for people, and its URL.
 fn serve_for_people(directory: &std::path::Path, flags: &[&str]) -> (Child, String) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_lightwait"))

@@ -15,13 +15,15 @@
 //!
 //! [`Outlet`] is the opposite: it joins a client on our stack to a server on the kernel's.
 
+mod client;
+mod kernel;
 mod outlet;
 mod relay;
 
+pub use client::{Client, ClientInfo, Clients};
 pub use outlet::Outlet;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -93,7 +95,7 @@ pub struct Bridge {
     listener: tokio::net::TcpListener,
     client: Handle,
     server: SocketAddr,
-    peers: Peers,
+    clients: Clients,
     connections: Cell<u128>,
     /// One buffer for all relays. Each relay empties it before it waits.
     scratch: Rc<RefCell<Vec<u8>>>,
@@ -115,7 +117,7 @@ impl Bridge {
             listener: tokio::net::TcpListener::from_std(listener)?,
             client,
             server,
-            peers: Peers::default(),
+            clients: Clients::default(),
             connections: Cell::new(0),
             scratch: Rc::new(RefCell::new(vec![0; relay::BLOCK_BYTES])),
         })
@@ -126,9 +128,9 @@ impl Bridge {
         self.listener.local_addr()
     }
 
-    /// The table of the kernel's peers behind the server's connections.
-    pub fn peers(&self) -> Peers {
-        self.peers.clone()
+    /// The clients behind the server's connections.
+    pub fn clients(&self) -> Clients {
+        self.clients.clone()
     }
 
     /// Accepts and relays connections until the future is dropped. Spawn it on the client stack's
@@ -153,46 +155,19 @@ impl Bridge {
             // A limit of the stack is reached: the client on the kernel's side gets a reset.
             return relay::reset(&kernel);
         };
-        let entry = stack.local_addr().ok().map(|address| self.peers.enter(address, peer));
+        let kernel = Rc::new(kernel);
+        let client = Rc::new(Client::new(peer, stack.control(), &kernel));
+        let entry = stack.local_addr().ok().map(|at| self.clients.enter(at, client.clone()));
         let scratch = self.scratch.clone();
         self.client.spawn_local(async move {
             match stack.established().await {
-                Ok(stack) => relay::relay(kernel, stack, &scratch).await,
-                Err(_) => relay::reset(&kernel),
+                Ok(stack) => {
+                    let outcome = relay::relay(&kernel, &stack, &scratch, &client.unwritten).await;
+                    client.settle(outcome.is_ok()).await;
+                }
+                Err(_) => relay::reset(&*kernel),
             }
             drop(entry);
         });
-    }
-}
-
-/// Maps the client stack's address of each connection to the address of the kernel's peer, for
-/// logs. Clones share one table.
-#[derive(Clone, Debug, Default)]
-pub struct Peers {
-    table: Rc<RefCell<HashMap<SocketAddr, SocketAddr>>>,
-}
-
-impl Peers {
-    /// The real client behind the address that the server sees as its peer, while the connection
-    /// is being relayed.
-    pub fn peer_of(&self, stack_address: SocketAddr) -> Option<SocketAddr> {
-        self.table.borrow().get(&stack_address).copied()
-    }
-
-    fn enter(&self, stack_address: SocketAddr, peer: SocketAddr) -> PeerEntry {
-        self.table.borrow_mut().insert(stack_address, peer);
-        PeerEntry { peers: self.clone(), stack_address }
-    }
-}
-
-/// Removes its entry from the table when dropped.
-struct PeerEntry {
-    peers: Peers,
-    stack_address: SocketAddr,
-}
-
-impl Drop for PeerEntry {
-    fn drop(&mut self) {
-        self.peers.table.borrow_mut().remove(&self.stack_address);
     }
 }

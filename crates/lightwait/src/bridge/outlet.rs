@@ -1,7 +1,7 @@
 //! The outlet: a listener on our stack, joined to a server on the kernel's stack, without any
 //! privileges.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -64,7 +64,9 @@ impl Outlet {
             let source = self.source.as_ref().map(|source| source(peer));
             spawn_local(async move {
                 match connect(source, target).await {
-                    Ok(kernel) => relay::relay(kernel, stack, &scratch).await,
+                    Ok(kernel) => {
+                        let _ = relay::relay(&kernel, &stack, &scratch, &Cell::default()).await;
+                    }
                     Err(_) => relay::reset(&stack),
                 }
             });

@@ -4,7 +4,7 @@
 //! The end of one direction (FIN) is passed on alone, and the other direction goes on. A failure of
 //! either side resets both.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
@@ -20,22 +20,28 @@ pub(super) const BLOCK_BYTES: usize = 64 << 10;
 /// Blocks that a relay copies before other tasks get their turn.
 const BLOCKS_IN_A_ROW: u32 = 4;
 
-/// Relays between two established connections until both directions have ended.
+/// Relays between two established connections until both directions have ended. `unwritten` says
+/// how many bytes were read from the stack and not written to the kernel. Fails if one side fails;
+/// both are reset when they are dropped.
 pub(super) async fn relay(
-    kernel: tokio::net::TcpStream,
-    stack: TcpStream,
+    kernel: &tokio::net::TcpStream,
+    stack: &TcpStream,
     scratch: &RefCell<Vec<u8>>,
-) {
+    unwritten: &Cell<usize>,
+) -> io::Result<()> {
     // The sender chose its segment sizes. Nagle's algorithm here would delay small ones a second
     // time.
     let _ = kernel.set_nodelay(true);
     let _ = stack.set_nodelay(true);
-    let there = pump(&kernel, &stack, scratch);
-    let back = pump(&stack, &kernel, scratch);
-    if both(there, back).await.is_err() {
+    let unsent = Cell::default();
+    let there = pump((kernel, stack), scratch, &unsent);
+    let back = pump((stack, kernel), scratch, unwritten);
+    let outcome = both(there, back).await;
+    if outcome.is_err() {
         kernel.reset();
         stack.reset();
     }
+    outcome
 }
 
 /// Makes closing this side reset its connection.
@@ -43,13 +49,18 @@ pub(super) fn reset(side: &impl Side) {
     side.reset();
 }
 
-/// Copies until the end of the stream, and passes the end on.
-async fn pump(from: &impl Side, to: &impl Side, scratch: &RefCell<Vec<u8>>) -> io::Result<()> {
+/// Copies until the end of the stream, and passes the end on. `held` says how many bytes were read
+/// and not written.
+async fn pump(
+    (from, to): (&impl Side, &impl Side),
+    scratch: &RefCell<Vec<u8>>,
+    held: &Cell<usize>,
+) -> io::Result<()> {
     let mut unwritten = Vec::new();
     let mut blocks = 0;
     loop {
         from.readable().await?;
-        match copy_block(from, to, &mut scratch.borrow_mut(), &mut unwritten) {
+        match copy_block((from, to), &mut scratch.borrow_mut(), &mut unwritten, held) {
             Ok(0) => return to.finish(),
             Ok(_) => blocks += 1,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => blocks = 0,
@@ -60,6 +71,7 @@ async fn pump(from: &impl Side, to: &impl Side, scratch: &RefCell<Vec<u8>>) -> i
             blocks = 0;
             to.writable().await?;
             written += write_some(to, &unwritten[written..])?;
+            held.set(unwritten.len() - written);
         }
         unwritten.clear();
         if blocks >= BLOCKS_IN_A_ROW {
@@ -72,18 +84,20 @@ async fn pump(from: &impl Side, to: &impl Side, scratch: &RefCell<Vec<u8>>) -> i
 /// Reads a block and writes as much of it as fits; the rest is appended to `unwritten`. Returns the
 /// number of bytes read.
 fn copy_block(
-    from: &impl Side,
-    to: &impl Side,
+    (from, to): (&impl Side, &impl Side),
     block: &mut [u8],
     unwritten: &mut Vec<u8>,
+    held: &Cell<usize>,
 ) -> io::Result<usize> {
     let len = from.try_read(block)?;
+    held.set(len);
     let mut written = 0;
     while written < len {
         match write_some(to, &block[written..len])? {
             0 => break,
             more => written += more,
         }
+        held.set(len - written);
     }
     unwritten.extend_from_slice(&block[written..len]);
     Ok(len)

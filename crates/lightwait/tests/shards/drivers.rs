@@ -222,21 +222,21 @@ fn the_server_learns_who_is_behind_the_bridge() {
         let [server, stack] = [shards[0].handle(), shards[1].handle()];
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let bridge = Bridge::new(listener, stack.clone(), (SERVER_ADDRESS, 7).into()).unwrap();
-        let (address, peers) = (bridge.local_addr().unwrap(), bridge.peers());
+        let (address, clients) = (bridge.local_addr().unwrap(), bridge.clients());
         stack.spawn_local(bridge.run());
         let kernel = KernelStream::connect(address).unwrap();
         let service = server.spawn_local(async move {
             let listener = TcpListener::bind((SERVER_ADDRESS, 7)).await.unwrap();
             let (_stream, peer) = listener.accept().await.unwrap();
-            (peer, peers.peer_of(peer), peers)
+            (peer, clients.behind(peer).map(|client| client.address()), clients)
         });
-        let (peer, real, peers) = tokio::select! {
+        let (peer, real, clients) = tokio::select! {
             failure = driver::drive(shards) => panic!("{failure:?}"),
             result = service => result.unwrap(),
         };
         assert_eq!(real, Some(kernel.local_addr().unwrap()));
         assert!(peer.to_string().starts_with("100.65."), "{peer}");
-        assert_eq!(peers.peer_of("100.65.9.9:1".parse().unwrap()), None);
+        assert!(clients.behind("100.65.9.9:1".parse().unwrap()).is_none());
     });
 }
 

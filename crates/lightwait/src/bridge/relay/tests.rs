@@ -80,7 +80,7 @@ fn everything_is_copied_in_order_and_the_end_passed_on() {
     let would_block = Err(io::ErrorKind::WouldBlock.into());
     let from = Script::reading(vec![Ok(b"first ".to_vec()), would_block, Ok(b"second".to_vec())]);
     let to = Script::taking(usize::MAX);
-    run(pump(&from, &to, &block())).unwrap();
+    run(pump((&from, &to), &block(), &Cell::default())).unwrap();
     assert_eq!(*to.output.borrow(), b"first second");
     assert!(to.is_finished.get());
     assert_eq!(to.waits.get(), 0);
@@ -90,7 +90,7 @@ fn everything_is_copied_in_order_and_the_end_passed_on() {
 fn nothing_more_is_read_before_the_last_block_is_written() {
     let from = Script::reading(vec![Ok(b"0123456789".to_vec()), Ok(b"abc".to_vec())]);
     let to = Script::taking(4);
-    run(pump(&from, &to, &block())).unwrap();
+    run(pump((&from, &to), &block(), &Cell::default())).unwrap();
     assert_eq!(*to.output.borrow(), b"0123456789abc");
     assert_eq!(to.waits.get(), 3, "4 at once, 6 in two waits, 3 in another");
 }
@@ -100,7 +100,7 @@ fn a_failure_ends_it_without_a_fin() {
     let reset = Err(io::ErrorKind::ConnectionReset.into());
     let from = Script::reading(vec![Ok(b"x".to_vec()), reset]);
     let to = Script::taking(usize::MAX);
-    let error = run(pump(&from, &to, &block())).unwrap_err();
+    let error = run(pump((&from, &to), &block(), &Cell::default())).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     assert!(!to.is_finished.get());
 }

@@ -1,0 +1,118 @@
+//! The control over one of our sockets that the HTTP server needs.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use lightwait::bridge::Client;
+use lightwait::net::{Control, TcpStream};
+use lightwait_http::{Delivery, Pending};
+
+/// A socket of ours. Behind the bridge, what counts as acknowledged is what the client has
+/// acknowledged to the kernel.
+#[derive(Clone)]
+pub(super) struct Transport {
+    control: Control,
+    behind: Option<Rc<Behind>>,
+}
+
+/// The client behind the bridge.
+struct Behind {
+    client: Rc<Client>,
+    /// A wait until it has acknowledged all data.
+    wait: RefCell<Option<Pending<()>>>,
+}
+
+impl Transport {
+    /// The control over `stream`, whose client is another one if a bridge is between.
+    pub(super) fn new(stream: &TcpStream, client: Option<Rc<Client>>) -> Transport {
+        let behind = client.map(|client| Rc::new(Behind { client, wait: RefCell::default() }));
+        Transport { control: stream.control(), behind }
+    }
+}
+
+impl Behind {
+    fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut wait = self.wait.borrow_mut();
+        let client = self.client.clone();
+        let waiting =
+            wait.get_or_insert_with(|| Box::pin(async move { client.acknowledged().await }));
+        ready!(waiting.as_mut().poll(context));
+        *wait = None;
+        Poll::Ready(())
+    }
+}
+
+impl lightwait_http::Control for Transport {
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
+        self.control.poll_room(context)
+    }
+
+    fn read_size(&self) -> Option<usize> {
+        self.control.read_size()
+    }
+
+    fn set_supply(&self, read_time: Duration, more: bool) {
+        self.control.set_supply(read_time, more);
+    }
+
+    fn abort(&self) {
+        self.control.abort();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.control.is_closed()
+            && self.behind.as_ref().is_none_or(|behind| !behind.client.is_relayed())
+    }
+
+    fn wake_when_closed(&self, context: &Context<'_>) {
+        self.control.wake_when_closed(context);
+    }
+
+    fn undelivered_bytes(&self) -> Option<usize> {
+        Some(self.control.unacknowledged_bytes())
+    }
+
+    fn adopt(&self, chunk: &Bytes) -> bool {
+        self.control.adopt(chunk)
+    }
+
+    fn borrow(&self, chunk: &Bytes) -> bool {
+        self.control.borrow(chunk)
+    }
+
+    fn is_wanted_back(&self) -> bool {
+        self.control.is_wanted_back()
+    }
+
+    fn take_back(&self, most: usize) -> usize {
+        self.control.take_back(most)
+    }
+
+    fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
+        self.control.poll_taken(context, kept)
+    }
+
+    fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
+        ready!(self.control.poll_acknowledged(context));
+        match &self.behind {
+            Some(behind) => behind.poll_acknowledged(context),
+            None => Poll::Ready(()),
+        }
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        let info = self.control.info()?;
+        let unacknowledged = u64::from(info.send_buffered_bytes);
+        Some(match &self.behind {
+            None => Delivery { unacknowledged, srtt: info.srtt, retransmits: info.retransmits },
+            Some(behind) => {
+                let client = behind.client.info();
+                let unacknowledged = unacknowledged + client.unacknowledged_bytes as u64;
+                Delivery { unacknowledged, srtt: client.srtt, retransmits: client.retransmits }
+            }
+        })
+    }
+}
