@@ -164,3 +164,55 @@ fn the_access_log_tells_of_what_the_client_has() {
         }
     });
 }
+
+/// Asks for `/shrinks`, takes a part of it, and has `shrink` cut the file off: at once, or when its
+/// window has been closed for a while. Returns the bytes it got in all.
+fn download_what_shrinks(stops: bool, shrink: impl Fn()) -> usize {
+    let mut socket = TcpStream::connect((OURS[0], 80)).unwrap();
+    sockopt::set_socket_recv_buffer_size(&socket, 64 << 10).unwrap();
+    socket.write_all(b"GET /shrinks HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let mut taken = vec![0; 100_000];
+    socket.read_exact(&mut taken).unwrap();
+    if stops {
+        thread::sleep(Duration::from_millis(500));
+    }
+    shrink();
+    if stops {
+        thread::sleep(Duration::from_millis(500));
+    }
+    let begin = Instant::now();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    // In order or by a reset: what was promised does not come.
+    let broken = socket.read_to_end(&mut taken);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{broken:?} after {:?}", begin.elapsed());
+    taken.len()
+}
+
+#[test]
+fn a_transfer_that_breaks_ends_at_once_on_every_device() {
+    let test = "files::a_transfer_that_breaks_ends_at_once_on_every_device";
+    namespace::inside(test, &[], || {
+        const LENGTH: u64 = 64 << 20;
+        let tap = namespace::can_make_tap().then_some(Cable::Tap);
+        for cable in tap.into_iter().chain([Cable::PacketSocket]) {
+            let site = tempfile::tempdir().unwrap();
+            let log = site.path().join("log");
+            let file = File::create(site.path().join("shrinks")).unwrap();
+            let flags = ["--access-log", log.to_str().unwrap()];
+            let server = Server::on(cable, site.path(), &flags);
+            for stops in [false, true] {
+                file.set_len(LENGTH).unwrap();
+                // Nothing of the version before is kept.
+                thread::sleep(Duration::from_millis(1500));
+                let taken = download_what_shrinks(stops, || file.set_len(1 << 20).unwrap());
+                assert!((taken as u64) < LENGTH, "{cable:?}, {stops}");
+            }
+            server.stop();
+            let text = fs::read_to_string(log).unwrap();
+            let records: Vec<serde_json::Value> =
+                text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!(records.len(), 2, "{text}");
+            assert!(records.iter().all(|record| record["complete"] == false), "{text}");
+        }
+    });
+}
