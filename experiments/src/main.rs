@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, reason = "a closed pipe is no fault: `say_line!` ends the program")]
 
+mod ablation;
 mod chart;
 mod expected;
 mod network;
@@ -27,6 +28,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use ablation::Whole;
 use plan::{PLANS, Plan};
 use report::{Report, Work};
 
@@ -39,7 +41,8 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 #[command(name = "lightwait-experiments", version)]
 struct Arguments {
     /// The experiments: their names; `a-all`, `b-all` and so on for a paper's; `cheap` for those
-    /// that take seconds; `all`, or `list`
+    /// that take seconds; `all`, or `list`. `ablate` before them runs each also without what its
+    /// claims are about, and fails for a claim that holds all the same
     #[arg(required_unless_present_any = ["section", "idle"])]
     ids: Vec<String>,
     /// Write the results to `expected/`, with which later runs are compared, and beside them what
@@ -94,6 +97,10 @@ fn main() -> ExitCode {
     if live {
         return print_live(&ids);
     }
+    let (ablates, ids) = match ids.split_first() {
+        Some((first, rest)) if first == "ablate" => (true, rest.to_vec()),
+        _ => (false, ids),
+    };
     if ids.iter().any(|id| id == "list") {
         for plan in PLANS {
             say_line!("{:<16} {} ({})", plan.id, plan.title, plan.source);
@@ -114,9 +121,12 @@ fn main() -> ExitCode {
     let is_chosen = |plan: &&Plan| ids.iter().any(|id| is_of(id, plan));
     let chosen: Vec<&Plan> = PLANS.iter().filter(is_chosen).collect();
     let out = out.unwrap_or_else(report::usual_directory);
-    let work = Work { out, seeds, offset, quick, bless };
+    let work = Work { out, seeds, offset, quick, bless, ablated: None };
+    if ablates {
+        return ablation::run_all(&chosen, &work, run);
+    }
     let failed: Vec<&str> =
-        chosen.iter().filter(|plan| !run(plan, &work)).map(|plan| plan.id).collect();
+        chosen.iter().filter(|plan| !run(plan, &work).0).map(|plan| plan.id).collect();
     if let Err(why) = page::write(&work.out) {
         eprintln!("report.html: {why}");
         return ExitCode::FAILURE;
@@ -163,8 +173,9 @@ fn print_live(ids: &[String]) -> ExitCode {
     }
 }
 
-/// Runs one experiment. Returns true if all its claims hold and its results are the known ones.
-fn run(plan: &Plan, work: &Work) -> bool {
+/// Runs one experiment. Returns true if all its claims hold and its results are the known ones; and
+/// its claims.
+fn run(plan: &Plan, work: &Work) -> Whole {
     say_line!("\n{} — {}\n{}\n", plan.id, plan.title, plan.source);
     let outcome = Report::new(plan, work).and_then(|mut report| {
         (plan.run)(&mut report)?;
@@ -172,6 +183,6 @@ fn run(plan: &Plan, work: &Work) -> bool {
     });
     outcome.unwrap_or_else(|why| {
         eprintln!("{}: {why}", plan.id);
-        false
+        (false, Vec::new())
     })
 }

@@ -2,6 +2,7 @@
 //! JSON, and a verdict on each claim.
 
 use lightwait_bench::say_line;
+use std::cell::Cell;
 use std::fmt::{Display, Write};
 use std::fs;
 use std::mem;
@@ -12,6 +13,7 @@ use std::thread;
 
 use serde_json::{Map, Value, json};
 
+use crate::ablation::{Ablation, Verdict, Whole};
 use crate::chart::{Chart, Mark};
 use crate::expected::Known;
 use crate::plan::{Failure, Plan, Seeds};
@@ -40,6 +42,17 @@ pub(crate) struct Work {
     pub(crate) quick: bool,
     /// The results become the known ones, for this reason.
     pub(crate) bless: Option<String>,
+    /// The ablation to run with, by its name: silently, and nothing is compared.
+    pub(crate) ablated: Option<&'static str>,
+}
+
+impl Work {
+    /// A whole run whose results go to `out`.
+    #[cfg(test)]
+    pub(crate) fn in_directory(out: &Path) -> Work {
+        let (seeds, offset, quick, bless, ablated) = Default::default();
+        Work { out: out.to_owned(), seeds, offset, quick, bless, ablated }
+    }
 }
 
 /// The report of one experiment.
@@ -52,7 +65,10 @@ pub(crate) struct Report {
     /// Each table's columns, in order.
     columns: Map<String, Value>,
     claims: Vec<Value>,
+    verdicts: Vec<Verdict>,
     all_hold: bool,
+    /// The experiment has asked for the ablation that it is run with.
+    has_asked: Cell<bool>,
     first_seed: Option<u64>,
     /// The seeds of all random numbers.
     seeds: Vec<u64>,
@@ -69,8 +85,9 @@ impl Report {
         for (key, text) in [("id", plan.id), ("title", plan.title), ("source", plan.source)] {
             data.insert(key.to_owned(), json!(text));
         }
-        let (id, known, work) = (plan.id, plan.known, work.clone());
-        let (columns, claims) = Default::default();
+        let known = if work.ablated.is_some() { Known::Nothing } else { plan.known };
+        let (id, work) = (plan.id, work.clone());
+        let (columns, claims, verdicts, has_asked) = Default::default();
         let (first_seed, seeds, without_seeds) = match plan.seeds {
             Seeds::Fixed(seeds) => (None, seeds(), None),
             Seeds::From(first) => (Some(first), Vec::new(), None),
@@ -84,7 +101,9 @@ impl Report {
             data,
             columns,
             claims,
+            verdicts,
             all_hold: true,
+            has_asked,
             first_seed,
             seeds,
             without_seeds,
@@ -130,12 +149,14 @@ impl Report {
 
     /// Prints text for the reader.
     pub(crate) fn say(&self, text: impl Display) {
-        say_line!("{text}");
+        if self.work.ablated.is_none() {
+            say_line!("{text}");
+        }
     }
 
     /// Prints a table, and writes it as `name.csv`.
     pub(crate) fn table(&mut self, name: &str, table: &Table) -> Result<(), Failure> {
-        say_line!("{}", table.text());
+        self.say(table.text());
         fs::write(self.directory.join(format!("{name}.csv")), table.csv())?;
         self.data.insert(name.to_owned(), table.json());
         self.columns.insert(name.to_owned(), json!(table.head));
@@ -175,17 +196,64 @@ impl Report {
         Ok(fs::write(self.directory.join(format!("{name}.svg")), chart.svg())?)
     }
 
-    /// Adds a claim of the paper, whether it holds, and the result.
-    pub(crate) fn claim(&mut self, claim: &str, holds: bool, found: impl Display) {
-        say_line!("{} {claim}: {found}", if holds { "holds " } else { "FAILS " });
-        self.claims.push(json!({ "claim": claim, "holds": holds, "found": found.to_string() }));
+    /// True if the experiment should run without what `ablation` takes away.
+    pub(crate) fn is_ablated(&self, ablation: &Ablation) -> bool {
+        let is_ablated = self.work.ablated == Some(ablation.name);
+        self.has_asked.set(self.has_asked.get() | is_ablated);
+        is_ablated
+    }
+
+    /// True if the experiment has asked for the ablation that it is run with.
+    pub(crate) fn has_asked(&self) -> bool {
+        self.has_asked.get()
+    }
+
+    /// Adds a claim of the paper, whether it holds, and the result. The claim falls with
+    /// `ablation`.
+    pub(crate) fn claim(
+        &mut self,
+        claim: &str,
+        ablation: &'static Ablation,
+        holds: bool,
+        found: impl Display,
+    ) {
+        self.add_claim(claim, Some(ablation), holds, found.to_string());
+    }
+
+    /// Adds a claim that has no ablation yet: `ablate` fails for it.
+    pub(crate) fn claim_alone(&mut self, claim: &str, holds: bool, found: impl Display) {
+        self.add_claim(claim, None, holds, found.to_string());
+    }
+
+    /// Adds a check of the set-up, without which the claims would say nothing. It is no claim, and
+    /// has no ablation.
+    pub(crate) fn check(&mut self, check: &str, holds: bool, found: impl Display) {
+        let found = found.to_string();
+        self.say(format_args!("{} {check}: {found}", if holds { "holds " } else { "FAILS " }));
+        self.claims.push(json!({ "claim": check, "holds": holds, "found": found }));
         self.all_hold &= holds;
+    }
+
+    fn add_claim(
+        &mut self,
+        claim: &str,
+        ablation: Option<&'static Ablation>,
+        holds: bool,
+        found: String,
+    ) {
+        self.check(claim, holds, &found);
+        self.verdicts.push(Verdict { claim: claim.to_owned(), holds, found, ablation });
+    }
+
+    /// The claims so far.
+    pub(crate) fn into_verdicts(self) -> Vec<Verdict> {
+        self.verdicts
     }
 
     /// Adds a claim that depends on times: whether it holds on this machine now is reported, but is
     /// no failure.
     pub(crate) fn observe(&mut self, claim: &str, holds: bool, found: impl Display) {
-        say_line!("{} {claim}: {found}", if holds { "is so  " } else { "NOT SO " });
+        self.say(format_args!("{} {claim}: {found}", if holds { "is so  " } else { "NOT SO " }));
         let found = found.to_string();
         self.claims.push(json!({ "observed": claim, "is_so": holds, "found": found }));
     }
@@ -204,8 +272,8 @@ impl Report {
     }
 
     /// Writes `data.json`, and the known results if they are to be blessed. Returns true if all
-    /// claims hold and the results are the known ones.
-    pub(crate) fn finish(mut self) -> Result<bool, Failure> {
+    /// claims hold and the results are the known ones; and the claims.
+    pub(crate) fn finish(mut self) -> Result<Whole, Failure> {
         self.data.insert("claims".to_owned(), Value::Array(mem::take(&mut self.claims)));
         let data = Value::Object(mem::take(&mut self.data));
         let written = self.written(&data);
@@ -220,7 +288,7 @@ impl Report {
         if !differences.is_empty() {
             say_line!("If meant: {} --bless WHY, and commit", self.id);
         }
-        Ok(self.all_hold && differences.is_empty())
+        Ok((self.all_hold && differences.is_empty(), self.verdicts))
     }
 }
 
@@ -288,7 +356,7 @@ impl Table {
 
     /// The table with a number in each cell, where it can be: a mean with its confidence, and a
     /// number with the paper's, have columns of their own.
-    fn csv(&self) -> String {
+    pub(crate) fn csv(&self) -> String {
         let mut columns: Vec<Vec<String>> = Vec::new();
         for (place, name) in self.head.iter().enumerate() {
             let parts: Vec<Parts> = self.rows.iter().map(|row| Parts::of(&row[place])).collect();
@@ -384,8 +452,7 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let plan = PLANS.iter().find(|plan| plan.id == "d-fig4").unwrap();
         for (offset, known) in [(0, Known::Exactly), (7, Known::Nothing)] {
-            let out = out.path().to_owned();
-            let work = Work { out, seeds: None, offset, quick: false, bless: None };
+            let work = Work { offset, ..Work::in_directory(out.path()) };
             let mut report = Report::new(plan, &work).unwrap();
             assert_eq!((report.seeds(3), report.known), (offset..offset + 3, known));
         }
@@ -395,13 +462,7 @@ mod tests {
     fn each_datum_has_its_machine_commit_compiler_and_seeds() {
         let out = tempfile::tempdir().unwrap();
         for plan in PLANS {
-            let work = Work {
-                out: out.path().to_owned(),
-                seeds: None,
-                offset: 0,
-                quick: true,
-                bless: None,
-            };
+            let work = Work { quick: true, ..Work::in_directory(out.path()) };
             let mut report = Report::new(plan, &work).unwrap();
             if let Seeds::From(_) = plan.seeds {
                 report.seeds(50);

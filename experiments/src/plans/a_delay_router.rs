@@ -249,12 +249,12 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.table("spacing", &table)?;
     let [polling, interrupt] = [rows[0], rows[1]];
     let least = (PAPERS_BURST - 4) as f64;
-    report.claim(
+    report.claim_alone(
         "a check every 10 ms releases up to 84 full packets of 100 Mbit/s at once",
         (least..=PAPERS_BURST as f64).contains(&interrupt.0),
         format!("{} at a time at the median, {} at most", interrupt.0, interrupt.1),
     );
-    report.claim(
+    report.claim_alone(
         "polling keeps packets apart",
         polling.0 == 1.0 && polling.2 < SPACING_NS as f64 / 10_000.0,
         format!("one at a time at the median; distances are kept to {:.1} µs", polling.2),

@@ -328,15 +328,15 @@ fn chart(kept: &[Kept], found: &[&[Found]]) -> Chart {
 
 fn claims(report: &mut Report, found: &[&[Found]], cached_rate: f64, gains: &[f64]) {
     let failed: u64 = found.iter().flat_map(|found| found.iter()).map(|found| found.failed).sum();
-    report.claim("no request fails", failed == 0, failed);
-    report.claim(
+    report.claim_alone("no request fails", failed == 0, failed);
+    report.claim_alone(
         "clients ask as often as the paper's server could answer, to a twentieth",
         (cached_rate / PAPER_CACHED - 1.0).abs() < 0.05,
         format!("{cached_rate:.0} a second; the paper: {PAPER_CACHED:.0}"),
     );
     let percent = |gain: &f64| format!("{:+.0} %", gain * 100.0);
     let all: Vec<String> = gains.iter().map(percent).collect();
-    report.claim(
+    report.claim_alone(
         "where memory is short, records carry more connections than whole blocks",
         gains[..4].iter().all(|gain| *gain > 0.05),
         all.join(", "),

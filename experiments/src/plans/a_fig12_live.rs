@@ -314,30 +314,30 @@ fn claims(report: &mut Report, found: &[Found]) -> Outcome {
         return Err("a sender is missing".into());
     }
     let enough = found.iter().map(|found| found.recovery_ms.len()).min().unwrap_or(0);
-    report.claim(
+    report.claim_alone(
         "each sender lost ten tails and more",
         enough >= 10,
         format!("{enough} at the least"),
     );
     let range = |found: &Found| format!("{:.0} to {:.0} ms", found.rto(0.0), found.rto(1.0));
-    report.claim(
+    report.claim_alone(
         "4.4BSD's RTO is 3 ticks of 500 ms and more, for a round trip of 60 ms",
         found[BSD].rto(0.0) >= 1500.0,
         range(&found[BSD]),
     );
-    report.claim(
+    report.claim_alone(
         "the fixes of Brakmo and Peterson bring it to 2 ticks",
         (found[FIXED].rto(0.5) - 1000.0).abs() < 1.0,
         format!("{:.0} ms at the median, {}", found[FIXED].rto(0.5), range(&found[FIXED])),
     );
-    report.claim(
+    report.claim_alone(
         "on the fine clock, without a floor, it is that of the path, less than 253 ms",
         found[FRAMEWORK].rto(1.0) < 253.0,
         range(&found[FRAMEWORK]),
     );
     let times = |place: usize| found[BSD].recovery(0.5) / found[place].recovery(0.5);
     // The medians of the paper's two columns of timeouts are 1322 and 352 ms.
-    report.claim(
+    report.claim_alone(
         "a lost tail is sent again in a third of 4.4BSD's time, by the paper's framework and by \
          ours",
         times(FRAMEWORK) > 3.0 && times(DEFAULT) > 3.0,

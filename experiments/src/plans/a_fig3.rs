@@ -110,31 +110,31 @@ fn claims(report: &mut Report, bsd: [&Line; 2], ours: [&Line; 2]) {
     for (name, [conventional, modified]) in [("4.4BSD", bsd), ("ours", ours)] {
         let [hidden, shown] = [conventional, modified].map(|line| line.run.peak_time_wait());
         let most = MACHINES as u64 * PORTS;
-        report.claim(
+        report.claim_alone(
             &format!("{name}: the conventional benchmark's TIME-WAITs are machines x ports"),
             hidden <= most && hidden * 100 >= most * 95,
             format!("{hidden} of {most}"),
         );
-        report.claim(
+        report.claim_alone(
             &format!("{name}: the modified benchmark shows more than four times as many"),
             shown > 4 * hidden,
             format!("{shown} against {hidden}"),
         );
     }
     let overheads = bsd.map(|line| percent(line.scans_ms));
-    report.claim(
+    report.claim_alone(
         "4.4BSD: the scans' overhead grows with the true number",
         overheads[1] > 4.0 * overheads[0],
         format!("{:.1} % -> {:.1} %", overheads[0], overheads[1]),
     );
     let growth = |[conventional, modified]: [&Line; 2]| modified.micros() / conventional.micros();
-    report.claim(
+    report.claim_alone(
         "the true number costs a connection more of 4.4BSD's server than of ours",
         growth(bsd) > 1.1 * growth(ours),
         format!("x {:.2} against x {:.2}", growth(bsd), growth(ours)),
     );
     let memory = |line: &Line| line.run.peak_memory as f64 / 1e6;
-    report.claim(
+    report.claim_alone(
         "4.4BSD's peak of memory is more than six times ours (Fig. 9)",
         memory(bsd[1]) > 6.0 * memory(ours[1]),
         format!("{:.0} MB against {:.0} MB", memory(bsd[1]), memory(ours[1])),

@@ -67,23 +67,23 @@ fn claims(report: &mut Report, [bsd, ours]: &[Run; 2]) {
     let growth = |run: &Run| run.micros(late[0], late[1]) / run.micros(early[0], early[1]);
     // Ours is the control: a server at its start has cold caches, whatever its TIME-WAITs cost.
     let more = growth(bsd) / growth(ours);
-    report.claim(
+    report.claim_alone(
         "4.4BSD's connection takes more of the processor as TIME-WAITs gather, set against ours",
         more > 1.15,
         format!("x {:.2} against x {:.2}", growth(bsd), growth(ours)),
     );
-    report.claim(
+    report.claim_alone(
         "ours takes no more than a twentieth more",
         growth(ours) < 1.05,
         format!("x {:.2}", growth(ours)),
     );
     let change = |run: &Run| run.rate(late[0], late[1]) / run.rate(early[0], early[1]);
     let percent = |run: &Run| format!("{:+.0} %", (change(run) - 1.0) * 100.0);
-    report.claim(
+    report.claim_alone(
         "4.4BSD's rate falls in the first TIME-WAIT, set against ours (paper: by up to 25 %)",
         change(bsd) < 0.9 * change(ours),
         format!("{} against {}", percent(bsd), percent(ours)),
     );
-    report.claim("ours does not fall by a tenth", change(ours) > 0.9, percent(ours));
+    report.claim_alone("ours does not fall by a tenth", change(ours) > 0.9, percent(ours));
     webserver::claim_load(report, [bsd, ours].into_iter());
 }

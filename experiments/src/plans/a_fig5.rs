@@ -4,7 +4,8 @@
 use lightwait_core::Instant;
 use lightwait_core::time::Duration;
 
-use super::firing::{SLOW_MS, by_scan};
+use super::firing::{Clocks, SLOW_MS, by_scan};
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
@@ -12,12 +13,20 @@ use crate::report::{Report, Table};
 /// Phases to the tick.
 const PHASES: u64 = 1000;
 
+const FINE: Ablation =
+    Ablation { name: "fine-tick", instead: "the timer is in the framework, on ticks of 1 ms" };
+const FINE_CLOCKS: Clocks = Clocks { measure_ns: 1_000_000, schedule_ns: 1_000_000, skew_ns: 0 };
+
 /// Timeouts in ms of a timer of `ticks`, at every phase to the tick.
-fn timeouts(ticks: u64) -> Vec<f64> {
+fn timeouts(ticks: u64, is_fine: bool) -> Vec<f64> {
     let phase = |number| {
         let into_ns = SLOW_MS * 1_000_000 * number / PHASES;
         let now = Instant::from_millis(100 * SLOW_MS) + Duration::from_nanos(into_ns);
-        by_scan(now, Duration::from_millis(ticks * SLOW_MS)).as_secs_f64() * 1000.0
+        let timeout = match is_fine {
+            true => FINE_CLOCKS.fires(now, ticks * SLOW_MS),
+            false => by_scan(now, Duration::from_millis(ticks * SLOW_MS)),
+        };
+        timeout.as_secs_f64() * 1000.0
     };
     (0..PHASES).map(phase).collect()
 }
@@ -29,7 +38,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         Chart::new("When a timer of k ticks fires", "actual timeout, ms", "part of all");
     let mut holds = true;
     for ticks in 2..=5 {
-        let mut all = timeouts(ticks);
+        let mut all = timeouts(ticks, report.is_ablated(&FINE));
         all.sort_by(f64::total_cmp);
         let (least, most) = (all[0], all[all.len() - 1]);
         let (low, high) = ((ticks - 1) * SLOW_MS, ticks * SLOW_MS);
@@ -46,6 +55,6 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         chart.draw(&format!("{ticks} ticks"), Mark::Steps, points.collect());
     }
     report.table("timeouts", &table)?;
-    report.claim("k ticks are between (k - 1) and k times 500 ms", holds, "at every phase");
+    report.claim("k ticks are between (k - 1) and k times 500 ms", &FINE, holds, "at every phase");
     report.picture("timeouts", &chart)
 }

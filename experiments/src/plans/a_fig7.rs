@@ -299,14 +299,14 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     saturated.show_saturated(report)?;
     for measured in [&few, &many] {
         let [scan, list] = measured.scans_ms.map(percent);
-        report.claim(
+        report.claim_alone(
             &format!("the list scans for less than a tenth of the time, {}", measured.time_wait),
             list < scan / 10.0,
             format!("{list:.4} % of a processor against {scan:.3} % (paper: 0.36 and 25 %)"),
         );
     }
     let more = [&few, &many].map(Measured::more_percent);
-    report.claim(
+    report.claim_alone(
         "4.4BSD's scan takes more of a processor than the list, and the more the more there are",
         more[0] > 0.1 && more[1] > 2.0 * more[0],
         format!(
@@ -315,13 +315,13 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         ),
     );
     let lost = saturated.lost_percent();
-    report.claim(
+    report.claim_alone(
         "saturated among 1 000 000, 4.4BSD's scan serves less than the list",
         lost > 5.0,
         format!("{lost:.1} % less (paper: 20 % with 48 048; that share of ours is {:.2})", more[0]),
     );
     let ratio = ratio(&saturated.rates[LIST], &saturated.rates[WHEEL]);
-    report.claim(
+    report.claim_alone(
         "saturated among 1 000 000, the list is at least as fast as the eager wheel",
         // Two runs of one mode differ by as much.
         ratio >= 0.98,
@@ -347,12 +347,12 @@ fn claim_idle(report: &mut Report, measured: &Measured) {
          {list:.1} %, and `inline`, which scans nothing, {inline:.1} %; scanning them costs \
          {scan:.1} %"
     ));
-    report.claim(
+    report.claim_alone(
         &format!("the scan of 10 000 idle connections costs the list 5 % at most, {time_wait}"),
         scan <= 5.0,
         format!("{scan:.1} % (paper: 5 % with all that idle connections cost)"),
     );
-    report.claim(
+    report.claim_alone(
         &format!("10 000 idle connections cost the list 5 % at most, {time_wait}"),
         list <= 5.0,
         format!("{list:.1} %, of which {inline:.1} % without any scan (paper: 5 %)"),

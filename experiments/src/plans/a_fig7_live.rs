@@ -40,7 +40,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.picture("modes", &chart)?;
     webserver::claim_load(report, runs.iter());
     for (mode, micros_of) in MODES.iter().zip(&micros).skip(1) {
-        report.claim(
+        report.claim_alone(
             &format!("{}: a connection takes less of the processor than by scans", mode.name()),
             *micros_of < micros[0],
             format!("{micros_of:.1} against {:.1} us", micros[0]),

@@ -6,6 +6,7 @@ use lightwait_core::time::Duration;
 use lightwait_netem::{LinkConfig, QueueLimit, Rate};
 use lightwait_sim::Bulk;
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
@@ -21,6 +22,10 @@ const COARSE_SMALL: usize = 3;
 /// Sizes of segments, in bytes: Ethernet's, and the paper's.
 const FULL: u16 = 1448;
 const SMALL: u16 = 512;
+
+const FINE: Ablation = Ablation { name: "fine-clock", instead: "the clock of 1 ms is one of 1 ns" };
+const COARSE: Ablation =
+    Ablation { name: "coarse-clock", instead: "each clock ticks once in 100 ms" };
 
 /// The sender's estimate, in Mbit/s on the wire; the receiver delays its ACKs.
 fn estimate(rate_mbit: u64, segment: u16, resolution_hz: u64) -> Result<Option<f64>, Failure> {
@@ -57,6 +62,7 @@ fn claim_coarse(report: &mut Report, found: &[Vec<Option<f64>>]) {
     };
     report.claim(
         "a clock of 1 ms is right below 4 Mbit/s with 512-byte segments",
+        &COARSE,
         !below.is_empty() && below.iter().all(right),
         format!("{below:.2?}"),
     );
@@ -68,6 +74,7 @@ fn claim_coarse(report: &mut Report, found: &[Vec<Option<f64>>]) {
     let silent = said(true).count() - above.len();
     report.claim(
         "from there on it says the same of rates that are not the same",
+        &FINE,
         above.len() > silent && alone.is_empty(),
         format!(
             "of {} rates it says something, {alone:?} of them told from all others; of {silent} \
@@ -79,11 +86,16 @@ fn claim_coarse(report: &mut Report, found: &[Vec<Option<f64>>]) {
 
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
+    let [fine_hz, coarse_hz] = match (report.is_ablated(&FINE), report.is_ablated(&COARSE)) {
+        (true, _) => [1_000_000_000; 2],
+        (_, true) => [10; 2],
+        _ => [1_000_000_000, 1000],
+    };
     let columns = [
-        ("fine, 1448 B", FULL, 1_000_000_000),
-        ("fine, 512 B", SMALL, 1_000_000_000),
-        ("1 ms, 1448 B", FULL, 1000),
-        ("1 ms, 512 B", SMALL, 1000),
+        ("fine, 1448 B", FULL, fine_hz),
+        ("fine, 512 B", SMALL, fine_hz),
+        ("1 ms, 1448 B", FULL, coarse_hz),
+        ("1 ms, 512 B", SMALL, coarse_hz),
     ];
     let mut head = vec!["true Mbit/s"];
     head.extend(columns.map(|(name, ..)| name));
@@ -115,6 +127,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let fine = worst(0).max(worst(1));
     report.claim(
         "the fine clock is right from 1 Mbit/s to 10 Gbit/s",
+        &COARSE,
         fine < 0.01,
         format!("to {:.2} %", fine * 100.0),
     );

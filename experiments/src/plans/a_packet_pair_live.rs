@@ -116,7 +116,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.say("What the sender believes, in Mbit/s on the wire, over some seconds:");
     report.table("estimates", &table)?;
     let (sure, rest): (Vec<u64>, Vec<u64>) = wrong.iter().partition(|rate| **rate <= SURE_MBIT);
-    report.claim(
+    report.claim_alone(
         "packet pair finds the rate from 1 to 10 Mbit/s to a tenth, at the median",
         sure.is_empty(),
         format!("wrong at {sure:?} Mbit/s"),

@@ -225,7 +225,7 @@ fn benefits(report: &mut Report, all: &Grid) {
             last[RFC6298].times(&last[BSD], of),
         )
     };
-    report.claim(
+    report.claim_alone(
         "tighter timeouts shorten response times (mean, ms)",
         all_are(Found::mean_ms, |times| times.most() < 1.0),
         spread(Found::mean_ms),
@@ -234,7 +234,7 @@ fn benefits(report: &mut Report, all: &Grid) {
     let factor = |number: usize| timeout(BSD) / timeout(number);
     report.value("factor_bsd_to_fine", factor(FINE));
     report.value("factor_bsd_to_rfc6298", factor(RFC6298));
-    report.claim(
+    report.claim_alone(
         "a lost segment is sent again sooner",
         all_are(Found::median_timeout_ms, |times| times.most() < 1.0),
         format!(
@@ -247,12 +247,12 @@ fn benefits(report: &mut Report, all: &Grid) {
             factor(RFC6298),
         ),
     );
-    report.claim(
+    report.claim_alone(
         "they raise throughput (kbit/s)",
         all_are(Found::throughput_kbits, |times| times.least() > 1.0),
         spread(Found::throughput_kbits),
     );
-    report.claim(
+    report.claim_alone(
         "and the link's utilisation (%)",
         all_are(Found::utilisation_percent, |times| times.least() > 1.0),
         spread(Found::utilisation_percent),
@@ -270,13 +270,13 @@ fn price(report: &mut Report, short: &Grid, lone: &Grid) {
     let covered = lone.iter().flat_map(|row| ours.map(|number| rise(row, number)));
     let most = tight.chain(covered).map(Mean::most).fold(0.0, f64::max);
     let first = &lone[0];
-    report.claim(
+    report.claim_alone(
         "with hardly more spurious retransmissions, even where every ACK is delayed (‰ of answers)",
         most < HARDLY_MORE,
         format!("{most:.2} more at most, by the interval's end"),
     );
     let uncovered = lone.iter().flat_map(|row| [SMALL_FLOOR, NO_FLOOR].map(|at| rise(row, at)));
-    report.claim(
+    report.claim_alone(
         "which timeouts that do not cover path and delay would show (‰ of answers)",
         uncovered.map(Mean::least).all(|least| least > 10.0 * HARDLY_MORE),
         format!(
@@ -289,12 +289,12 @@ fn price(report: &mut Report, short: &Grid, lone: &Grid) {
         rise(row, FINE).least() > HARDLY_MORE
             && row[NO_FLOOR].more(&row[FINE], spurious).least() > 0.0
     };
-    report.claim(
+    report.claim_alone(
         "and the paper's floor, 200 ms for path and delay together, does not quite cover (‰)",
         lone.iter().all(between),
         format!("at 0 % loss {:.1} more with fine", rise(first, FINE)),
     );
-    report.claim(
+    report.claim_alone(
         "without loss nothing else is sent again",
         first.iter().all(|cell| cell.all.retransmits == cell.all.spurious),
         format!("{} segments in all", first.iter().map(|cell| cell.all.retransmits).sum::<u64>()),
@@ -303,7 +303,7 @@ fn price(report: &mut Report, short: &Grid, lone: &Grid) {
         |found: &Found| found.repeated == found.unanswered + found.held + found.spurious;
     let in_vain = |found: &Found| found.per_thousand(found.repeated);
     let worst = &short[short.len() - 1];
-    report.claim(
+    report.claim_alone(
         "what else they send again in vain had lost its ACK, which no timeout can know (‰)",
         short.iter().chain(lone).flatten().all(|cell| explained(&cell.all))
             && short.iter().flatten().all(|cell| cell.all.spurious == 0),

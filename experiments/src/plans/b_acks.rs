@@ -18,6 +18,7 @@ use lightwait_netem::LinkConfig;
 use lightwait_sim::{Passage, Side};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::network::{server, shared, watched};
 use crate::plan::{Failure, Outcome};
@@ -33,6 +34,11 @@ const SEGMENT_BYTES: usize = 1448;
 /// start.
 const BEGIN: Duration = Duration::from_secs(5);
 const LENGTH: Duration = Duration::from_secs(60);
+
+const NO_TICK: Ablation =
+    Ablation { name: "no-tick", instead: "each connection has a timer of its own, and no tick" };
+const NO_BUCKETS: Ablation =
+    Ablation { name: "no-buckets", instead: "the buckets are 4.4BSD's tick" };
 
 /// The receiver's ACKs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,10 +141,11 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "needless a tick",
         "paper, a tick",
     ]);
+    let tick = if report.is_ablated(&NO_TICK) { AckDelay::Timer } else { AckDelay::Tick };
     let mut points = Vec::new();
     for period_ms in PERIODS_MS {
         let receiver = TcpConfig::default().with(|tcp| {
-            tcp.ack.delay = AckDelay::Tick;
+            tcp.ack.delay = tick;
             tcp.ack.timer = Duration::from_millis(period_ms);
         });
         let (acks, seconds) = all_streams(&receiver)?;
@@ -156,7 +163,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         points.push((period_ms as f64, rate, a_tick));
     }
     let mut needless = Vec::new();
-    for (name, delay) in [("timer", AckDelay::Timer), ("buckets", AckDelay::Buckets)] {
+    let no_buckets = report.is_ablated(&NO_BUCKETS);
+    let buckets = if no_buckets { AckDelay::Tick } else { AckDelay::Buckets };
+    for (name, delay) in [("timer", AckDelay::Timer), ("buckets", buckets)] {
         let receiver = TcpConfig::default().with(|tcp| tcp.ack.delay = delay);
         let (acks, seconds) = all_streams(&receiver)?;
         let per_second = |count: u64| format!("{:.2}", count as f64 / seconds);
@@ -169,13 +178,19 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let (least, most) = (range.clone().fold(1.0, f64::min), range.fold(0.0, f64::max));
     report.claim(
         "a tick sends a needless ACK about every other time",
+        &NO_TICK,
         least > 0.4 && most < 0.6,
         format!("{least:.2} to {most:.2} a tick"),
     );
     let rises = points.windows(2).all(|pair| pair[0].1 < pair[1].1);
     let rates: Vec<String> = points.iter().map(|(_, rate, _)| format!("{rate:.1}")).collect();
-    report.claim("the shorter the tick, the more of them", rises, rates.join(", ") + " a second");
-    report.claim("buckets send none", needless[1] == 0, needless[1]);
+    report.claim(
+        "the shorter the tick, the more of them",
+        &NO_TICK,
+        rises,
+        rates.join(", ") + " a second",
+    );
+    report.claim("buckets send none", &NO_BUCKETS, needless[1] == 0, needless[1]);
     let mut chart = Chart::new("Needless ACKs of a busy one-way stream", "period, ms", "a second")
         .scales(Scale::Logarithmic, Scale::Linear);
     let line = |of: fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| (p.0, of(p))).collect();

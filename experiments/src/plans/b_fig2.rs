@@ -268,13 +268,13 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     };
     let [buckets, timer, tick] = &found[..] else { return Err("a way is missing".into()) };
     let is_about = |delays: &Delays, mean: f64| (delays.mean() - mean).abs() < 5.0;
-    report.claim(
+    report.claim_alone(
         "in buckets 50 to 150 ms, 100 on average",
         buckets.lie_within(50.0, 150.0) && is_about(buckets, 100.0),
         spread(buckets),
     );
-    report.claim("by a timer 100 ms, as set", timer.lie_within(100.0, 100.0), spread(timer));
-    report.claim(
+    report.claim_alone("by a timer 100 ms, as set", timer.lie_within(100.0, 100.0), spread(timer));
+    report.claim_alone(
         "by 4.4BSD's tick anything to 200 ms, 100 on average",
         tick.lie_within(0.0, 200.0) && is_about(tick, 100.0) && tick.quantile(0.05) < 20.0,
         spread(tick),

@@ -187,7 +187,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let lines = [&ticks, &walks].map(|walks| (walks, [asked_ns, less_flag_ns].map(percent)));
     let crossings = report_crossings(report, &lines)?;
     let (first, last) = (ticks[0].1, ticks[ticks.len() - 1].1);
-    report.claim(
+    report.claim_alone(
         "a walk costs more the more connections there are",
         ticks.windows(2).all(|pair| pair[0].1 < pair[1].1),
         format!("{first:.0} ns for {}, {:.1} ms for a million", COUNTS[0], last / 1e6),
@@ -198,8 +198,8 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         None => "never".to_owned(),
     };
     let all = known.len() == PERIODS_MS.len();
-    report.claim("from some number of connections on it is dearer than buckets", all, found);
-    report.claim(
+    report.claim_alone("from some number of connections on it is dearer than buckets", all, found);
+    report.claim_alone(
         "the shorter the period, the sooner",
         all && known.windows(2).all(|pair| pair[1] < pair[0]),
         known.iter().map(|count| format!("{count:.0}")).collect::<Vec<_>>().join(", "),

@@ -161,27 +161,27 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 
 fn claims(report: &mut Report, all: &[Measured]) {
     let (idle, busy) = (&all[0], &all[4]);
-    report.claim(
+    report.claim_alone(
         "data goes first: timers are later under load",
         busy.percentile(0.5) > idle.percentile(0.5),
         format!("{:.1} against {:.1} µs, medians", busy.percentile(0.5), idle.percentile(0.5)),
     );
     // Those requested in the last 100 ms are not due yet.
     let due = |one: &Measured| one.requests - (DELAY + TICK).as_micros() as u64 / 500;
-    report.claim(
+    report.claim_alone(
         "but not for ever: every timer fired",
         all.iter().all(|one| one.late_us.len() as u64 + 20 >= due(one)),
         format!("{} in all", all.iter().map(|one| one.late_us.len()).sum::<usize>()),
     );
     let worst = all.iter().map(|one| one.most() / one.two_turns_us).fold(0.0, f64::max);
-    report.claim(
+    report.claim_alone(
         "and none later than two turns of its shard",
         worst <= 1.0,
         format!("{worst:.2} of it at most"),
     );
     let late: Vec<f64> = all[3..].iter().map(|one| one.percentile(0.9)).collect();
     let found: Vec<String> = late.iter().map(|us| format!("{us:.0}")).collect();
-    report.claim(
+    report.claim_alone(
         "the fewer frames come first, the earlier",
         late.windows(2).all(|pair| pair[0] < pair[1]),
         found.join(", ") + " µs, 90 %",

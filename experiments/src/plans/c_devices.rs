@@ -341,14 +341,14 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 fn claims(report: &mut Report, run: &Run, seen: &Seen) {
     let name = format!("{}; {}", run.server(), run.client());
     let answered = seen.count("requests_answered");
-    report.claim(
+    report.claim_alone(
         &format!("{name}: every request is answered"),
         answered == CONNECTIONS && seen.count("requests_failed") == 0,
         format!("{answered} of {CONNECTIONS}; errors: {}", seen.report["errors"]),
     );
     let holds_all = run.holder != Holder::Client;
     let what = if holds_all { "all" } else { "less than one in a hundred" };
-    report.claim(
+    report.claim_alone(
         &format!("{name}: the server holds {what}"),
         if holds_all { seen.held >= CONNECTIONS } else { seen.held < CONNECTIONS / 100 },
         seen.held,
@@ -357,18 +357,18 @@ fn claims(report: &mut Report, run: &Run, seen: &Seen) {
     let holds_most = run.holder != Holder::Server;
     let what = if holds_most { "99 in a hundred" } else { "less than one in a hundred" };
     let held = seen.held_by_client;
-    report.claim(
+    report.claim_alone(
         &format!("{name}: the client holds {what}"),
         if holds_most { held >= CONNECTIONS / 100 * 99 } else { held < CONNECTIONS / 100 },
         held,
     );
     if let Some(key) = run.counts {
         let count = seen.count(key);
-        report.claim(&format!("{name}: {key} counts all"), count == CONNECTIONS, count);
+        report.claim_alone(&format!("{name}: {key} counts all"), count == CONNECTIONS, count);
     }
     if run.serving == Serving::Nginx {
         let (again, _) = seen.reuse();
-        report.claim(
+        report.claim_alone(
             &format!("{name}: no 4-tuple comes twice"),
             again == 0 && seen.visits.len() as u64 == CONNECTIONS,
             format!("{again} of {} connections", seen.visits.len()),
@@ -404,7 +404,7 @@ fn reuse(report: &mut Report) -> Outcome {
             &seen.held_by_client,
         ]);
         let total = REUSING_RATE * REUSING_S;
-        report.claim(
+        report.claim_alone(
             &format!("--close {close}: 4-tuples come again, none within {TIME_WAIT_S} s"),
             again > 0 && soonest >= TIME_WAIT_S && seen.visits.len() as u64 == total,
             format!(
@@ -412,13 +412,13 @@ fn reuse(report: &mut Report) -> Outcome {
                  {REST_S} s"
             ),
         );
-        report.claim(
+        report.claim_alone(
             &format!("--close {close}: nothing is lost, and nginx holds next to none"),
             seen.count("requests_failed") == 0 && seen.held < total / 100,
             format!("{} failed, {} held", seen.count("requests_failed"), seen.held),
         );
         let (held, due) = (seen.held_by_client as f64, REUSING_RATE as f64 * TIME_WAIT_S);
-        report.claim(
+        report.claim_alone(
             &format!("--close {close}: our stack holds those of the last {TIME_WAIT_S} s"),
             (held / due - 1.0).abs() < 0.01,
             format!("{held} of {due}"),

@@ -349,7 +349,7 @@ fn claims(report: &mut Report, points: &Points) {
     let last_linear = LOADS.iter().rposition(|load| *load <= LINEAR_MOST).unwrap_or(0);
     let many = LOADS.len() - 1;
     let half = (0..=last_linear).find(|at| lost(unmodified, LINEAR, *at) >= 50.0);
-    report.claim(
+    report.claim_alone(
         "a linear search loses half the throughput, and more with more in TIME-WAIT",
         half.is_some_and(|half| {
             (half..=last_linear).all(|at| lost(unmodified, LINEAR, at) >= 50.0)
@@ -361,7 +361,7 @@ fn claims(report: &mut Report, points: &Points) {
             LOADS[last_linear]
         ),
     );
-    report.claim(
+    report.claim_alone(
         "with the modification it loses far less",
         lost(swapped, LINEAR, last_linear) < 10.0,
         format!(
@@ -375,7 +375,7 @@ fn claims(report: &mut Report, points: &Points) {
     };
     let linear = blocks(unmodified, LINEAR, last_linear);
     let swapped_blocks = blocks(swapped, LINEAR, last_linear);
-    report.claim(
+    report.claim_alone(
         "counted: a linear search looks at all of TIME-WAIT, and at none with the modification",
         linear >= 0.95 * LOADS[last_linear] as f64 && swapped_blocks <= 4.0,
         format!(
@@ -384,20 +384,20 @@ fn claims(report: &mut Report, points: &Points) {
         ),
     );
     let bsdi = blocks(unmodified, BSDI, many);
-    report.claim(
+    report.claim_alone(
         "counted: TIME-WAIT at the end of the list is not looked at",
         bsdi <= 4.0,
         format!("{bsdi:.1} blocks a packet among {}", LOADS[many]),
     );
     let hashed = blocks(unmodified, HASHED, many);
-    report.claim(
+    report.claim_alone(
         "counted: a hash of 512 chains, which paper and field call a remedy, looks at a chain",
         hashed > 100.0 && hashed < LOADS[many] as f64 / 100.0,
         format!("{hashed:.0} blocks a packet among {}", LOADS[many]),
     );
     let (ours, deviation) = unmodified[OURS][many].lost_to(&unmodified[OURS][0]);
     let found = format!("{ours:.1} % ± {deviation:.1} %");
-    report.claim("ours loses less than a tenth among a million", ours < 10.0, &found);
+    report.claim_alone("ours loses less than a tenth among a million", ours < 10.0, &found);
     report.observe(
         "ours loses nothing that can be measured",
         ours <= 2.0 * deviation / f64::sqrt(RUNS as f64),

@@ -128,13 +128,13 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 fn claims(report: &mut Report, found: &Found) {
     let (first, last) = (0, CLIENTS.len() - 1);
     let rate = |system: usize, at: usize| stat(&found[system][at], |seen| seen.connections).0;
-    report.claim(
+    report.claim_alone(
         "Fig. 7: unmodified, the connection rate falls with load",
         rate(0, last) < 0.9 * rate(0, first),
         format!("{:.0} → {:.0} a second", rate(0, first), rate(0, last)),
     );
     let carried = [1, 2, 3].map(|system| rate(system, last).round());
-    report.claim(
+    report.claim_alone(
         "Fig. 7: at the highest load each modification carries more than the unmodified system",
         carried.iter().all(|carried| *carried > 1.1 * rate(0, last)),
         format!("{carried:?} a second against {:.0}", rate(0, last)),
@@ -154,7 +154,7 @@ fn claims(report: &mut Report, found: &Found) {
     for line in [UNMODIFIED, OURS] {
         let strays = found[line].iter().flatten().map(|seen| (seen.left - 1.0).abs());
         let strays = strays.fold(0.0, f64::max);
-        report.claim(
+        report.claim_alone(
             &format!(
                 "Fig. 6: {}, the memory of TIME-WAIT is what the rate makes it",
                 LINES[line].0
@@ -174,7 +174,7 @@ fn claims_of_ours(report: &mut Report, found: &Found) {
     let shares = (first..=last).map(|at| rate(OURS, at) / rate(OURS_NEGOTIATED, at) * 100.0);
     let shares: Vec<f64> = shares.collect();
     let said = shares.iter().map(|share| format!("{share:.0}")).collect::<Vec<_>>().join(", ");
-    report.claim(
+    report.claim_alone(
         "Fig. 7: ours, unmodified, carries nine tenths and more of ours, negotiated, at any load",
         shares.iter().all(|share| *share >= 90.0),
         format!("{said} %"),
@@ -201,13 +201,13 @@ fn claims_of_modified(report: &mut Report, found: &Found) {
         let all = (0..CLIENTS.len()).map(each);
         let (least, most) =
             all.fold((f64::MAX, 0.0), |(least, most): (f64, f64), x| (least.min(x), most.max(x)));
-        report.claim(
+        report.claim_alone(
             &format!("Fig. 6: {system}, blocks grow linearly with clients alone"),
             most <= 2.0 && most / least <= 1.3,
             format!("{least:.2} to {most:.2} for a client"),
         );
         let blocks = |system: usize, at: usize| stat(&found[system][at], |seen| seen.blocks).0;
-        report.claim(
+        report.claim_alone(
             &format!("Fig. 6: {system}, far fewer than unmodified at any load"),
             (first..=last).all(|at| blocks(number, at) * 3.0 < blocks(0, at)),
             format!(

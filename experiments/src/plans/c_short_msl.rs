@@ -378,23 +378,23 @@ type Point = (f64, f64, f64, usize);
 fn claims(report: &mut Report, all: &[Vec<Point>]) {
     let [full, cut, small] = all else { return };
     let last = LOADS.len() - 1;
-    report.claim(
+    report.claim_alone(
         "with a minute no connection is corrupted, at any load",
         full.iter().all(|point| point.2 == 0.0),
         "none".to_owned(),
     );
-    report.claim(
+    report.claim_alone(
         "but connections are refused where ports come again sooner, and blocks are too few",
         full[0].0 == 0.0 && full[last].0 > 10.0 && full[last].3 > BLOCKS as usize,
         format!("{:.1} % at {} a second, {} in TIME-WAIT", full[last].0, LOADS[last], full[last].3),
     );
-    report.claim(
+    report.claim_alone(
         "cut, the memory is bounded and nobody is refused",
         cut.iter().all(|point| point.0 == 0.0 && point.3 <= BLOCKS as usize + 2),
         format!("{} at most", cut.iter().map(|point| point.3).max().unwrap_or_default()),
     );
     let grows = cut.windows(2).all(|pair| pair[1].1 >= pair[0].1);
-    report.claim(
+    report.claim_alone(
         "cut, connections are the less protected the more load there is",
         grows && cut[last].1 > 10.0 * cut[1].1.max(0.1),
         format!(
@@ -402,12 +402,12 @@ fn claims(report: &mut Report, all: &[Vec<Point>]) {
             cut.iter().map(|p| (p.1 * 100.0).round() / 100.0).collect::<Vec<f64>>()
         ),
     );
-    report.claim(
+    report.claim_alone(
         "cut, connections are corrupted",
         cut[last].2 > 0.0,
         format!("{:.1} of a million at {} a second", cut[last].2, LOADS[last]),
     );
-    report.claim(
+    report.claim_alone(
         "cut, where clients have small windows, the check of their ACKs keeps old text out",
         small[last].1 > 0.0 && small.iter().all(|point| point.2 == 0.0),
         format!("{:.2} ‰ met, none corrupted", small[last].1),

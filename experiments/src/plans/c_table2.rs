@@ -122,20 +122,20 @@ fn memory(report: &mut Report, seeds: &Range<u64>) -> Outcome {
     for ((system, _), seen) in PAPER.iter().zip(&found).skip(1) {
         let system = system.name();
         let factor = bytes(&found[0]) / bytes(seen);
-        report.claim(
+        report.claim_alone(
             &format!("{system} takes less than a thirtieth of the memory"),
             factor >= 30.0,
             format!("{factor:.0} times less (paper: 31 for TCP and HTTP)"),
         );
     }
     let ratio = stat(&found[0], |seen| seen.left);
-    report.claim(
+    report.claim_alone(
         "server memory = bytes · rate · 2·MSL",
         (ratio.0 - 1.0).abs() < 0.01,
         format!("{} times as many blocks in TIME-WAIT as ended in 2·MSL", cell(ratio, 4)),
     );
     let each = PAPER_KILOBYTES * 1e3 / (PAPER_CONNECTIONS * TIME_WAIT.as_secs_f64());
-    report.claim(
+    report.claim_alone(
         "so does the paper's own memory: two mbufs of 128 bytes for a connection",
         (each / PAPER_BLOCK_BYTES - 1.0).abs() < 0.05,
         format!("{PAPER_KILOBYTES} KB for {PAPER_CONNECTIONS} a second: {each:.0} bytes each"),
@@ -188,7 +188,7 @@ fn speed(report: &mut Report, seeds: Range<u64>) -> Outcome {
     for (name, of) in [("TCP (swap)", 1), ("negotiated", 2), ("HTTP (client closes)", 3)] {
         let rate = gain(of, 0, |seen| seen.connections);
         let bits = gain(of, 0, |seen| seen.bits);
-        report.claim(
+        report.claim_alone(
             &format!("linear, {name}: a quarter more connections and throughput, at least"),
             rate.0 >= 1.25 && bits.0 >= 1.25,
             format!(

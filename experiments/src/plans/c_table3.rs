@@ -146,7 +146,7 @@ fn claims(report: &mut Report, found: &[Vec<Seen>], record: f64) {
     let [unmodified, swapped, negotiated, http, unbounded, records] = found else { return };
     let most = stat(unmodified, |seen| seen.connections).0;
     let first = stat(unmodified, |seen| seen.refused_at.unwrap_or(f64::INFINITY)).0;
-    report.claim(
+    report.claim_alone(
         "memory-bounded, the unmodified system runs out of blocks, and is held to 60 a second",
         unmodified.iter().all(|seen| seen.refused > 0 && seen.longest > 10.0)
             && most <= PAPER_RATE * 1.05,
@@ -158,14 +158,14 @@ fn claims(report: &mut Report, found: &[Vec<Seen>], record: f64) {
         [("TCP (swap)", swapped), ("negotiated", negotiated), ("HTTP (client closes)", http)];
     for (name, seen) in moved {
         let rate = stat(seen, |seen| seen.connections).0;
-        report.claim(
+        report.claim_alone(
             &format!("{name} is not"),
             seen.iter().all(|seen| seen.refused + seen.failed == 0)
                 && (rate / OFFERED - 1.0).abs() < 0.05,
             format!("{rate:.1} a second, none refused (paper: 223.8)"),
         );
         let factor = stat(unbounded, |seen| seen.blocks).0 / stat(seen, |seen| seen.blocks).0;
-        report.claim(
+        report.claim_alone(
             &format!("{name} takes less than a thirtieth of the memory"),
             factor >= 30.0,
             format!("{factor:.0} times less than unmodified, had it room"),
@@ -173,13 +173,13 @@ fn claims(report: &mut Report, found: &[Vec<Seen>], record: f64) {
     }
     let whole = records.iter().all(|seen| seen.refused + seen.failed + seen.evicted == 0);
     let blocks = stat(records, |seen| seen.waiting).0;
-    report.claim(
+    report.claim_alone(
         "nor is the unmodified system that keeps our records in the same memory",
         whole,
         format!("{blocks:.0} records of {record} bytes: {:.0} KB of 922", blocks * record / 1e3),
     );
     let ratio = stat(unbounded, |seen| seen.left);
-    report.claim(
+    report.claim_alone(
         "server memory = bytes · rate · 2·MSL",
         (ratio.0 - 1.0).abs() < 0.01,
         format!("{} times as many blocks in TIME-WAIT as ended in 2·MSL", cell(ratio, 4)),
@@ -212,7 +212,7 @@ fn around_the_bound(report: &mut Report, seeds: &Range<u64>) -> Outcome {
     chart.draw("served", Mark::Line, served);
     chart.draw("offered", Mark::Dashed, AROUND.map(|rate| (rate, rate)).into());
     report.picture("bound", &chart)?;
-    report.claim(
+    report.claim_alone(
         "the bound is at 60 a second",
         refused == [0, 0, seeds.clone().count(), seeds.clone().count()],
         format!("runs of ten in which SYNs were refused at {AROUND:?}: {refused:?}"),

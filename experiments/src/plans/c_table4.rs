@@ -293,13 +293,17 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         for ((system_name, system), paper) in systems.into_iter().zip(paper) {
             let (yes, found) = check(system);
             checks.row(&[&title, &system_name, &name, &format!("{}: {found}", word(yes))]);
-            report.claim(&format!("{system_name}, {title}: {}", word(paper)), yes == paper, found);
+            report.claim_alone(
+                &format!("{system_name}, {title}: {}", word(paper)),
+                yes == paper,
+                found,
+            );
             cells.extend([word(yes), word(paper)]);
         }
         let (name, (yes, found)) = closes;
         checks.row(&[&title, &"CLIENT_CLOSE", &name, &format!("{}: {found}", word(yes))]);
         let claim = format!("CLIENT_CLOSE, {title}: {}", word(paper[2]));
-        report.claim(&claim, yes == paper[2], found);
+        report.claim_alone(&claim, yes == paper[2], found);
         let [a, b, c, d] = [cells[0], cells[1], cells[2], cells[3]];
         table.row(&[&title, &a, &b, &c, &d, &word(yes), &word(paper[2])]);
     }

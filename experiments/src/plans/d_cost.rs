@@ -242,7 +242,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             ]);
         }
         let part = counts[LOS] / counts[1 - LOS];
-        report.claim(
+        report.claim_alone(
             &format!(
                 "LOS takes no more than 5 % more instructions a byte than the fixed buffer, \
                  {device_name}"

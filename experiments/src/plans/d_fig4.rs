@@ -121,12 +121,12 @@ pub(crate) fn time(report: &mut Report) -> Outcome {
     let is_as_fast = |row: &Vec<Point>| row[LOS].seconds.mean <= row[LARGEST].seconds.mean * 1.02;
     let slower = |row: &Vec<Point>, rule: usize| row[rule].seconds.mean / row[LOS].seconds.mean;
     let worst = grid.iter().map(|row| row[LOS].seconds.mean / row[LARGEST].seconds.mean);
-    report.claim(
+    report.claim_alone(
         "LOS is as fast as 32 KB, within 2 %, at every loss",
         grid.iter().all(is_as_fast),
         format!("at worst {:.3} of its time", worst.fold(0.0, f64::max)),
     );
-    report.claim(
+    report.claim_alone(
         "8 and 16 KB are slower where little is lost",
         slower(&grid[0], 0) > 1.1 && slower(&grid[0], 1) > 1.02 && slower(&grid[1], 0) > 1.02,
         format!("at 0.1 % {:.2} and {:.2} times", slower(&grid[0], 0), slower(&grid[0], 1)),
@@ -142,7 +142,7 @@ pub(crate) fn usage(report: &mut Report) -> Outcome {
     show(report, &grid, |point| point.held, "segments held, mean")?;
     let first_less = grid.iter().position(|row| row[LOS].hiwat.mean < row[LARGEST].hiwat.mean);
     let from = first_less.map_or(f64::NAN, |place| LOSSES_PERCENT[place]);
-    report.claim(
+    report.claim_alone(
         "LOS has less buffer than 32 KB from 1 % of loss on, and holds less",
         grid.iter().zip(LOSSES_PERCENT).filter(|(_, loss)| *loss >= 1.0).all(|(row, _)| {
             row[LOS].hiwat.mean < row[LARGEST].hiwat.mean
@@ -157,7 +157,7 @@ pub(crate) fn usage(report: &mut Report) -> Outcome {
     );
     let falls = grid.windows(2).all(|rows| rows[1][LOS].hiwat.mean < rows[0][LOS].hiwat.mean);
     let last = &grid[grid.len() - 1];
-    report.claim(
+    report.claim_alone(
         "and less, the more is lost; fixed sizes do not",
         falls && (0..LOS).all(|rule| last[rule].hiwat.mean == grid[0][rule].hiwat.mean),
         format!(
@@ -176,7 +176,7 @@ pub(crate) fn misses(report: &mut Report) -> Outcome {
     show(report, &grid, |point| point.reads, "reads, mean")?;
     show(report, &grid, |point| point.woken_per_mb, "wake-ups of the writer a MB, mean")?;
     let most = |rule: usize| grid.iter().map(|row| row[rule].misses.mean).fold(0.0, f64::max);
-    report.claim(
+    report.claim_alone(
         "hardly a miss with LOS: no more than one in five transfers",
         most(LOS) <= 0.2,
         format!("{:.2} a transfer at most", most(LOS)),
@@ -186,13 +186,13 @@ pub(crate) fn misses(report: &mut Report) -> Outcome {
         most(LOS) == 0.0,
         "those left follow a recovery, whose end lets out more than a window and the next",
     );
-    report.claim(
+    report.claim_alone(
         "many with 8 and 16 KB where little is lost",
         grid[0][0].misses.mean > 10.0 && grid[0][1].misses.mean > 10.0,
         format!("at 0.1 % {:.0} and {:.0}", grid[0][0].misses.mean, grid[0][1].misses.mean),
     );
     let fewer = |row: &Vec<Point>| row[LARGEST].misses.mean <= row[1].misses.mean;
-    report.claim(
+    report.claim_alone(
         "no more with 32 KB than with 16 KB",
         grid.iter().all(fewer),
         format!("at 1 % {:.1} and {:.1}", grid[2][LARGEST].misses.mean, grid[2][1].misses.mean),

@@ -215,7 +215,7 @@ pub(crate) fn bandwidth(report: &mut Report) -> Outcome {
     };
     let some = || grid.pools.iter().zip(&grid.points).filter(|(pool, _)| **pool >= 5 * AT_ONCE);
     let worst = some().map(|(_, row)| of_best(row)).fold(1.0, f64::min);
-    report.claim(
+    report.claim_alone(
         "PQ is best for fast connections from five buffers a connection on, within 2 %",
         worst >= 0.98,
         format!("at worst {worst:.3} of the best"),
@@ -226,7 +226,7 @@ pub(crate) fn bandwidth(report: &mut Report) -> Outcome {
         format!("with {} segments {:.3} of the best", grid.pools[0], of_best(&grid.points[0])),
     );
     let first = &grid.points[0];
-    report.claim(
+    report.claim_alone(
         "RR is worse than naive where the pool is tiny",
         first[RR].fast.mean < first[NAIVE].fast.mean,
         format!(
@@ -235,7 +235,7 @@ pub(crate) fn bandwidth(report: &mut Report) -> Outcome {
         ),
     );
     let last = &grid.points[grid.points.len() - 1];
-    report.claim(
+    report.claim_alone(
         "PQ and RR are equal where it is large",
         (last[PQ].fast.mean / last[RR].fast.mean - 1.0).abs() < 0.02,
         format!("{:.0} and {:.0} kbit/s", last[PQ].fast.mean, last[RR].fast.mean),
@@ -244,7 +244,7 @@ pub(crate) fn bandwidth(report: &mut Report) -> Outcome {
     let reasonable = || grid.pools.iter().zip(&grid.points).filter(|(pool, _)| **pool >= 100);
     let least = reasonable().flat_map(|(_, row)| row.iter().map(|point| point.slow.mean / full));
     let least = least.fold(1.0, f64::min);
-    report.claim(
+    report.claim_alone(
         "slow connections have all their bandwidth under every policy, from 100 segments on",
         least > 0.93,
         format!("{:.1} % of it at least", least * 100.0),
@@ -258,7 +258,7 @@ pub(crate) fn usage(report: &mut Report) -> Outcome {
     show(report, &grid, "used", "buffers in use, mean", |point| point.used)?;
     let row = grid.of_pool(SPOKEN_OF);
     let (naive, pq) = (row[NAIVE], row[PQ]);
-    report.claim(
+    report.claim_alone(
         "with 350 segments naive holds much more than PQ, for less fast bandwidth",
         naive.used.mean > 1.4 * pq.used.mean && naive.fast.mean <= pq.fast.mean,
         format!(
@@ -269,7 +269,7 @@ pub(crate) fn usage(report: &mut Report) -> Outcome {
     );
     let last = &grid.points[grid.points.len() - 1];
     let grows = |policy: usize| last[policy].used.mean / row[policy].used.mean;
-    report.claim(
+    report.claim_alone(
         "PQ and RR never hold more than they need: a larger pool changes nothing; naive holds more",
         grows(PQ) < 1.05 && grows(RR) < 1.05 && grows(NAIVE) > 1.2,
         format!(
@@ -292,13 +292,13 @@ pub(crate) fn fairness(report: &mut Report) -> Outcome {
     let least = points().map(|p| p.fast_jain.mean.min(p.slow_jain.mean)).fold(1.0, f64::min);
     let papers =
         |row: &Vec<Point>| row[..=PQ].iter().all(|p| p.fast_jain.mean.min(p.slow_jain.mean) > 0.9);
-    report.claim(
+    report.claim_alone(
         "naive, RR and PQ are more than 90 % fair within each kind",
         grid.points.iter().all(papers),
         format!("{least:.3} at least, PSC's too"),
     );
     let first = &grid.points[0];
-    report.claim(
+    report.claim_alone(
         "who is new waits longest for a first buffer under RR where the pool is tiny",
         first[RR].first_wait.mean > first[NAIVE].first_wait.mean
             && first[RR].first_wait.mean > first[PQ].first_wait.mean,
@@ -335,12 +335,12 @@ pub(crate) fn caps(report: &mut Report) -> Outcome {
         points[place * SIZES.len() + pool].fast.mean
     };
     let each = |holds: &dyn Fn(usize) -> bool| (0..SIZES.len()).all(holds);
-    report.claim(
+    report.claim_alone(
         "with a cap of 1 need does not count: fast connections lose a fifth",
         each(&|pool| fast(1, pool) < 0.8 * fast(8, pool)),
         format!("{:.2} and {:.2} of it", fast(1, 0) / fast(8, 0), fast(1, 1) / fast(8, 1)),
     );
-    report.claim(
+    report.claim_alone(
         "from 8 on the cap changes nothing",
         each(&|pool| (fast(14, pool) / fast(8, pool) - 1.0).abs() < 0.02),
         format!("{:.3} and {:.3} times", fast(14, 0) / fast(8, 0), fast(14, 1) / fast(8, 1)),

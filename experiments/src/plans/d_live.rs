@@ -337,7 +337,7 @@ fn show(report: &mut Report, results: &Results) -> Outcome {
 /// What the policy makes of the fast connections' goodput.
 fn judge_fast(report: &mut Report, results: &Results) {
     let by_shares = results.gain(TIGHT, NAIVE);
-    report.claim(
+    report.claim_alone(
         "in a tight pool fast connections have more by priority than by equal shares",
         by_shares.mean > by_shares.half,
         format!("{by_shares} Mbit/s more than {}", results.fast(TIGHT, NAIVE)),
@@ -366,7 +366,7 @@ fn judge_fast(report: &mut Report, results: &Results) {
 
 fn judge_requests(report: &mut Report, results: &Results) {
     let failed: u64 = results.all().map(|found| found.failed).sum();
-    report.claim("no request fails", failed == 0, failed);
+    report.claim_alone("no request fails", failed == 0, failed);
     let unfinished: u64 = results.all().map(|found| found.unfinished).sum();
     report.observe("none is left 5 s after the end", unfinished == 0, unfinished);
 }

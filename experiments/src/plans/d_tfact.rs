@@ -157,7 +157,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let of = |way: usize| grid.iter().map(move |row| &row[way]);
     let most = of(MEASURED).map(|point| point.misses().mean).fold(0.0, f64::max);
     // Before an RTT is known, the first reads use the preset.
-    report.claim(
+    report.claim_alone(
         "with T_fact measured hardly a miss but for the first reads, whose RTT is not known",
         most < 3.0,
         format!("{most:.2} a transfer at most"),
@@ -172,7 +172,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     // A tenth of the seeds gives wide intervals, so the quick form compares means.
     let is_quick = report.is_quick();
     let beyond = |times: Mean, bound| if is_quick { times.mean } else { times.least() } > bound;
-    report.claim(
+    report.claim_alone(
         "without it much time is lost where a read takes two round trips and more",
         from(2.0).all(|times| beyond(times, 1.1)),
         list(2.0) + " times as long",
@@ -182,12 +182,12 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         from(1.5).all(|times| beyond(times, 1.0)),
         list(1.5) + " times as long",
     );
-    report.claim(
+    report.claim_alone(
         "and none where it is shorter",
         (0..3).all(|at| slow(grid[at], NONE).mean < 1.02),
         format!("at 0.8 round trips {:.3} times", slow(grid[2], NONE)),
     );
-    report.claim(
+    report.claim_alone(
         "a preset of 2 is enough for two round trips, and not for four",
         slow(grid[4], PRESET).mean < 1.02 && slow(last, PRESET).least() > 1.05,
         format!("{:.3} and {:.2} times as long", slow(grid[4], PRESET), slow(last, PRESET)),

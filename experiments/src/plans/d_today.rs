@@ -252,13 +252,13 @@ pub(crate) fn crowd(report: &mut Report) -> Outcome {
 fn judge(report: &mut Report, grid: &[Vec<Cell>]) {
     let parts: Vec<Mean> = grid.iter().map(|row| of_best(row, goodput)).collect();
     let [tiny, middle, ample] = grid else { unreachable!("a row for each pool") };
-    report.claim(
+    report.claim_alone(
         "LOS and priority have at least 0.95 of the best goodput with every pool",
         parts.iter().all(|part| part.mean >= 0.95),
         format!("{} of the best", list(&parts)),
     );
     let share = ample[LOS_PRIORITY].ratio(&ample[LINUX], held);
-    report.claim(
+    report.claim_alone(
         "and hold less than Linux's rule does, with an ample pool",
         share.mean < 0.9 && share.most() < 1.0,
         format!("{share:.2} of it"),
@@ -269,7 +269,7 @@ fn judge(report: &mut Report, grid: &[Vec<Cell>]) {
         "most of what is held is in flight, and 1 MB is sent before buffers that grow are full",
     );
     let by_line = middle[LOS_PRIORITY].ratio(&middle[LINUX], goodput);
-    report.claim(
+    report.claim_alone(
         "where the pool is short LOS and priority carry a third more than Linux's rule by the line",
         by_line.mean > 1.33 && by_line.least() > 1.0,
         format!("{by_line} times as much with 8 KiB a client"),
@@ -295,7 +295,7 @@ pub(crate) fn stalled(report: &mut Report) -> Outcome {
         .say(format!("{:.0} % of the clients ask for 1 MB and never read.", STALLED_PART * 100.0));
     let grid = Sweep::usual(report, STALLED_PART).run(report)?;
     let parts: Vec<Mean> = grid.iter().map(|row| of_best(row, answers)).collect();
-    report.claim(
+    report.claim_alone(
         "LOS and priority answer at least 0.95 as many small requests as any, with every pool",
         parts.iter().all(|part| part.mean >= 0.95),
         list(&parts),
@@ -305,7 +305,7 @@ pub(crate) fn stalled(report: &mut Report) -> Outcome {
         failed as f64 * 1000.0 / (failed + cell.sum(|found| found.answers)) as f64
     };
     let most = grid.iter().map(|row| failed(&row[LOS_PRIORITY])).fold(0.0, f64::max);
-    report.claim(
+    report.claim_alone(
         "and of those who read less than one in a thousand fails",
         most < 1.0,
         format!("{most:.2} of a thousand small answers at most"),

@@ -41,6 +41,12 @@ impl Clocks {
     /// in the default scheme, set for one more tick, since part of a tick had passed when the clock
     /// was read.
     pub(super) fn fires(self, now: Instant, ticks: u64) -> Duration {
+        self.fires_without_rounding(now, ticks + 1)
+    }
+
+    /// As [`Clocks::fires`], but the timer is set for just so many ticks after the time that was
+    /// read.
+    pub(super) fn fires_without_rounding(self, now: Instant, ticks: u64) -> Duration {
         let read =
             |at: Instant| Instant::from_nanos(at.as_nanos() / self.measure_ns * self.measure_ns);
         let schedule = Ticks::new(Duration::from_nanos(self.schedule_ns));
@@ -48,7 +54,7 @@ impl Clocks {
         let (mut filed, mut deadlines) = (Filed::default(), Deadlines::default());
         // Every tick until now has passed without a timer.
         assert_eq!(timers.due(read(now), &mut |_, _| TimerSet::EMPTY), None, "nothing is set");
-        let due = read(now).plus_nanos((ticks + 1) * self.measure_ns);
+        let due = read(now).plus_nanos(ticks * self.measure_ns);
         deadlines.set(Timer::Retransmit, due);
         timers.touched(0, &mut filed, &mut deadlines, read(now));
         loop {

@@ -187,14 +187,14 @@ fn of_wrk(text: &str) -> Result<(u64, f64, u64), Failure> {
 
 fn claims(report: &mut Report, all: &[(Kind, &str, bool, [Sample; 2])]) {
     let failed: u64 = all.iter().flat_map(|(.., samples)| samples).map(|one| one.failed).sum();
-    report.claim("no request fails, of either generator", failed == 0, failed);
+    report.claim_alone("no request fails, of either generator", failed == 0, failed);
     let of = |kind, file, keeps| {
         let is_it = |one: &&(Kind, &str, bool, _)| (one.0, one.1, one.2) == (kind, file, keeps);
         all.iter().find(is_it).map(|(.., samples)| *samples).expect("all were run")
     };
     for (keeps, what) in [(false, "connections"), (true, "requests")] {
         let [load, wrk] = of(Kind::Nginx, "500B", keeps);
-        report.claim(
+        report.claim_alone(
             &format!("nginx, 500 B: our generator makes 0.9 times wrk's {what}/s or more"),
             load.rate >= 0.9 * wrk.rate,
             format!("{:.2} times", load.rate / wrk.rate),

@@ -13,8 +13,13 @@ use crate::plan::Failure;
 
 /// Bytes of a segment.
 const SEGMENT: u32 = 1000;
+/// Segments of a buffer that does not follow the window.
+const FIXED_SEGMENTS: u32 = 4;
 /// Bytes of the headers of a segment with data, or of an ACK.
 const HEADERS: usize = 40;
+
+/// Between two acknowledgements.
+const STEP: Duration = Duration::from_millis(1);
 
 pub(super) struct Walk {
     sender: Host,
@@ -41,7 +46,7 @@ fn frames_of(host: &mut Host, now: Instant) -> Vec<Vec<u8>> {
     copied.collect()
 }
 
-fn host(address: &str, factor: u8) -> Result<Host, Failure> {
+fn host(address: &str, rule: SendRule, factor: u8) -> Result<Host, Failure> {
     let device = Capabilities::plain(Medium::Ip, 1500);
     let mut config = Config::new(device, address.parse()?, [7; 32]);
     config.tcp = TcpConfig::default().with(|tcp| {
@@ -49,7 +54,10 @@ fn host(address: &str, factor: u8) -> Result<Host, Failure> {
         tcp.mss_max = SEGMENT as u16;
         tcp.congestion.initial_window = 1;
         tcp.ack.quick = u8::MAX;
-        (tcp.buffers.send_size, tcp.buffers.send_factor) = (SendRule::Los, factor);
+        (tcp.buffers.send_size, tcp.buffers.send_factor) = (rule, factor);
+        if rule == SendRule::Fixed {
+            tcp.buffers.send = FIXED_SEGMENTS * SEGMENT;
+        }
     });
     Ok(Host::new(config)?)
 }
@@ -57,8 +65,9 @@ fn host(address: &str, factor: u8) -> Result<Host, Failure> {
 impl Walk {
     /// A connection in congestion avoidance with a window of two segments, and nothing to send. A
     /// read takes `factor` round trips.
-    pub(super) fn new(factor: u8) -> Result<Walk, Failure> {
-        let (mut sender, mut receiver) = (host("10.0.0.2/24", factor)?, host("10.0.0.1/24", 1)?);
+    pub(super) fn new(rule: SendRule, factor: u8) -> Result<Walk, Failure> {
+        let (mut sender, mut receiver) =
+            (host("10.0.0.2/24", rule, factor)?, host("10.0.0.1/24", rule, 1)?);
         let (now, address) = (Instant::from_millis(1000), SocketAddr::from(([10, 0, 0, 2], 80)));
         let listener = sender.listen(address, 1)?;
         let any = lightwait_core::host::any_local(&address);
@@ -124,8 +133,10 @@ impl Walk {
         self.emit();
     }
 
-    /// The oldest segment arrives, and so does its acknowledgement.
+    /// The oldest segment arrives, and so does its acknowledgement. Time passes: a buffer miss is
+    /// one that lasts.
     pub(super) fn acknowledge(&mut self) {
+        self.now = self.now + STEP;
         let segment = self.wire.pop_front().expect("a segment on its way");
         self.receiver.on_frame(self.now, RxFrame::plain(&segment));
         let read = self.receiver.read(self.now, self.receiving, &mut [0; SEGMENT as usize]);
@@ -191,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_walk_begins_at_two_segments_and_grows_by_one_a_window() {
-        let mut walk = Walk::new(1).unwrap();
+        let mut walk = Walk::new(SendRule::Los, 1).unwrap();
         assert_eq!((walk.cwnd(), walk.outstanding(), walk.fresh()), (2.0, 0, 0));
         walk.fill();
         let mut windows = Vec::new();

@@ -40,12 +40,12 @@ pub(super) fn run(report: &mut Report) -> Outcome {
     }
     report.table("memory", &table)?;
     let [(nginx_count, nginx), (our_count, ours)] = all[..] else { unreachable!("two servers") };
-    report.claim(
+    report.claim_alone(
         "both have every connection in TIME-WAIT",
         nginx_count.min(our_count) >= CLOSED,
         format!("{nginx_count} and {our_count} of {CLOSED}"),
     );
-    report.claim(
+    report.claim_alone(
         "a TIME-WAIT of ours takes less than a quarter of the kernel's memory",
         ours < nginx / 4.0,
         format!("{ours:.0} against {nginx:.0} bytes"),
