@@ -45,8 +45,9 @@ pub enum Left {
 /// If no answer is expected.
 ///
 /// # Errors
-/// The stream's own; `UnexpectedEof` if the peer closes before the last answer is complete;
-/// `InvalidData` if an answer is not HTTP/1.1. The events report the answered requests.
+/// The stream's own; `UnexpectedEof` if the peer closes before the last answer is complete, or says
+/// in an earlier one that it closes; `InvalidData` if an answer is not HTTP/1.1. The events report
+/// the answered requests.
 pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     requests: &[u8],
@@ -60,7 +61,7 @@ pub async fn exchange<S: AsyncRead + AsyncWrite + Unpin>(
         unwritten: requests,
         is_flushed: false,
         write_error: None,
-        reading: Reading { parser: Parser::new(*first), heads, on_event, has_closing: false },
+        reading: Reading { parser: Parser::new(*first), heads, on_event },
         buffer,
     };
     poll_fn(|context| exchange.poll(context)).await
@@ -185,24 +186,19 @@ struct Reading<'a, F> {
     /// For each answer after the present one, whether it is to HEAD.
     heads: &'a [bool],
     on_event: F,
-    /// The last complete answer announced that the connection closes after it.
-    has_closing: bool,
 }
 
 impl<F: FnMut(Event)> Reading<'_, F> {
     /// Takes in read bytes. Returns the state of the connection once all answers are complete.
     fn on_bytes(&mut self, mut bytes: &[u8]) -> io::Result<Option<Left>> {
         while !bytes.is_empty() {
-            if self.has_closing {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
             if !self.parser.has_begun() {
                 (self.on_event)(Event::FirstByte);
             }
             let (len, answer) = self.parser.take(bytes).map_err(invalid)?;
             bytes = &bytes[len..];
             let Some(answer) = answer else { continue };
-            if let Some(left) = self.on_answer(answer) {
+            if let Some(left) = self.on_answer(answer)? {
                 // Bytes beyond the last answer would be taken for the next answer.
                 let is_clean = bytes.is_empty() && left == Left::Open;
                 return Ok(Some(if is_clean { Left::Open } else { Left::Closing }));
@@ -211,22 +207,26 @@ impl<F: FnMut(Event)> Reading<'_, F> {
         Ok(None)
     }
 
-    fn on_answer(&mut self, answer: Answer) -> Option<Left> {
+    /// Takes note of a complete answer. Fails if others are due and the connection carries none: a
+    /// peer that says so may leave the socket open (RFC 9112 §9.6).
+    fn on_answer(&mut self, answer: Answer) -> io::Result<Option<Left>> {
         (self.on_event)(Event::Answer(answer));
-        self.has_closing = !answer.keeps_alive;
         let Some((is_head, behind)) = self.heads.split_first() else {
-            return Some(if self.has_closing { Left::Closing } else { Left::Open });
+            return Ok(Some(if answer.keeps_alive { Left::Open } else { Left::Closing }));
         };
+        if !answer.keeps_alive {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         self.heads = behind;
         self.parser.expect(*is_head);
-        None
+        Ok(None)
     }
 
     /// The peer has closed.
     fn on_end(&mut self) -> io::Result<Option<Left>> {
         match self.parser.end() {
-            Some(answer) if self.on_answer(answer).is_some() => Ok(Some(Left::Closing)),
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(answer) => self.on_answer(answer),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }

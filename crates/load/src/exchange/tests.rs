@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
@@ -295,6 +297,21 @@ async fn an_early_end_says_which_requests_were_answered() {
         let (result, answers) = with_peer("xx", 2, &reply, true).await;
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{reply}");
         assert_eq!(answers, usize::from(reply.len() >= HELLO.len()), "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn an_announced_close_ends_a_batch_though_the_peer_stays() {
+    let closing = HELLO.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    for reply in [closing, HELLO.replace("HTTP/1.1", "HTTP/1.0")] {
+        for count in [2, 3] {
+            let replies = HELLO.repeat(count - 2) + &reply;
+            let exchanged = with_peer("xxx", count, &replies, false);
+            let exchanged = tokio::time::timeout(Duration::from_secs(5), exchanged).await;
+            let (result, answers) = exchanged.expect("it waits for nothing");
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{reply}");
+            assert_eq!(answers, count - 1, "{reply}");
+        }
     }
 }
 
