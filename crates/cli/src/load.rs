@@ -200,6 +200,11 @@ fn judge(args: &ReportArgs, report: &Report) -> ExitCode {
 /// that wait for a 4-tuple.
 fn why_in_vain(report: &Report) -> Option<String> {
     let Report { setup, outcome, .. } = report;
+    let notes = &outcome.notes;
+    if outcome.recorded.is_zero() && notes.answered == 0 && notes.failed > 0 {
+        let failed = notes.failed;
+        return Some(format!("stopped in the warm-up, where all {failed} requests failed"));
+    }
     let is_closed = setup.rate.is_none() && setup.connections > 0 && !outcome.recorded.is_zero();
     let statuses = &outcome.totals.statuses;
     if outcome.totals.failed() == 0 && !is_closed || statuses.range(..400).next().is_some() {

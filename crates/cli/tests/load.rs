@@ -229,6 +229,33 @@ fn an_interrupt_ends_a_load_with_what_it_has() {
     assert_eq!(report["requests_failed"], 0);
 }
 
+#[test]
+fn a_load_that_only_failed_before_it_is_stopped_has_failed() {
+    let flags = ["-c", "2", "--warm-up", "60s", "--timeout", "60s"];
+    // Errors alone, answers of 503 alone, no answer yet, and answers.
+    for (server, code) in [
+        (Server::of(drop), 1),
+        (Server::start(UNAVAILABLE, Duration::ZERO), 1),
+        (Server::start(OK, Duration::from_secs(60)), 0),
+        (Server::start(OK, Duration::ZERO), 0),
+    ] {
+        let load = start(&[&[&*server.url], &flags[..]].concat());
+        // One more for the first look.
+        while server.peers.lock().unwrap().len() < 3 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        thread::sleep(Duration::from_millis(300));
+        interrupt(&load);
+        let output = load.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert_eq!(
+            text.matches("lightwait: stopped in the warm-up, where all ").count() as i32,
+            code
+        );
+    }
+}
+
 /// Sends SIGINT.
 fn interrupt(load: &Child) {
     let id = load.id().to_string();

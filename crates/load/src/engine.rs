@@ -171,6 +171,11 @@ pub struct Outcome {
 /// Counters of events in a whole load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
+    /// Requests answered with a status below 400, the warm-up's included. Reports do not keep it.
+    pub answered: u64,
+    /// Requests that failed, the warm-up's included, without those that the end of the load cut
+    /// off. Reports do not keep it.
+    pub failed: u64,
     /// Connections that the server closed first.
     pub closed_by_server: u64,
     /// Connections that the load closed first.
@@ -203,6 +208,8 @@ impl Notes {
     /// Adds the counters of another load.
     pub fn add(&mut self, other: &Notes) {
         let Notes { closed_by_server, closed_by_client, tuple_waits, tuples_taken, .. } = other;
+        self.answered += other.answered;
+        self.failed += other.failed;
         let Notes { reopened, client_closes, asked, obeyed, swapped, agreed, held, .. } = other;
         self.closed_by_reset += other.closed_by_reset;
         self.kernel_overflow += other.kernel_overflow;

@@ -195,6 +195,10 @@ impl<N: Network> Engine<N> {
                 is_asked |= answer.asks_close;
                 is_older |= answer.is_older;
                 self.jobs.done(job);
+                self.note(|notes| match answer.status {
+                    ..400 => notes.answered += 1,
+                    _ => notes.failed += 1,
+                });
                 self.recorder.borrow_mut().on_answer(&Answered {
                     intended: job.intended,
                     started,
@@ -300,6 +304,7 @@ impl<N: Network> Engine<N> {
     }
 
     fn fail(&self, batch: &mut VecDeque<Job>, fault: Fault) {
+        self.note(|notes| notes.failed += batch.len() as u64);
         let (now, mut recorder) = (self.now(), self.recorder.borrow_mut());
         for job in batch.drain(..) {
             self.jobs.done(job);

@@ -45,6 +45,7 @@ impl Report {
                 swapped: object.later("swapped")?,
                 agreed: object.later("agreed")?,
                 held: object.later("held")?,
+                ..Notes::default()
             },
             idle: idle(&object)?,
         };
