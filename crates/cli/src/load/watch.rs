@@ -133,14 +133,19 @@ impl Watcher {
     fn line(&self, live: &Live) -> String {
         let Shared { warm_up, all, .. } = &*self.shared;
         let second = &live.second;
-        let phase = if live.elapsed <= *warm_up { "warming up" } else { "recording" };
+        let seconds = |time: Duration| time.as_secs_f64().round();
+        let phase = if live.elapsed <= *warm_up {
+            let left = seconds(*warm_up - live.elapsed);
+            format!(
+                "warming up for {left} s more, then recording for {} s",
+                seconds(*all - *warm_up)
+            )
+        } else {
+            format!("recording, {} s left", seconds(all.saturating_sub(live.elapsed)))
+        };
         format!(
-            "{phase}, {} s left: {}/s, {} failed, {} in flight, {} 4-tuples at rest",
-            all.saturating_sub(live.elapsed).as_secs_f64().round(),
-            second.answered,
-            live.failed,
-            second.in_flight,
-            second.time_wait,
+            "{phase}: {}/s, {} failed, {} in flight, {} 4-tuples at rest",
+            second.answered, live.failed, second.in_flight, second.time_wait,
         )
     }
 }
@@ -168,14 +173,34 @@ mod tests {
         assert_eq!(share([sample(1.5, 1.0); 2]), 0.0);
     }
 
-    #[test]
-    fn what_is_done_in_the_warm_up_and_the_grace_is_left_out() {
+    /// A watcher of a load that is not shown.
+    fn watcher(warm_up: Duration, all: Duration) -> Watcher {
         let bar = ProgressBar::hidden();
         let (recorded, began) = (Cell::default(), Cell::new(Instant::now()));
-        let (warm_up, all) = (Duration::from_secs(1), Duration::from_secs(2));
-        let watcher = Watcher {
+        Watcher {
             shared: Rc::new(Shared { bar, about: String::new(), warm_up, all, began, recorded }),
-        };
+        }
+    }
+
+    #[test]
+    fn a_line_says_how_long_the_present_part_still_takes() {
+        let second = Duration::from_secs;
+        let watcher = watcher(second(65), second(75));
+        for (elapsed, begin) in [
+            (10, "warming up for 55 s more, then recording for 10 s: 0/s, "),
+            (65, "warming up for 0 s more, then recording for 10 s: "),
+            (66, "recording, 9 s left: 0/s, "),
+            (80, "recording, 0 s left: "),
+        ] {
+            let live = Live { elapsed: second(elapsed), second: Second::default(), failed: 0 };
+            let line = watcher.line(&live);
+            assert!(line.starts_with(begin), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_done_in_the_warm_up_and_the_grace_is_left_out() {
+        let watcher = watcher(Duration::from_secs(1), Duration::from_secs(2));
         let ms = Duration::from_millis;
         let second = |elapsed| {
             let second = Second::default();
