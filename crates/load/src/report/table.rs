@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{PERCENTILES, Report};
 use crate::engine::Close;
 use crate::recorder::Latencies;
-use crate::sources::per_second;
+use crate::sources::{Rule, per_second};
 
 impl Report {
     /// The report for a terminal, some twenty lines.
@@ -65,9 +65,10 @@ impl Report {
         line(
             text,
             format_args!(
-                "source addresses: {}, of {} ports each; a 4-tuple rests for {} s",
+                "source addresses: {}, of {} ports each{}; a 4-tuple rests for {} s",
                 setup.addresses,
                 setup.ports,
+                self.need(),
                 setup.rest.as_secs_f64(),
             ),
         );
@@ -76,6 +77,22 @@ impl Report {
             text,
             format_args!("recorded for {recorded:.1} s after a warm-up of {warm_up:.1} s\n"),
         );
+    }
+
+    /// How many addresses would do, where a closed loop had more, as text: it takes them before its
+    /// rate is known.
+    fn need(&self) -> String {
+        let Report { setup, outcome, .. } = self;
+        let is_new = setup.requests_per_connection.is_some() && !setup.rest.is_zero();
+        if setup.rate.is_some() || !is_new || outcome.recorded.is_zero() {
+            return String::new();
+        }
+        let rate = outcome.totals.ended.connections as f64 / outcome.recorded.as_secs_f64();
+        let rule =
+            Rule { rest: setup.rest, life: Duration::ZERO, ports: setup.ports, random: None };
+        let held = setup.connections + outcome.idle.asked;
+        let need = ((rule.tuples(rate) + held as f64) / f64::from(setup.ports)).ceil() as u64;
+        if need < setup.addresses { format!(" (this rate needs {need})") } else { String::new() }
     }
 
     fn idle(&self, text: &mut String) {

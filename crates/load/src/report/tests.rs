@@ -249,6 +249,21 @@ fn the_table_says_what_was_done_and_what_came_of_it() {
 }
 
 #[test]
+fn a_closed_loop_is_told_how_many_addresses_its_rate_needs() {
+    let mut report = report();
+    (report.setup.rate, report.setup.connections) = (None, 1);
+    report.setup.addresses = 116;
+    report.setup.ports = 1000;
+    // 100 connections/s · 61 s, and one in use, of 1000 ports each.
+    assert!(report.table().contains("116, of 1000 ports each (this rate needs 7);"));
+    report.setup.addresses = 7;
+    assert!(report.table().contains("7, of 1000 ports each; a 4-tuple"));
+    report.setup.addresses = 116;
+    report.setup.rate = Some(100.0);
+    assert!(!report.table().contains("needs"), "an open loop has what it needs");
+}
+
+#[test]
 fn what_makes_the_numbers_doubtful_is_said() {
     let mut report = report();
     assert!(report.warnings().is_empty());

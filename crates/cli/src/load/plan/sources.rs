@@ -195,16 +195,20 @@ impl Need {
             Some(_) => "connections are kept".to_owned(),
             None if self.per_connection.is_none() => "connections are kept".to_owned(),
             None if self.rule.rest.is_zero() => "4-tuples do not rest".to_owned(),
-            None => self.closed(chosen),
+            None => self.closed(chosen, wanted),
         };
         let plural = if chosen.len() == 1 { "" } else { "es" };
         format!("{} source address{plural}, {range}: {why}", chosen.len())
     }
 
-    /// The rate that the addresses of a closed loop allow, as text.
-    fn closed(&self, chosen: &Sources) -> String {
+    /// The rate that the addresses of a closed loop allow, as text. The loop's own rate shows only
+    /// when it runs, so that the addresses are for any.
+    fn closed(&self, chosen: &Sources, wanted: u64) -> String {
         let rate = self.rule.rate(chosen.len(), self.idle + self.connections);
         let told = per_second(if rate < 10.0 { rate } else { rate.floor() });
+        if chosen.len() >= wanted {
+            return format!("enough for any rate that this loop may reach, {told} connections/s");
+        }
         let few = if rate < self.connections as f64 {
             ", fewer than one a second for each: they mostly wait for 4-tuples (--source)"
         } else {

@@ -126,6 +126,8 @@ fn a_closed_loop_takes_addresses_for_any_rate_and_one_if_kept() {
     );
     let one = about(&format!("--connections 50 --source 127.0.0.9 {P}"));
     assert!(one.ends_with("4-tuples for 433 connections/s"), "{one}");
+    let any = about(&format!("--connections 1 {P}"));
+    assert!(any.contains("enough for any rate that this loop may reach, 50"), "{any}");
     let conventional = plan(&format!("--connections 50 --time-wait 0 {P}")).unwrap();
     assert_eq!((conventional.rest, conventional.sources.len()), (Duration::ZERO, 1));
     assert!(conventional.about.contains("do not rest"), "{}", conventional.about);
