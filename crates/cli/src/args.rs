@@ -236,12 +236,12 @@ pub(crate) struct ServeArgs {
     pub(crate) log: Option<PathBuf>,
 
     /// Append the request lines to a file of their own; SIGHUP opens that file again
-    #[arg(long, value_name = "FILE", help_heading = "Watching", conflicts_with = "quiet")]
+    #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) access_log: Option<PathBuf>,
 
     /// Add fields to each request's line, behind Combined's: the host and port that were asked for,
     /// the time in ms, …
-    #[arg(long, help_heading = "Watching", conflicts_with_all = ["quiet", "json"])]
+    #[arg(long, help_heading = "Watching", conflicts_with = "json")]
     pub(crate) log_fields: bool,
 
     /// Log one JSON object a line, for programs
@@ -252,7 +252,7 @@ pub(crate) struct ServeArgs {
     #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]
     pub(crate) verbose: u8,
 
-    /// Do not log requests
+    /// Do not log requests, except to the file of --access-log
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
 }

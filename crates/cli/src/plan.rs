@@ -153,6 +153,12 @@ impl Plan {
         }
         let capture = Capture::new(args)?;
         let watch = Watch { capture, trace: args.trace, fault: fault(args)? };
+        let requests = !args.quiet || args.access_log.is_some();
+        if args.log_fields && !requests {
+            let text = "--log-fields is for the lines of requests, and --quiet leaves them out: \
+                        give --access-log FILE as well, or leave one out";
+            return Err(usage(text.to_owned()));
+        }
         let log = LogPlan {
             form: match (args.json, args.log_fields) {
                 (true, _) => Form::Json,
@@ -161,7 +167,7 @@ impl Plan {
             },
             file: args.log.clone(),
             access_file: args.access_log.clone(),
-            requests: !args.quiet,
+            requests,
             failures: args.verbose > 0,
         };
         let stack = stack(args)?;

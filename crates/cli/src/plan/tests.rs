@@ -56,6 +56,17 @@ fn with_nothing_said_the_bridge_serves_this_directory() {
 }
 
 #[test]
+fn a_quiet_server_still_writes_an_access_log_of_its_own() {
+    assert!(!plan("-q").unwrap().log.requests);
+    for line in ["-q --access-log f", "-q --access-log f --log-fields", "-q --access-log f --json"]
+    {
+        let log = plan(line).unwrap().log;
+        assert!(log.requests && log.access_file == Some("f".into()), "{line}");
+    }
+    assert!(refusal("-q --log-fields").contains("give --access-log FILE as well"));
+}
+
+#[test]
 fn a_queue_of_faults_needs_a_rate() {
     for idle in ["queue=64KiB", "queue=9packets,loss=1%", "codel=5ms:100ms"] {
         let key = &idle[..5];
