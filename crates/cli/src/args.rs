@@ -15,6 +15,7 @@ use lightwait_netem::LinkConfig;
 use crate::load::args::LoadArgs;
 use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, SendBuffer, Setting};
 use crate::wan::args::WanArgs;
+use crate::zone;
 
 /// A user-level TCP/IP stack, and an HTTP server on it.
 #[derive(Clone, Debug, Parser)]
@@ -79,7 +80,7 @@ pub(crate) struct ServeArgs {
     pub(crate) dir: PathBuf,
 
     /// Where the bridge listens on the kernel's stack [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDR", help_heading = "Bridge")]
+    #[arg(long, value_name = "ADDR", help_heading = "Bridge", value_parser = zone::parse)]
     pub(crate) listen: Option<SocketAddr>,
 
     #[command(flatten)]

@@ -12,6 +12,7 @@ use lightwait::device::KernelAddress;
 use lightwait_core::ip::conflict::Conflict;
 
 use crate::args::CommandLine;
+use crate::zone::Named;
 
 /// Why the program ends without having done its work.
 #[derive(Debug)]
@@ -139,18 +140,24 @@ pub(crate) fn mac(octets: [u8; 6]) -> String {
 
 fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) -> fmt::Result {
     let port = address.port();
+    let at = |port| {
+        let mut other = address;
+        other.set_port(port);
+        Named(other)
+    };
+    let address = Named(address);
     match error.kind() {
         io::ErrorKind::AddrInUse => write!(
             f,
             "{address}: the port is taken; choose another, such as --listen {}, or see who has it: \
              `ss -ltnp sport = :{port}`",
-            SocketAddr::new(address.ip(), port.checked_add(1).unwrap_or(8080)),
+            at(port.checked_add(1).unwrap_or(8080)),
         ),
         io::ErrorKind::PermissionDenied => write!(
             f,
             "{address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose another, such as \
              --listen {}",
-            SocketAddr::new(address.ip(), 8080),
+            at(8080),
         ),
         io::ErrorKind::AddrNotAvailable => {
             write!(f, "{address}: not an address of this machine; `ip addr` shows those that are")
@@ -246,6 +253,7 @@ mod tests {
     fn failures_say_what_to_do() {
         let of = |kind: io::ErrorKind| io::Error::from(kind);
         let at: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let zoned = crate::zone::parse("[fe80::1%lo]:80").unwrap();
         for (failure, help) in [
             (Failure::Directory("site".into(), of(io::ErrorKind::NotFound)), "no such directory"),
             (Failure::Directory("f".into(), of(io::ErrorKind::NotADirectory)), "not a directory"),
@@ -254,6 +262,8 @@ mod tests {
             (Failure::Listen(at, of(io::ErrorKind::AddrInUse)), "--listen 127.0.0.1:81,"),
             (Failure::Listen(at, of(io::ErrorKind::PermissionDenied)), "--listen 127.0.0.1:8080"),
             (Failure::Listen(at, of(io::ErrorKind::AddrNotAvailable)), "ip addr"),
+            (Failure::Listen(zoned, of(io::ErrorKind::AddrInUse)), "[fe80::1%lo]:80: the port"),
+            (Failure::Listen(zoned, of(io::ErrorKind::AddrInUse)), "--listen [fe80::1%lo]:81,"),
             (
                 Failure::KernelAddress(KernelAddress {
                     address: "10.9.0.2/24".parse().unwrap(),

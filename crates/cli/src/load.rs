@@ -25,6 +25,7 @@ use rustix::process::{Resource, getrlimit};
 use crate::failure::{Failure, print};
 use crate::serve::raise_descriptor_limit;
 use crate::serve::signals::{STATUS_INTERRUPTED, Signals};
+use crate::zone::Named;
 use args::{LoadAction, LoadArgs, MergeArgs, ReportArgs};
 use plan::{Carrier, LoadPlan};
 use watch::Watcher;
@@ -220,7 +221,7 @@ fn why_in_vain(report: &Report) -> Option<String> {
 /// The error of the first connection, for users.
 fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
     use io::ErrorKind as Kind;
-    let (to, url) = (plan.engine.to, &plan.setup.url);
+    let (to, url) = (Named(plan.engine.to), &plan.setup.url);
     if let Some(why) = explain(error) {
         return Failure::Load(format!("{url}: {why}"));
     }

@@ -13,6 +13,7 @@ mod pages;
 mod plan;
 mod serve;
 mod wan;
+mod zone;
 
 use std::env;
 use std::process::ExitCode;

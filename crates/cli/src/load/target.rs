@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use hyper::Uri;
 
 use crate::failure::Failure;
+use crate::zone;
 
 /// The server, and the path of the requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +66,8 @@ impl Target {
             Ok(addresses) => addresses.collect(),
             Err(error) => return Err(Failure::Load(format!("{host}: {error}"))),
         };
-        if let Some(zone) = zone {
-            let scope = scope_of(zone).ok_or_else(|| usage("there is no such interface"))?;
+        if let Some(name) = zone {
+            let scope = zone::number_of(name).ok_or_else(|| usage("there is no such interface"))?;
             for address in &mut addresses {
                 if let SocketAddr::V6(v6) = address {
                     v6.set_scope_id(scope);
@@ -104,14 +105,6 @@ fn without_zone(url: &str) -> (String, Option<&str>) {
     let name = &url[percent + 1..close];
     let name = name.strip_prefix("25").filter(|rest| !rest.is_empty()).unwrap_or(name);
     (format!("{}{}", &url[..percent], &url[close..]), Some(name))
-}
-
-/// The number of an interface, by its name or as it stands.
-fn scope_of(zone: &str) -> Option<u32> {
-    let number = std::fs::read_to_string(format!("/sys/class/net/{zone}/ifindex"));
-    let is_name = !zone.contains('/') && !zone.starts_with('.');
-    let named = number.ok().filter(|_| is_name).and_then(|text| text.trim().parse().ok());
-    named.or_else(|| zone.parse().ok().filter(|number| *number > 0))
 }
 
 #[cfg(test)]

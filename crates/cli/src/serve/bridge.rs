@@ -41,7 +41,7 @@ pub(super) fn open(address: SocketAddr, plan: &Plan, log: &Log) -> Result<Ready,
     Ok(Ready {
         handle: server.handle(),
         listener: stack_listener,
-        urls: vec![url(address.ip(), address.port())],
+        urls: vec![url(address)],
         name: "bridge".to_owned(),
         front: Some(Front { runtime, client: client.handle(), bridge }),
         shards: vec![server, client],

@@ -16,6 +16,7 @@ use super::{Ready, capture, claim, hardware};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{DevicePlan, Hardware, Knobs, Plan, Stack, Watch};
+use crate::zone::zone_of;
 
 /// A device, open.
 struct Opened {
@@ -37,7 +38,7 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
     let (shard, name) = open_shard(&plan.stack, &plan.knobs, &[], watched, log)?;
     let handle = shard.handle();
     let listener = TcpListener::bind_on(&handle, any(addresses, *port)).map_err(Failure::Stack)?;
-    let urls = addresses.iter().map(|cidr| url(cidr.address(), *port)).collect();
+    let urls = addresses.iter().map(|cidr| url(SocketAddr::new(cidr.address(), *port))).collect();
     Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
 }
 
@@ -150,10 +151,13 @@ fn any(addresses: &[Cidr], port: u16) -> SocketAddr {
 }
 
 /// A URL as a browser shows it: without the port if it is HTTP's default.
-pub(super) fn url(address: IpAddr, port: u16) -> String {
-    let host = match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
+pub(super) fn url(address: SocketAddr) -> String {
+    let port = address.port();
+    let host = match (address.ip(), zone_of(address)) {
+        (IpAddr::V4(address), _) => address.to_string(),
+        (IpAddr::V6(address), None) => format!("[{address}]"),
+        // RFC 6874 §2.
+        (IpAddr::V6(address), Some(zone)) => format!("[{address}%25{zone}]"),
     };
     if port == 80 { format!("http://{host}/") } else { format!("http://{host}:{port}/") }
 }
@@ -164,8 +168,9 @@ mod tests {
 
     #[test]
     fn urls_name_the_port_when_it_is_not_80() {
-        let (v4, v6) = ("10.9.0.2".parse().unwrap(), "fd00::2".parse().unwrap());
-        assert_eq!(url(v4, 80), "http://10.9.0.2/");
-        assert_eq!(url(v6, 8080), "http://[fd00::2]:8080/");
+        let at = |text: &str| url(crate::zone::parse(text).unwrap());
+        assert_eq!(at("10.9.0.2:80"), "http://10.9.0.2/");
+        assert_eq!(at("[fd00::2]:8080"), "http://[fd00::2]:8080/");
+        assert_eq!(at("[fe80::2%lo]:8080"), "http://[fe80::2%25lo]:8080/");
     }
 }

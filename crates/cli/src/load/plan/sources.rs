@@ -12,6 +12,7 @@ use lightwait_load::sources::{Rule, Sources, per_second};
 use super::usage;
 use crate::failure::Failure;
 use crate::load::args::LoadArgs;
+use crate::zone::Named;
 
 /// More connections a second than one process opens. A closed loop takes addresses for this rate,
 /// as far as they are available.
@@ -62,7 +63,8 @@ fn routed_source(to: SocketAddr) -> Result<IpAddr, Failure> {
         socket.local_addr()
     };
     let found = find().map_err(|error| {
-        Failure::Load(format!("{to}: no route to it: {error} (see `ip route get {}`)", to.ip()))
+        let named = Named(to);
+        Failure::Load(format!("{named}: no route to it: {error} (see `ip route get {}`)", to.ip()))
     })?;
     Ok(found.ip())
 }
