@@ -1,7 +1,9 @@
 //! Every failure of the program, with a text for people: what failed, where, and how to mend it.
 
+use std::error::Error as _;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{AddrParseError, SocketAddr};
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{fmt, io};
@@ -179,7 +181,7 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
         // clap takes the second word that is no flag for a command, and `load` alone has one.
         return format!("unexpected argument '{word}': give one URL, or `merge` before all flags");
     }
-    let text = error.render().to_string();
+    let text = in_our_words(error);
     let body = text.split("\n\nUsage:").next().unwrap_or(&text);
     let words: Vec<&str> = body.split_whitespace().collect();
     let line = words.join(" ");
@@ -197,6 +199,20 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
     }
 }
 
+/// clap's complaint, with our words where it has those of the standard library, which say nothing
+/// of what is expected.
+fn in_our_words(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let Some(cause) = error.source() else { return text };
+    let ours = match cause.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
+        Some(IntErrorKind::PosOverflow) => "this number is too large",
+        Some(_) => "give a whole number",
+        None if cause.is::<AddrParseError>() => "give an IP address, such as 10.9.0.1 or fd00::1",
+        None => return text,
+    };
+    text.replacen(&cause.to_string(), ours, 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,7 +228,15 @@ mod tests {
         for (words, help) in [
             ("serve --tapp t", "--tap"),
             ("serve --ip 10.0.0.2", "such as 10.9.0.2/24"),
-            ("serve --listen 8080", "8080"),
+            ("serve --listen 8080", "'8080'"),
+            ("serve --listen host:80", "such as 127.0.0.1:8080 or [::1]:8080"),
+            ("serve --listen [::1%no-such]:80", "no interface no-such"),
+            ("serve --port x", "'--port <PORT>': give a whole number"),
+            ("serve --max-connections -1", "give a whole number"),
+            ("serve --max-responses 99999999999999999999", "this number is too large"),
+            ("serve --ask-at x", "give a whole number"),
+            ("serve --gateway host", "such as 10.9.0.1 or fd00::1"),
+            ("load http://h/ -c x", "give a whole number"),
             ("serve --fault loss=2", "loss=2"),
             ("serve --tap a --af-packet b", "cannot be used with"),
             ("serve --port 70000", "65535"),
@@ -227,7 +251,8 @@ mod tests {
         ] {
             let line = line(words);
             assert!(!line.contains('\n') && line.contains(help), "{words}: {line}");
-            for noise in ["error: ", "For more information", "as a value, use"] {
+            let std = ["invalid digit", "address syntax", "too large to fit"];
+            for noise in std.into_iter().chain(["error: ", "For more information", "value, use"]) {
                 assert!(!line.contains(noise), "{line}");
             }
         }
