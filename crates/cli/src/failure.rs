@@ -127,7 +127,15 @@ fn command_name<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
 
 /// Writes to standard output. A reader may close it before the end.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
+    let mut out = io::stdout().lock();
+    // The standard library flushes at the end, too, but tells nobody that it failed.
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    is_written(written)
+}
+
+/// A failed write to standard output is a failure, unless its reader has closed it.
+pub(crate) fn is_written(result: io::Result<()>) -> Result<(), Failure> {
+    match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Output("standard output".into(), error))
         }

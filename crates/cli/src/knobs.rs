@@ -1,11 +1,10 @@
 //! `lightwait knobs`: lists the knobs that `--set` can set, all of them, a group, or one.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use lightwait_core::config::Knob;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::plan::knobs_named;
 
 /// Columns of the text.
@@ -16,8 +15,7 @@ const INDENT: &str = "    ";
 pub(crate) fn print(name: Option<&str>) -> Result<ExitCode, Failure> {
     let knobs = knobs_named(name).map_err(Failure::Knob)?;
     let text: Vec<String> = knobs.iter().map(describe).collect();
-    // A closed output is the reader's choice.
-    let _ = std::io::stdout().write_all(text.join("\n").as_bytes());
+    failure::print(&text.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,6 +16,7 @@ mod wan;
 mod zone;
 
 use std::env;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -48,8 +49,8 @@ fn run() -> Result<ExitCode, Failure> {
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
         {
-            // A closed output is the reader's choice.
-            let _ = error.print();
+            let written = error.print().and_then(|()| io::stdout().flush());
+            failure::is_written(written)?;
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(Failure::Usage(failure::usage_line(&error))),

@@ -69,13 +69,34 @@ fn a_capture_that_cannot_be_written_is_named_once() {
 
 #[test]
 fn help_that_nobody_reads_is_no_failure() {
-    for arguments in [&["--help"][..], &["serve", "--help"], &["--version"]] {
+    for arguments in [&["--help"][..], &["serve", "--help"], &["--version"], &["knobs"], &["man"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut program = Command::new(env!("CARGO_BIN_EXE_lightwait"));
         let output = program.args(arguments).stdout(writer).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
         assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_a_failure() {
+    for arguments in [
+        &["--version"][..],
+        &["--help"],
+        &["load", "--help"],
+        &["knobs"],
+        &["knobs", "rto.floor"],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+        let output = program.args(arguments).stdout(full).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+        let begin = "lightwait: standard output: cannot be written: ";
+        assert!(text.starts_with(begin) && text.lines().count() == 1, "{arguments:?}: {text}");
     }
 }
 
