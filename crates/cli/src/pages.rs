@@ -63,12 +63,54 @@ fn page(command: &Command) -> Vec<u8> {
     let source = concat!("lightwait ", env!("LIGHTWAIT_VERSION"));
     let man = Man::new(command.clone()).manual("Lightwait").source(source);
     man.render(&mut text).expect("writing to memory does not fail");
-    text
+    // clap_mangen names every flag there, without its value; OPTIONS has them all.
+    let text = String::from_utf8(text).expect("what clap says is text");
+    let (head, rest) = text.split_once(".SH SYNOPSIS\n").expect("a page has a synopsis");
+    let (_, rest) = rest.split_once(".SH DESCRIPTION\n").expect("a command is described");
+    let synopsis = usages(command).join("\n.br\n");
+    format!("{head}.SH SYNOPSIS\n{synopsis}\n.SH DESCRIPTION\n{rest}").into_bytes()
+}
+
+/// The forms of a command and of those within it, such as `lightwait knobs [NAME]`, in roff.
+fn usages(command: &Command) -> Vec<String> {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let usage = command.clone().render_usage().to_string();
+    let forms = usage.trim_start_matches("Usage:").lines().map(str::trim);
+    // The commands within have forms of their own.
+    let own = forms.filter(|form| !form.ends_with("<COMMAND>")).map(|form| {
+        let arguments = form.strip_prefix(name).unwrap_or(form).replace('-', r"\-");
+        let arguments = arguments.replace('[', r"[\fI").replace(']', r"\fR]");
+        let arguments = arguments.replace('<', r"\fI").replace('>', r"\fR");
+        format!(r"\fB{name}\fR{arguments}")
+    });
+    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    own.chain(inner.flat_map(usages)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The synopsis of the page of that name.
+    fn synopsis(of: &str) -> String {
+        let program = built();
+        let command = all(&program).into_iter().find(|command| name(command) == of).unwrap();
+        let text = String::from_utf8(page(command)).unwrap();
+        let (_, rest) = text.split_once(".SH SYNOPSIS\n").unwrap();
+        rest.split_once("\n.SH ").unwrap().0.to_owned()
+    }
+
+    #[test]
+    fn a_synopsis_has_the_forms_of_a_command_and_no_list_of_flags() {
+        let load = r"\fBlightwait load\fR [\fIOPTIONS\fR] \fIURL\fR";
+        let merge = r"\fBlightwait load merge\fR [\fIOPTIONS\fR] \fIREPORT\fR...";
+        assert_eq!(synopsis("lightwait-load"), format!("{load}\n.br\n{merge}"));
+        assert_eq!(synopsis("lightwait-load-merge"), merge);
+        assert_eq!(synopsis("lightwait-knobs"), r"\fBlightwait knobs\fR [\fINAME\fR]");
+        let all = synopsis("lightwait");
+        assert!(all.starts_with(r"\fBlightwait serve\fR [\fIOPTIONS\fR]"), "{all}");
+        assert!(all.contains(merge) && !all.contains("COMMAND"), "{all}");
+    }
 
     #[test]
     fn every_command_has_a_page_with_its_name_and_flags() {
