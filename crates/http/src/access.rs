@@ -14,8 +14,9 @@ pub struct Access {
     pub peer: SocketAddr,
     /// The request's method; `-` if its head could not be read.
     pub method: Method,
-    /// The request's target as the client sent it: path and query, not decoded. If the server
-    /// refused the head (400, 414, 431), the beginning of the target, escaped, or `-`.
+    /// The request's target as the client sent it, not decoded: mostly path and query, but a URL of
+    /// a client that takes the server for a proxy (RFC 9112 §3.2). If the server refused the head
+    /// (400, 414, 431), the beginning of the target, escaped, or `-`.
     pub target: String,
     /// The request's version; HTTP/1.1 if its head could not be read.
     pub version: Version,

@@ -523,8 +523,9 @@ async fn each_response_leaves_a_record() {
         let mut client = client();
         client.get("/a?x=%20").await;
         client.ask("HEAD", "/none", "").await;
+        client.get("http://h:81/a?x").await;
         let records = client.records.borrow();
-        assert_eq!(records.len(), 2);
+        assert_eq!((records.len(), &*records[2].target), (3, "http://h:81/a?x"));
         assert_eq!((records[0].peer, records[0].target.as_str()), (peer(), "/a?x=%20"));
         assert_eq!((records[0].status.as_u16(), records[0].body_bytes), (200, 3));
         assert!(records[0].complete && records[1].complete);
