@@ -44,9 +44,12 @@ impl Counts {
         self.counters.extend(counters);
     }
 
-    /// Adds a level that the stack does not keep: how much of something is in use, and its limit.
-    pub(crate) fn add_level(&mut self, name: &'static str, (held, limit): (usize, usize)) {
-        self.levels.push((name, held as u64, limit as u64));
+    /// Adds the connections of the server, and their limit. The lower limit of connections comes
+    /// first: it is the one that refuses them.
+    pub(crate) fn add_served(&mut self, (held, limit): (usize, usize)) {
+        let level = ("http_connections", held as u64, limit as u64);
+        let is_lower = self.levels.first().is_some_and(|(_, _, first)| level.2 <= *first);
+        self.levels.insert(usize::from(!is_lower), level);
     }
 
     /// A table for people: every level, and the counters that are not zero.
@@ -87,6 +90,23 @@ impl Counts {
 mod tests {
     use super::*;
     use lightwait_core::{Capabilities, Config, Medium};
+
+    #[test]
+    fn the_lower_limit_of_connections_comes_first() {
+        let device = Capabilities::plain(Medium::Ip, 1500);
+        let mut config = Config::new(device, "10.0.0.1/24".parse().unwrap(), [7; 32]);
+        config.limits.connections = 10;
+        for (limit, first) in [(3, "http_connections"), (11, "connections")] {
+            let mut counts = Counts::of("bridge", &Host::new(config.clone()).unwrap());
+            counts.add_served((1, limit));
+            let table = counts.table();
+            let names: Vec<&str> =
+                table.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+            assert_eq!(names[0], first, "{table}");
+            assert!(names[..2].contains(&"connections"), "{table}");
+            assert!(names[..2].contains(&"http_connections"), "{table}");
+        }
+    }
 
     #[test]
     fn people_read_what_happened_and_programs_everything() {

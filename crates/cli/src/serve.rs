@@ -383,7 +383,7 @@ impl Stacks {
             let mut counts = stack.with_host(|host| Counts::of(name, host));
             // The first is the server's.
             if let Some(tally) = served.take() {
-                counts.add_level("http_connections", self.server.connections());
+                counts.add_served(self.server.connections());
                 counts.add(&served_counts(tally));
                 counts.add(&cache_counts(self.server.handler().cache_tally()));
             }
