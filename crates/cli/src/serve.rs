@@ -343,12 +343,22 @@ impl Stopping {
             within = lightwait::rt::timeout(GRACE, finished) => within.is_ok(),
             () = hurry => false,
         };
-        let unfinished = if is_finished { 0 } else { stop.tracked().max(1) };
         // Their access records come before the last lines.
         stop.cut();
         let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
+        let unfinished = if is_finished { 0 } else { self.cut_short().await };
         self.stacks.tell(log);
         log.write(Record::Stopped { unfinished });
+    }
+
+    /// Connections whose clients lack some of an answer, after the cut.
+    async fn cut_short(&self) -> usize {
+        // The stacks give back the memory of those that were cut.
+        lightwait::rt::sleep(DRAIN_POLL).await;
+        let stop = self.service.server.stop();
+        // Of connections whose tasks ended before, the stacks alone know, and not how many.
+        let is_undelivered = self.stacks.sum(Host::pages_in_use) > 0;
+        (stop.cut_short() + stop.tracked()).max(is_undelivered.into())
     }
 
     /// Waits until the peers have acknowledged all written data, and for their FINs. It does not

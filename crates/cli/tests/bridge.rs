@@ -235,6 +235,25 @@ fn a_second_signal_ends_it_at_once_and_in_order() {
 }
 
 #[test]
+fn a_second_signal_cuts_no_answer_that_its_client_has() {
+    let site = site();
+    // The first keeps its connection open, the other owes the server a body that is not wanted.
+    for request in ["GET /hello.txt", "POST /hello.txt"] {
+        let mut server = Server::start(site.path());
+        let mut stream = server.connect();
+        let body = if request.starts_with("POST") { "Content-Length: 9\r\n" } else { "" };
+        write!(stream, "{request} HTTP/1.1\r\nHost: h\r\n{body}\r\n").unwrap();
+        server.next("access");
+        server.signal("INT");
+        server.next("stopping");
+        thread::sleep(Duration::from_millis(100));
+        server.signal("INT");
+        let (status, log) = server.finish();
+        assert_eq!((status.code(), &log.last().unwrap()["unfinished"]), (Some(130), &0.into()));
+    }
+}
+
+#[test]
 fn a_third_signal_ends_it_though_nobody_reads_its_log() {
     let site = site();
     let mut server = Server::start_with(site.path(), &["--trace"]);

@@ -289,6 +289,8 @@ struct Visit<H> {
     has_parted: Cell<bool>,
     /// The client was asked to close first.
     is_asked: Cell<bool>,
+    /// A stop cut the connection while the client lacked some of an answer.
+    is_cut_short: Cell<bool>,
 }
 
 impl<H: Handler> Visit<H> {
@@ -298,13 +300,14 @@ impl<H: Handler> Visit<H> {
         outlet: Rc<Outlet<C>>,
         peer: SocketAddr,
     ) -> Visit<H> {
-        let (owed, served, has_parted, is_asked) = Default::default();
+        let (owed, served, has_parted, is_asked, is_cut_short) = Default::default();
         let log = server.on_access.as_ref().map(|hook| {
             let (measure, door) = (server.clock.measure.clone(), server.door.clone());
             let wire = outlet.clone();
             Box::new(AccessLog::new(hook.clone(), peer, measure, wire, phase.clone(), door))
         });
-        Visit { server, phase, owed, sink: outlet, log, served, has_parted, is_asked }
+        let sink = outlet;
+        Visit { server, phase, owed, sink, log, served, has_parted, is_asked, is_cut_short }
     }
 
     /// Waits for the first byte of a request, or another event for hyper; returns true then.
@@ -361,10 +364,10 @@ impl<H: Handler> Visit<H> {
             self.poll_log(cx);
             let mut is_over = log.is_empty() || log.has_all() || waits.control.is_closed();
             is_over = is_over || waits.seat.is_wanted(cx) || io.poll_patience(cx).is_ready();
-            if is_over || waits.poll_cut(cx, &self.server.stop, || {}).is_ready() {
+            if is_over {
                 return Poll::Ready(());
             }
-            Poll::Pending
+            waits.poll_cut(cx, &self.server.stop, || {}).map(|()| self.is_cut_short.set(true))
         })
         .await;
         log.finish();
@@ -389,6 +392,8 @@ impl<H: Handler> Visit<H> {
             let on_stop = || Pin::new(&mut connection).graceful_shutdown();
             if waits.poll_cut(cx, &server.stop, on_stop).is_ready() {
                 // Unfinished responses end, and their records say so.
+                let undelivered = waits.control.undelivered_bytes().unwrap_or(0);
+                self.is_cut_short.set(!owed.is_settled() || undelivered > 0);
                 waits.control.abort();
                 return Poll::Ready(Some(Ok(())));
             }
@@ -466,8 +471,12 @@ impl<H: Handler> Visit<H> {
         }
     }
 
-    /// Notes, at the end of the connection, whether the client did as it was asked.
+    /// Notes, at the end of the connection, whether the client did as it was asked, and whether it
+    /// has its answers.
     fn leave(&self) {
+        if self.is_cut_short.get() {
+            self.server.stop.on_cut_short();
+        }
         if self.is_asked.get() {
             self.server.door.count(|tally| match self.phase.has_closed() {
                 true => tally.asked_obeyed += 1,

@@ -17,6 +17,8 @@ struct State {
     /// No connection may finish any more.
     cut: bool,
     tracked: usize,
+    /// Connections that were cut before their peers had a whole answer.
+    cut_short: usize,
     /// The waiting tasks, by slot; freed slots are `None` and reused.
     waiting: Vec<Option<Waker>>,
     free: Vec<usize>,
@@ -73,6 +75,17 @@ impl Stop {
     /// How many connections have not finished.
     pub fn tracked(&self) -> usize {
         self.0.borrow().tracked
+    }
+
+    /// How many connections were cut before their peers had the whole of an answer. A connection
+    /// counts when it ends, and [`Stop::tracked`] no more.
+    pub fn cut_short(&self) -> usize {
+        self.0.borrow().cut_short
+    }
+
+    /// A connection ends that was cut before its peer had the whole of an answer.
+    pub(crate) fn on_cut_short(&self) {
+        self.0.borrow_mut().cut_short += 1;
     }
 
     /// Resolves when a stop was requested and all connections have finished.

@@ -511,6 +511,7 @@ async fn a_cut_ends_a_response_in_the_middle_and_its_record_says_so() {
         server.stop().cut();
         server.stop().finished().await;
         busy.serving.await.unwrap().unwrap();
+        assert_eq!(server.stop().cut_short(), 1);
         let record = busy.records.borrow()[0].clone();
         assert!(!record.complete && record.body_bytes < 1 << 20, "{record:?}");
     })
