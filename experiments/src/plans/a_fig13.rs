@@ -45,15 +45,12 @@ fn least_timeout(estimator: Estimator) -> Duration {
     rtt.rto(&config)
 }
 
-/// Runs the experiment.
-pub(crate) fn run(report: &mut Report) -> Outcome {
-    let least = least_timeout(match report.is_ablated(&NO_FIXES) {
-        true => Estimator::Bsd,
-        false => Estimator::BsdBrakmoPeterson,
-    });
+/// At each phase: the time since a check, and the timeouts of the framework and of BSD, all in ms.
+fn phases(report: &Report, least: Duration) -> Vec<(f64, f64, f64)> {
     let (is_scanned, is_slow) = (report.is_ablated(&SCANNED), report.is_ablated(&SLOW));
     let schedule_ns = CLOCKS.schedule_ns * if is_slow { 4 } else { 1 };
     let clocks = Clocks { schedule_ns, ..CLOCKS };
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
     let phases = (0..PHASES).map(|number| {
         let into = Duration::from_nanos(SLOW_MS * 1_000_000 * number / PHASES);
         let now = Instant::from_millis(100 * SLOW_MS) + into;
@@ -61,11 +58,18 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             true => by_scan(now, Duration::from_millis(DESIRED_MS)),
             false => clocks.fires(now, DESIRED_MS),
         };
-        let framework = framework.as_secs_f64() * 1000.0;
-        let bsd = by_scan(now, least);
-        (into.as_secs_f64() * 1000.0, framework, bsd.as_secs_f64() * 1000.0)
+        (ms(into), ms(framework), ms(by_scan(now, least)))
     });
-    let all: Vec<(f64, f64, f64)> = phases.collect();
+    phases.collect()
+}
+
+/// Runs the experiment.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let least = least_timeout(match report.is_ablated(&NO_FIXES) {
+        true => Estimator::Bsd,
+        false => Estimator::BsdBrakmoPeterson,
+    });
+    let all = phases(report, least);
     let range = |of: fn(&(f64, f64, f64)) -> f64| {
         let values = all.iter().map(of);
         (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))

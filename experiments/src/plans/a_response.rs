@@ -15,6 +15,7 @@ use std::ops::Range;
 use lightwait_core::config::{Estimator, Scheme, TcpConfig};
 use lightwait_core::time::Duration;
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
@@ -35,6 +36,7 @@ const LONE_LOSSES: [f64; 3] = [0.0, 1.0, 5.0];
 const SEEDS: u64 = 10;
 
 /// A server's clocks and estimator.
+#[derive(Clone, Copy)]
 struct Setting {
     name: &'static str,
     change: fn(&mut TcpConfig),
@@ -73,9 +75,38 @@ const SETTINGS: [Setting; 8] = [
     },
 ];
 
+const NOT_TIGHTER: Ablation =
+    Ablation { name: "not-tighter", instead: "every setting has 4.4BSD's estimator and ticks" };
+const UNCOVERED: Ablation = Ablation {
+    name: "no-floor",
+    instead: "no setting has a floor beneath its timeout, and every ACK is delayed",
+};
+const COVERED: Ablation =
+    Ablation { name: "floors", instead: "every setting has the default's estimator and floor" };
+const LOSSY: Ablation =
+    Ablation { name: "lossy", instead: "the path that loses nothing loses 1 %" };
+
 /// 4.4BSD's timers.
 fn scanned(tcp: &mut TcpConfig, estimator: Estimator) {
     (tcp.timers, tcp.rto.estimator) = (Scheme::Scan, estimator);
+}
+
+/// The settings, or others in their place.
+fn settings(report: &Report) -> [Setting; 8] {
+    let all = |change| SETTINGS.map(|setting| Setting { change, ..setting });
+    if report.is_ablated(&NOT_TIGHTER) {
+        return all(|tcp| scanned(tcp, Estimator::Bsd));
+    }
+    if report.is_ablated(&COVERED) {
+        return all(|_| {});
+    }
+    let mut settings = SETTINGS;
+    if report.is_ablated(&UNCOVERED) {
+        for setting in &mut settings[FINE_500..] {
+            setting.change = SETTINGS[NO_FLOOR].change;
+        }
+    }
+    settings
 }
 
 /// The most additional spurious retransmissions that are hardly any, in ‰ of the answers.
@@ -187,12 +218,16 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.say("held: no ACK covered it, as something before it was missing;");
     report.say("spurious: the first ACK was on its way, or being delayed, and came.\n");
     report.say(format!("{} B, each answer on a connection of its own", SHORT.file_bytes));
-    let seeds = report.seeds(SEEDS);
-    let short = run_grid(&SHORT, &SHORT_LOSSES, &SETTINGS[..COMPARED], &seeds)?;
+    let (seeds, settings) = (report.seeds(SEEDS), settings(report));
+    let quick_acks = if report.is_ablated(&UNCOVERED) { 0 } else { SHORT.quick_acks };
+    let workload = Workload { quick_acks, ..SHORT };
+    let short = run_grid(&workload, &SHORT_LOSSES, &settings[..COMPARED], &seeds)?;
     report.table("response", &table(&SHORT_LOSSES, &short))?;
     report.say(format!("{} B in lone segments, whose ACK is delayed", LONE.file_bytes));
-    let lone = run_grid(&LONE, &LONE_LOSSES, &SETTINGS, &seeds)?;
-    report.table("lone", &table(&LONE_LOSSES, &lone))?;
+    let mut losses = LONE_LOSSES;
+    losses[0] += if report.is_ablated(&LOSSY) { 1.0 } else { 0.0 };
+    let lone = run_grid(&LONE, &losses, &settings, &seeds)?;
+    report.table("lone", &table(&losses, &lone))?;
     benefits(report, &short);
     price(report, &short, &lone);
     let mut chart = Chart::new("Mean response time of 6 KB over 60 ms", "loss, %", "ms");
@@ -225,8 +260,9 @@ fn benefits(report: &mut Report, all: &Grid) {
             last[RFC6298].times(&last[BSD], of),
         )
     };
-    report.claim_alone(
+    report.claim(
         "tighter timeouts shorten response times (mean, ms)",
+        &NOT_TIGHTER,
         all_are(Found::mean_ms, |times| times.most() < 1.0),
         spread(Found::mean_ms),
     );
@@ -234,8 +270,9 @@ fn benefits(report: &mut Report, all: &Grid) {
     let factor = |number: usize| timeout(BSD) / timeout(number);
     report.value("factor_bsd_to_fine", factor(FINE));
     report.value("factor_bsd_to_rfc6298", factor(RFC6298));
-    report.claim_alone(
+    report.claim(
         "a lost segment is sent again sooner",
+        &NOT_TIGHTER,
         all_are(Found::median_timeout_ms, |times| times.most() < 1.0),
         format!(
             "at 1 % loss after {:.0} ms with bsd, {:.0} with fine ({:.1}x), {:.0} with rfc6298 \
@@ -247,13 +284,15 @@ fn benefits(report: &mut Report, all: &Grid) {
             factor(RFC6298),
         ),
     );
-    report.claim_alone(
+    report.claim(
         "they raise throughput (kbit/s)",
+        &NOT_TIGHTER,
         all_are(Found::throughput_kbits, |times| times.least() > 1.0),
         spread(Found::throughput_kbits),
     );
-    report.claim_alone(
+    report.claim(
         "and the link's utilisation (%)",
+        &NOT_TIGHTER,
         all_are(Found::utilisation_percent, |times| times.least() > 1.0),
         spread(Found::utilisation_percent),
     );
@@ -270,14 +309,16 @@ fn price(report: &mut Report, short: &Grid, lone: &Grid) {
     let covered = lone.iter().flat_map(|row| ours.map(|number| rise(row, number)));
     let most = tight.chain(covered).map(Mean::most).fold(0.0, f64::max);
     let first = &lone[0];
-    report.claim_alone(
+    report.claim(
         "with hardly more spurious retransmissions, even where every ACK is delayed (‰ of answers)",
+        &UNCOVERED,
         most < HARDLY_MORE,
         format!("{most:.2} more at most, by the interval's end"),
     );
     let uncovered = lone.iter().flat_map(|row| [SMALL_FLOOR, NO_FLOOR].map(|at| rise(row, at)));
-    report.claim_alone(
+    report.claim(
         "which timeouts that do not cover path and delay would show (‰ of answers)",
+        &COVERED,
         uncovered.map(Mean::least).all(|least| least > 10.0 * HARDLY_MORE),
         format!(
             "at 0 % loss {:.1} more with rfc6298 and a floor of 1 ms, {:.1} with fine and none",
@@ -289,13 +330,15 @@ fn price(report: &mut Report, short: &Grid, lone: &Grid) {
         rise(row, FINE).least() > HARDLY_MORE
             && row[NO_FLOOR].more(&row[FINE], spurious).least() > 0.0
     };
-    report.claim_alone(
+    report.claim(
         "and the paper's floor, 200 ms for path and delay together, does not quite cover (‰)",
+        &COVERED,
         lone.iter().all(between),
         format!("at 0 % loss {:.1} more with fine", rise(first, FINE)),
     );
-    report.claim_alone(
+    report.claim(
         "without loss nothing else is sent again",
+        &LOSSY,
         first.iter().all(|cell| cell.all.retransmits == cell.all.spurious),
         format!("{} segments in all", first.iter().map(|cell| cell.all.retransmits).sum::<u64>()),
     );
@@ -303,8 +346,9 @@ fn price(report: &mut Report, short: &Grid, lone: &Grid) {
         |found: &Found| found.repeated == found.unanswered + found.held + found.spurious;
     let in_vain = |found: &Found| found.per_thousand(found.repeated);
     let worst = &short[short.len() - 1];
-    report.claim_alone(
+    report.claim(
         "what else they send again in vain had lost its ACK, which no timeout can know (‰)",
+        &UNCOVERED,
         short.iter().chain(lone).flatten().all(|cell| explained(&cell.all))
             && short.iter().flatten().all(|cell| cell.all.spurious == 0),
         format!(

@@ -63,6 +63,22 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         percent(buckets, REQUESTS / 2.0)
     ));
     report.value("buckets_ns", buckets);
+    claims(report, counts);
+    let dearer = ns[Way::Wheel as usize] - buckets;
+    report.observe("and takes longer", dearer > 0.0, format!("{dearer:.1} ns more"));
+    let names = Way::ALL.map(|(_, name)| name);
+    let mut chart =
+        Chart::of_categories("What queueing a delayed ACK costs", &names[1..], "ns a request");
+    let at = |way: Way| way as usize as f64 - 1.0;
+    let bars = Way::ALL[1..].iter().map(|&(way, _)| (at(way), ns[way as usize].max(0.0)));
+    chart.draw("ours", Mark::Bars, bars.collect());
+    chart.draw("paper: buckets less flag", Mark::Points, vec![(at(Way::Request), PAPER_NS)]);
+    chart.draw("paper: a lock pair", Mark::Points, vec![(at(Way::Locked), 150.0)]);
+    report.picture("queueing", &chart)
+}
+
+/// Claims about the instructions of a step by each way.
+fn claims(report: &mut Report, counts: Result<Vec<f64>, Uncounted>) {
     match counts {
         Ok(counts) => {
             let [request, buckets] = match (report.is_ablated(&FLAG), report.is_ablated(&EAGER)) {
@@ -97,17 +113,6 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
             report.check("instructions are counted", std::env::var_os("CI").is_none(), why);
         }
     }
-    let dearer = ns[Way::Wheel as usize] - buckets;
-    report.observe("and takes longer", dearer > 0.0, format!("{dearer:.1} ns more"));
-    let names = Way::ALL.map(|(_, name)| name);
-    let mut chart =
-        Chart::of_categories("What queueing a delayed ACK costs", &names[1..], "ns a request");
-    let at = |way: Way| way as usize as f64 - 1.0;
-    let bars = Way::ALL[1..].iter().map(|&(way, _)| (at(way), ns[way as usize].max(0.0)));
-    chart.draw("ours", Mark::Bars, bars.collect());
-    chart.draw("paper: buckets less flag", Mark::Points, vec![(at(Way::Request), PAPER_NS)]);
-    chart.draw("paper: a lock pair", Mark::Points, vec![(at(Way::Locked), 150.0)]);
-    report.picture("queueing", &chart)
 }
 
 /// Instructions of a step with a request of the scheme of that name.

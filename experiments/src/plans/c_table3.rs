@@ -17,6 +17,7 @@ use lightwait_bench::memory::{self, State};
 use lightwait_bench::stacks::{Ip, Variant, Which};
 use lightwait_netem::LinkConfig;
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::Outcome;
 use crate::plans::busy::lan::Time;
@@ -48,6 +49,15 @@ const AROUND: [f64; 4] = [50.0, 58.0, 62.0, 70.0];
 /// The paper's row: throughput in Mb/s, connections a second, TCB memory in KB.
 const OFFERED: f64 = 223.8;
 
+const UNBOUNDED_POOL: Ablation =
+    Ablation { name: "unbounded", instead: "the server has room for 20,000 blocks" };
+const NOT_MOVED: Ablation =
+    Ablation { name: "not-moved", instead: "TIME-WAIT stays at the server in every system" };
+const NO_RECORDS: Ablation =
+    Ablation { name: "no-records", instead: "our records are whole blocks" };
+const HALF: Ablation =
+    Ablation { name: "half-wait", instead: "TIME-WAIT lasts for half of 2·MSL" };
+
 fn run(system: System, keeping: Keeping, rate: f64, seed: u64) -> Run {
     let passage = Duration::from_secs_f64((HOSTS * CLIENTS) as f64 / rate) / PASSAGES;
     let jitter = passage / JITTER;
@@ -76,8 +86,14 @@ fn run(system: System, keeping: Keeping, rate: f64, seed: u64) -> Run {
 }
 
 /// Runs with every seed.
-fn of_seeds(seeds: &Range<u64>, system: System, keeping: Keeping, rate: f64) -> Vec<Seen> {
-    seeds.clone().map(|seed| run(system, keeping, rate, seed).see()).collect()
+fn of_seeds(
+    seeds: &Range<u64>,
+    (system, keeping): (System, Keeping),
+    time_wait: Duration,
+    rate: f64,
+) -> Vec<Seen> {
+    let of = |seed| Run { time_wait, ..run(system, keeping, rate, seed) };
+    seeds.clone().map(|seed| of(seed).see()).collect()
 }
 
 /// Bytes of a record in TIME-WAIT, all in, by the allocator's count.
@@ -98,13 +114,18 @@ pub(crate) fn run_all(report: &mut Report) -> Outcome {
     let record = record_bytes()?.ceil();
     let pool_bytes = POOL as f64 * PAPER_BLOCK_BYTES;
     let records = (pool_bytes / record) as usize;
+    let blocks = if report.is_ablated(&UNBOUNDED_POOL) { UNBOUNDED } else { BLOCKS };
+    let blocks = Keeping::List(blocks);
+    let moved = |system| if report.is_ablated(&NOT_MOVED) { System::Unmodified } else { system };
+    let kept = if report.is_ablated(&NO_RECORDS) { blocks } else { Keeping::Records(records) };
+    let time_wait = if report.is_ablated(&HALF) { TIME_WAIT / 2 } else { TIME_WAIT };
     let rows = [
-        ("unmodified", "fails, fails, fails", System::Unmodified, Keeping::List(BLOCKS)),
-        ("TCP (swap)", "1.14, 223.8, 16.1", System::Swapped, Keeping::List(BLOCKS)),
-        ("negotiated", "not implemented", System::Negotiated, Keeping::List(BLOCKS)),
-        ("HTTP (client closes)", "1.14, 222.4, 16.1", System::ClientCloses, Keeping::List(BLOCKS)),
+        ("unmodified", "fails, fails, fails", System::Unmodified, blocks),
+        ("TCP (swap)", "1.14, 223.8, 16.1", moved(System::Swapped), blocks),
+        ("negotiated", "not implemented", moved(System::Negotiated), blocks),
+        ("HTTP (client closes)", "1.14, 222.4, 16.1", moved(System::ClientCloses), blocks),
         ("unmodified, unbounded", "–", System::Unmodified, Keeping::List(UNBOUNDED)),
-        ("unmodified, our records", "–", System::Unmodified, Keeping::Records(records)),
+        ("unmodified, our records", "–", System::Unmodified, kept),
     ];
     let head = [
         "system",
@@ -120,7 +141,7 @@ pub(crate) fn run_all(report: &mut Report) -> Outcome {
     let mut table = Table::new(&head);
     let mut found = Vec::new();
     for (name, paper, system, keeping) in rows {
-        let seen = of_seeds(&seeds, system, keeping, OFFERED);
+        let seen = of_seeds(&seeds, (system, keeping), time_wait, OFFERED);
         let first = seen.iter().filter_map(|seen| seen.refused_at).collect::<Vec<f64>>();
         let first =
             if first.is_empty() { "–".into() } else { cell(mean_and_deviation(&first), 1) };
@@ -139,15 +160,16 @@ pub(crate) fn run_all(report: &mut Report) -> Outcome {
     }
     report.table("table3", &table)?;
     claims(report, &found, record);
-    around_the_bound(report, &seeds)
+    around_the_bound(report, blocks, &seeds)
 }
 
 fn claims(report: &mut Report, found: &[Vec<Seen>], record: f64) {
     let [unmodified, swapped, negotiated, http, unbounded, records] = found else { return };
     let most = stat(unmodified, |seen| seen.connections).0;
     let first = stat(unmodified, |seen| seen.refused_at.unwrap_or(f64::INFINITY)).0;
-    report.claim_alone(
+    report.claim(
         "memory-bounded, the unmodified system runs out of blocks, and is held to 60 a second",
+        &UNBOUNDED_POOL,
         unmodified.iter().all(|seen| seen.refused > 0 && seen.longest > 10.0)
             && most <= PAPER_RATE * 1.05,
         format!(
@@ -158,43 +180,47 @@ fn claims(report: &mut Report, found: &[Vec<Seen>], record: f64) {
         [("TCP (swap)", swapped), ("negotiated", negotiated), ("HTTP (client closes)", http)];
     for (name, seen) in moved {
         let rate = stat(seen, |seen| seen.connections).0;
-        report.claim_alone(
+        report.claim(
             &format!("{name} is not"),
+            &NOT_MOVED,
             seen.iter().all(|seen| seen.refused + seen.failed == 0)
                 && (rate / OFFERED - 1.0).abs() < 0.05,
             format!("{rate:.1} a second, none refused (paper: 223.8)"),
         );
         let factor = stat(unbounded, |seen| seen.blocks).0 / stat(seen, |seen| seen.blocks).0;
-        report.claim_alone(
+        report.claim(
             &format!("{name} takes less than a thirtieth of the memory"),
+            &NOT_MOVED,
             factor >= 30.0,
             format!("{factor:.0} times less than unmodified, had it room"),
         );
     }
     let whole = records.iter().all(|seen| seen.refused + seen.failed + seen.evicted == 0);
     let blocks = stat(records, |seen| seen.waiting).0;
-    report.claim_alone(
+    report.claim(
         "nor is the unmodified system that keeps our records in the same memory",
+        &NO_RECORDS,
         whole,
         format!("{blocks:.0} records of {record} bytes: {:.0} KB of 922", blocks * record / 1e3),
     );
     let ratio = stat(unbounded, |seen| seen.left);
-    report.claim_alone(
+    report.claim(
         "server memory = bytes · rate · 2·MSL",
+        &HALF,
         (ratio.0 - 1.0).abs() < 0.01,
         format!("{} times as many blocks in TIME-WAIT as ended in 2·MSL", cell(ratio, 4)),
     );
 }
 
 /// The case of 60 connections a second: rates below and above the limit of the pool.
-fn around_the_bound(report: &mut Report, seeds: &Range<u64>) -> Outcome {
+fn around_the_bound(report: &mut Report, blocks: Keeping, seeds: &Range<u64>) -> Outcome {
     let head =
         ["offered conn/s", "conn/s", "blocks", "TIME-WAIT of those ended in 2·MSL", "SYNs refused"];
     let mut table = Table::new(&head);
     let mut refused = Vec::new();
     let mut served = Vec::new();
     for rate in AROUND {
-        let seen = of_seeds(seeds, System::Unmodified, Keeping::List(BLOCKS), rate);
+        let seen = of_seeds(seeds, (System::Unmodified, blocks), TIME_WAIT, rate);
         table.row(&[
             &rate,
             &cell(stat(&seen, |seen| seen.connections), 2),
@@ -212,8 +238,9 @@ fn around_the_bound(report: &mut Report, seeds: &Range<u64>) -> Outcome {
     chart.draw("served", Mark::Line, served);
     chart.draw("offered", Mark::Dashed, AROUND.map(|rate| (rate, rate)).into());
     report.picture("bound", &chart)?;
-    report.claim_alone(
+    report.claim(
         "the bound is at 60 a second",
+        &UNBOUNDED_POOL,
         refused == [0, 0, seeds.clone().count(), seeds.clone().count()],
         format!("runs of ten in which SYNs were refused at {AROUND:?}: {refused:?}"),
     );

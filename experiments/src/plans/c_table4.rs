@@ -7,14 +7,15 @@ mod http;
 
 use std::time::Duration;
 
-use lightwait_core::Config;
 use lightwait_core::config::{TimeWaitState, Wish};
+use lightwait_core::{Config, Host};
 use lightwait_netem::LinkConfig;
 
+use crate::ablation::Ablation;
 use crate::plan::Outcome;
 use crate::plans::busy::System;
 use crate::plans::busy::lan::{
-    Captured, Lan, Time, client_config, is_reset_in_time_wait, server_config,
+    Captured, Filter, Lan, Time, client_config, is_reset_in_time_wait, server_config,
 };
 use crate::plans::busy::web::{self, Done, Web};
 use crate::report::{Report, Table};
@@ -26,6 +27,8 @@ const FILE_BYTES: u32 = 500;
 const DELAY: Duration = Duration::from_millis(1);
 /// The length of a check: more than all connections take, and less than TIME-WAIT.
 const LENGTH: Duration = Duration::from_secs(30);
+/// The bit of a segment's flags.
+const RST: u8 = 4;
 /// The option's kind (RFC 4727).
 const EXPERIMENT: u8 = 253;
 
@@ -102,7 +105,16 @@ fn tcp(packet: &[u8]) -> Tcp<'_> {
     Tcp { flags: header[13], options, text }
 }
 
+fn is_no_reset(_server: &Host, packet: &[u8]) -> bool {
+    tcp(packet).flags & RST == 0
+}
+
 fn see(system: System, setup: Setup) -> Seen {
+    see_on(system, setup, None)
+}
+
+/// Runs a world on a path on which only those packets reach the server that `passes` lets.
+fn see_on(system: System, setup: Setup, passes: Option<Filter>) -> Seen {
     let (mut server, mut clients) = (server_config(), vec![client_config(0)]);
     system.apply(&mut server, &mut clients, TimeWaitState::Compact);
     let plain = |config: &mut Config| {
@@ -121,6 +133,7 @@ fn see(system: System, setup: Setup) -> Seen {
     let link = LinkConfig { delay: DELAY, ..LinkConfig::default() };
     let mut lan = Lan::new(Time::Made, server, &[web::PORT], clients, &link);
     lan.captured = Some(Vec::new());
+    lan.filter = passes;
     if setup == Setup::Guarded {
         lan.filter = Some(|server, packet| !is_reset_in_time_wait(server, packet));
     }
@@ -147,7 +160,18 @@ struct Row {
     /// The name of the check, and the check.
     name: &'static str,
     check: fn(System) -> Found,
+    /// The same check, of something to which it must give the other answer, for each of
+    /// [`SYSTEMS`]; `None`: the cell of CLIENT_CLOSE.
+    ablated: Option<fn(usize) -> Found>,
 }
+
+const SYSTEMS: [(&str, System); 2] =
+    [("negotiation", System::Negotiated), ("swap", System::Swapped)];
+
+const OTHERS: Ablation = Ablation {
+    name: "others",
+    instead: "each cell is checked with a system, a setup or a path to which it says the contrary",
+};
 
 const ROWS: [Row; 8] = [
     Row {
@@ -155,48 +179,56 @@ const ROWS: [Row; 8] = [
         paper: [true, true, true],
         name: "the server has none where it had one for each connection",
         check: reduces_loading,
+        ablated: Some(|_| reduces_loading(System::Unmodified)),
     },
     Row {
         title: "compatible with current protocols",
         paper: [true, true, true],
         name: "either end modified, the other not: all is served, one end waits",
         check: is_compatible,
+        ablated: Some(is_incompatible),
     },
     Row {
         title: "effective if only the client is modified",
         paper: [false, true, true],
         name: "an unmodified server has none",
         check: needs_client_alone,
+        ablated: Some(|at| needs_client_alone([System::Swapped, System::Unmodified][at])),
     },
     Row {
         title: "allows to prevent assassination",
         paper: [true, false, true],
         name: "a server that heeds no RST in TIME-WAIT has none",
         check: may_be_guarded,
+        ablated: Some(|at| may_be_guarded([System::Unmodified, System::Negotiated][at])),
     },
     Row {
         title: "no changes to the transport protocol",
         paper: [false, false, true],
         name: "flags, options and lengths of all segments are as ever",
         check: leaves_transport,
+        ablated: Some(|_| leaves_transport(System::Unmodified)),
     },
     Row {
         title: "no changes to application protocols",
         paper: [true, true, false],
         name: "the text both ways is as ever",
         check: leaves_application,
+        ablated: None,
     },
     Row {
         title: "adds no packet exchanges",
         paper: [true, false, false],
         name: "as many packets are captured as ever",
         check: adds_no_packets,
+        ablated: Some(|at| adds_no_packets([System::Swapped, System::Unmodified][at])),
     },
     Row {
         title: "allocation is a requirement of establishment",
         paper: [true, false, false],
         name: "a client that does not take part gets no connection",
         check: is_required,
+        ablated: Some(|at| is_required([System::Unmodified, System::Negotiated][at])),
     },
 ];
 
@@ -215,7 +247,12 @@ fn reduces_loading(system: System) -> Found {
 }
 
 fn is_compatible(system: System) -> Found {
-    let [client, server] = [Setup::ClientAlone, Setup::ServerAlone].map(|setup| see(system, setup));
+    is_compatible_if(system, Setup::ServerAlone, None)
+}
+
+/// The same for a server alone in that setup, and a path on which only those packets reach it.
+fn is_compatible_if(system: System, alone: Setup, passes: Option<Filter>) -> Found {
+    let [client, server] = [Setup::ClientAlone, alone].map(|setup| see_on(system, setup, passes));
     let all = CONNECTIONS as usize;
     let one_waits = |seen: &Seen| seen.is_whole() && seen.server + seen.client == all;
     let failed = client.done.failed + server.done.failed;
@@ -226,6 +263,14 @@ fn is_compatible(system: System) -> Found {
             client.server, client.client, server.server, server.client
         ),
     )
+}
+
+/// A server that requires negotiation, and a path that drops the RSTs of swap.
+fn is_incompatible(at: usize) -> Found {
+    match SYSTEMS[at].1 {
+        System::Negotiated => is_compatible_if(System::Negotiated, Setup::Required, None),
+        system => is_compatible_if(system, Setup::ServerAlone, Some(is_no_reset)),
+    }
 }
 
 fn needs_client_alone(system: System) -> Found {
@@ -242,7 +287,7 @@ fn leaves_transport(system: System) -> Found {
     let [plain, seen] = [System::Unmodified, system].map(|system| see(system, Setup::Both));
     let (before, after) = (plain.segments(), seen.segments());
     let options = after.iter().filter(|segment| segment.2.contains(&EXPERIMENT)).count();
-    let resets = after.iter().filter(|segment| segment.1 & 4 != 0).count();
+    let resets = after.iter().filter(|segment| segment.1 & RST != 0).count();
     (before == after, format!("{options} segments with a new option, {resets} RSTs"))
 }
 
@@ -277,7 +322,7 @@ pub(crate) fn seeds() -> Vec<u64> {
 
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let systems = [("negotiation", System::Negotiated), ("swap", System::Swapped)];
+    let is_ablated = report.is_ablated(&OTHERS);
     let mut table = Table::new(&[
         "",
         "negotiation",
@@ -288,13 +333,21 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "paper's CLIENT_CLOSE",
     ]);
     let mut checks = Table::new(&["property", "system", "check", "found"]);
-    for (Row { title, paper, name, check }, closes) in ROWS.into_iter().zip(http::column()?) {
+    let (column, whole) = (http::column(is_ablated)?, http::column(false)?);
+    let rows = ROWS.into_iter().zip(column).zip(whole);
+    for ((Row { title, paper, name, check, ablated }, closes), whole) in rows {
         let mut cells = Vec::new();
-        for ((system_name, system), paper) in systems.into_iter().zip(paper) {
-            let (yes, found) = check(system);
+        for (at, (system_name, system)) in SYSTEMS.into_iter().enumerate() {
+            let paper = paper[at];
+            let (yes, found) = match (is_ablated, ablated) {
+                (false, _) => check(system),
+                (true, Some(ablated)) => ablated(at),
+                (true, None) => whole.1.clone(),
+            };
             checks.row(&[&title, &system_name, &name, &format!("{}: {found}", word(yes))]);
-            report.claim_alone(
+            report.claim(
                 &format!("{system_name}, {title}: {}", word(paper)),
+                &OTHERS,
                 yes == paper,
                 found,
             );
@@ -303,7 +356,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         let (name, (yes, found)) = closes;
         checks.row(&[&title, &"CLIENT_CLOSE", &name, &format!("{}: {found}", word(yes))]);
         let claim = format!("CLIENT_CLOSE, {title}: {}", word(paper[2]));
-        report.claim_alone(&claim, yes == paper[2], found);
+        report.claim(&claim, &OTHERS, yes == paper[2], found);
         let [a, b, c, d] = [cells[0], cells[1], cells[2], cells[3]];
         table.row(&[&title, &a, &b, &c, &d, &word(yes), &word(paper[2])]);
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use lightwait_core::config::{Limits, SendRule};
 use lightwait_core::time::Duration;
 
+use crate::ablation::Ablation;
 use crate::chart::Chart;
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
@@ -31,6 +32,14 @@ const RULES: [(Option<u32>, &str); 4] =
 const LARGEST: usize = 2;
 const LOS: usize = 3;
 
+const NOT_FOLLOWED: Ablation =
+    Ablation { name: "not-followed", instead: "the buffer that follows the window is one of 8 KB" };
+const LARGE: Ablation = Ablation { name: "large", instead: "every fixed buffer has 64 KB" };
+const SMALL: Ablation =
+    Ablation { name: "small", instead: "the buffers of 16 and 32 KB change places" };
+const FIXED: Ablation =
+    Ablation { name: "fixed", instead: "the buffer that follows the window is one of 64 KB" };
+
 /// The results with one loss and one rule, over all seeds.
 #[derive(Clone, Copy, Debug)]
 struct Point {
@@ -48,19 +57,41 @@ struct Point {
 type Grid = Vec<Vec<Point>>;
 
 /// The results so far in this process, with their seeds.
-static FOUND: Mutex<Option<(Range<u64>, Arc<Grid>)>> = Mutex::new(None);
+static FOUND: Mutex<Option<(Asked, Arc<Grid>)>> = Mutex::new(None);
+
+/// Seeds and rules.
+type Asked = (Range<u64>, [Option<u32>; RULES.len()]);
+
+/// The rules, or others in their place.
+fn rules(report: &Report) -> [Option<u32>; RULES.len()] {
+    let mut rules = RULES.map(|(rule, _)| rule);
+    if report.is_ablated(&NOT_FOLLOWED) {
+        rules[LOS] = Some(8 << 10);
+    }
+    if report.is_ablated(&FIXED) {
+        rules[LOS] = Some(64 << 10);
+    }
+    if report.is_ablated(&LARGE) {
+        rules[..LOS].fill(Some(64 << 10));
+    }
+    if report.is_ablated(&SMALL) {
+        rules.swap(1, LARGEST);
+    }
+    rules
+}
 
 fn grid(report: &mut Report) -> Result<Arc<Grid>, Failure> {
     let seeds = report.seeds(SEEDS);
+    let asked = (seeds.clone(), rules(report));
     let mut found = FOUND.lock().map_err(|_| "a figure before this one has failed")?;
-    if let Some((_, grid)) = found.as_ref().filter(|(of, _)| *of == seeds) {
+    if let Some((_, grid)) = found.as_ref().filter(|(of, _)| *of == asked) {
         return Ok(grid.clone());
     }
     let points = parallel::map(LOSSES_PERCENT.len() * RULES.len(), |number| {
-        point(LOSSES_PERCENT[number / RULES.len()], RULES[number % RULES.len()].0, seeds.clone())
+        point(LOSSES_PERCENT[number / RULES.len()], asked.1[number % RULES.len()], seeds.clone())
     })?;
     let grid: Arc<Grid> = Arc::new(points.chunks(RULES.len()).map(<[Point]>::to_vec).collect());
-    *found = Some((seeds, grid.clone()));
+    *found = Some((asked, grid.clone()));
     Ok(grid)
 }
 
@@ -121,13 +152,15 @@ pub(crate) fn time(report: &mut Report) -> Outcome {
     let is_as_fast = |row: &Vec<Point>| row[LOS].seconds.mean <= row[LARGEST].seconds.mean * 1.02;
     let slower = |row: &Vec<Point>, rule: usize| row[rule].seconds.mean / row[LOS].seconds.mean;
     let worst = grid.iter().map(|row| row[LOS].seconds.mean / row[LARGEST].seconds.mean);
-    report.claim_alone(
+    report.claim(
         "LOS is as fast as 32 KB, within 2 %, at every loss",
+        &NOT_FOLLOWED,
         grid.iter().all(is_as_fast),
         format!("at worst {:.3} of its time", worst.fold(0.0, f64::max)),
     );
-    report.claim_alone(
+    report.claim(
         "8 and 16 KB are slower where little is lost",
+        &LARGE,
         slower(&grid[0], 0) > 1.1 && slower(&grid[0], 1) > 1.02 && slower(&grid[1], 0) > 1.02,
         format!("at 0.1 % {:.2} and {:.2} times", slower(&grid[0], 0), slower(&grid[0], 1)),
     );
@@ -142,8 +175,9 @@ pub(crate) fn usage(report: &mut Report) -> Outcome {
     show(report, &grid, |point| point.held, "segments held, mean")?;
     let first_less = grid.iter().position(|row| row[LOS].hiwat.mean < row[LARGEST].hiwat.mean);
     let from = first_less.map_or(f64::NAN, |place| LOSSES_PERCENT[place]);
-    report.claim_alone(
+    report.claim(
         "LOS has less buffer than 32 KB from 1 % of loss on, and holds less",
+        &FIXED,
         grid.iter().zip(LOSSES_PERCENT).filter(|(_, loss)| *loss >= 1.0).all(|(row, _)| {
             row[LOS].hiwat.mean < row[LARGEST].hiwat.mean
                 && row[LOS].held.mean < row[LARGEST].held.mean
@@ -157,8 +191,9 @@ pub(crate) fn usage(report: &mut Report) -> Outcome {
     );
     let falls = grid.windows(2).all(|rows| rows[1][LOS].hiwat.mean < rows[0][LOS].hiwat.mean);
     let last = &grid[grid.len() - 1];
-    report.claim_alone(
+    report.claim(
         "and less, the more is lost; fixed sizes do not",
+        &FIXED,
         falls && (0..LOS).all(|rule| last[rule].hiwat.mean == grid[0][rule].hiwat.mean),
         format!(
             "{:.0} segments at 0.1 %, {:.0} at 8 %",
@@ -176,8 +211,9 @@ pub(crate) fn misses(report: &mut Report) -> Outcome {
     show(report, &grid, |point| point.reads, "reads, mean")?;
     show(report, &grid, |point| point.woken_per_mb, "wake-ups of the writer a MB, mean")?;
     let most = |rule: usize| grid.iter().map(|row| row[rule].misses.mean).fold(0.0, f64::max);
-    report.claim_alone(
+    report.claim(
         "hardly a miss with LOS: no more than one in five transfers",
+        &NOT_FOLLOWED,
         most(LOS) <= 0.2,
         format!("{:.2} a transfer at most", most(LOS)),
     );
@@ -186,14 +222,16 @@ pub(crate) fn misses(report: &mut Report) -> Outcome {
         most(LOS) == 0.0,
         "those left follow a recovery, whose end lets out more than a window and the next",
     );
-    report.claim_alone(
+    report.claim(
         "many with 8 and 16 KB where little is lost",
+        &LARGE,
         grid[0][0].misses.mean > 10.0 && grid[0][1].misses.mean > 10.0,
         format!("at 0.1 % {:.0} and {:.0}", grid[0][0].misses.mean, grid[0][1].misses.mean),
     );
     let fewer = |row: &Vec<Point>| row[LARGEST].misses.mean <= row[1].misses.mean;
-    report.claim_alone(
+    report.claim(
         "no more with 32 KB than with 16 KB",
+        &SMALL,
         grid.iter().all(fewer),
         format!("at 1 % {:.1} and {:.1}", grid[2][LARGEST].misses.mean, grid[2][1].misses.mean),
     );

@@ -18,6 +18,7 @@ use lightwait_sim::disk::Disk;
 use lightwait_sim::{Side, web};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
@@ -50,6 +51,14 @@ const WAYS: [(Factor, &str); 3] = [
 const MEASURED: usize = 0;
 const PRESET: usize = 1;
 const NONE: usize = 2;
+
+const UNMEASURED: Ablation =
+    Ablation { name: "unmeasured", instead: "the measured T_fact is a preset of 1, too" };
+const LARGE: Ablation = Ablation { name: "large-presets", instead: "every preset of T_fact is 8" };
+const LONG: Ablation = Ablation {
+    name: "long-reads",
+    instead: "a read takes three round trips more than the row says",
+};
 
 /// A download.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +140,18 @@ fn point(read_time: f64, factor: Factor, seeds: Range<u64>) -> Result<Point, Fai
     Ok(Point(seeds.map(|seed| download(read_time, factor, seed)).collect::<Result<_, _>>()?))
 }
 
+/// The ways to get T_fact, or others in their place.
+fn factors(report: &Report) -> [Factor; WAYS.len()] {
+    let mut factors = WAYS.map(|(factor, _)| factor);
+    if report.is_ablated(&UNMEASURED) {
+        factors[MEASURED] = Factor::Preset(1);
+    }
+    if report.is_ablated(&LARGE) {
+        factors[PRESET..].fill(Factor::Preset(8));
+    }
+    factors
+}
+
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
     let seeds = report.seeds(SEEDS);
@@ -138,8 +159,11 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         "500 KB by our HTTP server, in segments of 512 B over 1 Mbit/s and 150 ms, 0.5 % of them \
          lost.\nThe file is opened and first read in a read time each.",
     );
+    let ways = factors(report);
+    let more = if report.is_ablated(&LONG) { 3.0 } else { 0.0 };
     let points = parallel::map(READ_TIMES.len() * WAYS.len(), |number| {
-        point(READ_TIMES[number / WAYS.len()], WAYS[number % WAYS.len()].0, seeds.clone())
+        let read_time = READ_TIMES[number / WAYS.len()] + more;
+        point(read_time, ways[number % WAYS.len()], seeds.clone())
     })?;
     let grid: Vec<&[Point]> = points.chunks(WAYS.len()).collect();
     let mut table = Table::new(&["read time, RTT", "T_fact", "seconds", "misses"]);
@@ -157,8 +181,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let of = |way: usize| grid.iter().map(move |row| &row[way]);
     let most = of(MEASURED).map(|point| point.misses().mean).fold(0.0, f64::max);
     // Before an RTT is known, the first reads use the preset.
-    report.claim_alone(
+    report.claim(
         "with T_fact measured hardly a miss but for the first reads, whose RTT is not known",
+        &UNMEASURED,
         most < 3.0,
         format!("{most:.2} a transfer at most"),
     );
@@ -172,8 +197,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     // A tenth of the seeds gives wide intervals, so the quick form compares means.
     let is_quick = report.is_quick();
     let beyond = |times: Mean, bound| if is_quick { times.mean } else { times.least() } > bound;
-    report.claim_alone(
+    report.claim(
         "without it much time is lost where a read takes two round trips and more",
+        &LARGE,
         from(2.0).all(|times| beyond(times, 1.1)),
         list(2.0) + " times as long",
     );
@@ -182,13 +208,15 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         from(1.5).all(|times| beyond(times, 1.0)),
         list(1.5) + " times as long",
     );
-    report.claim_alone(
+    report.claim(
         "and none where it is shorter",
+        &LONG,
         (0..3).all(|at| slow(grid[at], NONE).mean < 1.02),
         format!("at 0.8 round trips {:.3} times", slow(grid[2], NONE)),
     );
-    report.claim_alone(
+    report.claim(
         "a preset of 2 is enough for two round trips, and not for four",
+        &LARGE,
         slow(grid[4], PRESET).mean < 1.02 && slow(last, PRESET).least() > 1.05,
         format!("{:.3} and {:.2} times as long", slow(grid[4], PRESET), slow(last, PRESET)),
     );

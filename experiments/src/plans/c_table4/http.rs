@@ -33,6 +33,8 @@ enum Client {
     Plain,
     /// It closes, announced by this method.
     Closes(&'static str),
+    /// It resets the connection once it has its answer.
+    Resets,
 }
 
 /// The time that a server waits for its client after asking it to close.
@@ -133,7 +135,7 @@ async fn ask(client: Client, seen: Rc<RefCell<Seen>>) {
 
 async fn ask_once(client: Client) -> io::Result<()> {
     let mut stream = TcpStream::connect(server()).await?;
-    let Client::Closes(method) = client else {
+    if client == Client::Plain {
         stream.write_all(b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await?;
@@ -149,6 +151,10 @@ async fn ask_once(client: Client) -> io::Result<()> {
         }
         answer.extend_from_slice(&piece[..len]);
     }
+    let Client::Closes(method) = client else {
+        stream.abort();
+        return Ok(());
+    };
     let last = format!("{method} * HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     stream.write_all(last.as_bytes()).await?;
     stream.shutdown().await?;
@@ -165,17 +171,23 @@ fn body_of(answer: &[u8]) -> io::Result<&[u8]> {
     body.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// The checks of CLIENT_CLOSE, row by row, with their results.
-pub(super) fn column() -> Result<[(&'static str, Found); ROWS.len()], Failure> {
+/// The checks of CLIENT_CLOSE, row by row, with their results. If ablated, of clients and servers
+/// to which each must give the other answer.
+pub(super) fn column(is_ablated: bool) -> Result<[(&'static str, Found); ROWS.len()], Failure> {
+    let client = |client| if is_ablated { Client::Plain } else { client };
     let [plain, known, unknown] =
-        [see(Client::Plain, false)?, see(KNOWN, false)?, see(UNKNOWN, false)?];
-    let asked = see(Client::Plain, true)?;
+        [see(Client::Plain, false)?, see(client(KNOWN), false)?, see(client(UNKNOWN), false)?];
+    let asked = see(Client::Plain, !is_ablated)?;
+    let new = match is_ablated {
+        true => see(Client::Resets, false)?,
+        false => see(KNOWN, false)?,
+    };
     let all = CONNECTIONS as usize;
     let whole = plain.is_whole() && known.is_whole() && unknown.is_whole();
     let in_place = |seen: &Seen| (seen.server, seen.client) == (0, all);
     let found =
         |seen: &Seen| format!("{} at the server, {} at the client", seen.server, seen.client);
-    let new = known.kinds.difference(&plain.kinds).count();
+    let new = new.kinds.difference(&plain.kinds).count();
     let says = |what: bool| if what { "the same" } else { "another request" };
     let is_same = known.text == plain.text;
     Ok([
