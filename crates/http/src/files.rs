@@ -325,7 +325,9 @@ impl<S: FileSource> Files<S> {
                 if head.method == Method::GET
                     && condition::range_applies(&head.headers, &file.validators, now) =>
             {
-                range::select(range, file.metadata.len_bytes, self.config.max_ranges)
+                // `Content-Encoding` would say that the lines between parts are compressed, too.
+                let most = if file.coding.is_some() { 1 } else { self.config.max_ranges };
+                range::select(range, file.metadata.len_bytes, most)
             }
             _ => Selection::Whole,
         }
@@ -363,6 +365,9 @@ impl<S: FileSource> Files<S> {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if let Some(coding) = &file.coding {
+            headers.insert(header::CONTENT_ENCODING, coding.clone());
+        }
         if let Some(range) = content_range {
             insert(headers, header::CONTENT_RANGE, range);
         }

@@ -57,6 +57,7 @@ pub(super) struct Known<H> {
     pub(super) etag: Option<HeaderValue>,
     pub(super) modified: Option<HeaderValue>,
     pub(super) content_type: HeaderValue,
+    pub(super) coding: Option<HeaderValue>,
     pub(super) content: Content<H>,
     /// When it was last known to be the file that its path names.
     checked: Cell<Instant>,
@@ -89,6 +90,7 @@ impl<H> Known<H> {
             etag: HeaderValue::try_from(validators.etag.as_str()).ok(),
             modified: modified.and_then(|modified| HeaderValue::try_from(modified).ok()),
             content_type: content_type::of(path),
+            coding: content_type::coding(path),
             validators,
             metadata,
             content,

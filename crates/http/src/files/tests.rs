@@ -51,6 +51,32 @@ async fn an_empty_file_is_a_file() {
 }
 
 #[tokio::test]
+async fn a_compressed_drawing_is_sent_with_its_coding() {
+    local(async {
+        let plain = client().get("/hello.txt").await;
+        assert_eq!(plain.field("content-encoding"), None);
+        let mut client = connect_files(MemoryFiles::new(&[("a.svgz", b"0123456789")]));
+        for (method, range, status, body) in [
+            ("GET", "", 200, "0123456789"),
+            ("HEAD", "", 200, ""),
+            ("GET", "Range: bytes=2-4\r\n", 206, "234"),
+            // Several parts cannot have one coding: the whole is sent.
+            ("GET", "Range: bytes=0-1,5-6\r\n", 200, "0123456789"),
+        ] {
+            let reply = client.ask(method, "/a.svgz", range).await;
+            assert_eq!((reply.status, reply.body.as_slice()), (status, body.as_bytes()), "{range}");
+            assert_eq!(reply.field("content-encoding"), Some("gzip"), "{method} {range}");
+            assert_eq!(reply.field("content-type"), Some("image/svg+xml; charset=utf-8"));
+        }
+        for (range, status) in [("Range: bytes=10-\r\n", 416), ("If-None-Match: *\r\n", 304)] {
+            let reply = client.ask("GET", "/a.svgz", range).await;
+            assert_eq!((reply.status, reply.field("content-encoding")), (status, None));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn head_gets_the_fields_of_get_and_no_body() {
     local(async {
         let mut client = client();
