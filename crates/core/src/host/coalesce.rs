@@ -24,7 +24,7 @@ impl Host {
     #[inline(always)]
     pub(super) fn coalesce(&mut self, now: Instant, burst: &[RxFrame<'_>]) -> usize {
         match burst {
-            [first, second, ..] if first.bytes.len() >= LONG && self.live.fast_paths.are_open() => {
+            [first, second, ..] if first.bytes.len() >= LONG => {
                 let link = self.link_bytes();
                 let is_alike = is_alike(first.bytes, second.bytes, link);
                 if is_alike { self.take_front(now, burst, link) } else { 0 }

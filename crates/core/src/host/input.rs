@@ -12,7 +12,7 @@ use crate::wire::{Malformed, arp};
 impl Host {
     /// A frame has arrived.
     pub fn on_frame(&mut self, now: Instant, frame: RxFrame<'_>) {
-        self.take_frame(now, &frame, None);
+        self.take_frame::<true>(now, &frame, None);
     }
 
     /// Frames have arrived, the oldest first. What they do is what they would do one by one; but
@@ -20,42 +20,63 @@ impl Host {
     pub fn on_frames(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
         match frames {
             [frame] => self.on_frame(now, *frame),
-            _ if self.is_crowded() => {
-                frames.chunks(BURST).for_each(|burst| self.take_prefetched(now, burst));
-            }
-            _ => self.take_each(now, frames, None),
+            _ => self.take_frames::<true>(now, frames),
         }
     }
 
-    fn take_prefetched(&mut self, now: Instant, burst: &[RxFrame<'_>]) {
+    /// `FAST`: the fast paths are open. Without them everything goes by the steps, to which a test
+    /// compares them.
+    pub(super) fn take_frames<const FAST: bool>(&mut self, now: Instant, frames: &[RxFrame<'_>]) {
+        if self.is_crowded() {
+            frames.chunks(BURST).for_each(|burst| self.take_prefetched::<FAST>(now, burst));
+        } else {
+            self.take_each::<FAST>(now, frames, None);
+        }
+    }
+
+    pub(super) fn take_prefetched<const FAST: bool>(
+        &mut self,
+        now: Instant,
+        burst: &[RxFrame<'_>],
+    ) {
         let mut notes = self.live.notes.take().unwrap_or_default();
         self.prefetch_burst(burst, &mut notes);
-        self.take_each(now, burst, Some(&notes));
+        self.take_each::<FAST>(now, burst, Some(&notes));
         self.live.notes = Some(notes);
     }
 
     /// `notes`: what was found out before of these frames.
-    fn take_each(&mut self, now: Instant, frames: &[RxFrame<'_>], notes: Option<&Notes>) {
+    fn take_each<const FAST: bool>(
+        &mut self,
+        now: Instant,
+        frames: &[RxFrame<'_>],
+        notes: Option<&Notes>,
+    ) {
         let mut left = frames;
         while let Some((frame, others)) = left.split_first() {
-            let taken = self.coalesce(now, left);
+            let taken = if FAST { self.coalesce(now, left) } else { 0 };
             if taken > 0 {
                 left = &left[taken..];
                 continue;
             }
             let note = notes.map(|notes| (notes, frames.len() - left.len()));
-            self.take_frame(now, frame, note);
+            self.take_frame::<FAST>(now, frame, note);
             left = others;
         }
     }
 
     /// `note`: what was found out before of the frame, and its place there.
     #[inline(always)]
-    fn take_frame(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
+    fn take_frame<const FAST: bool>(
+        &mut self,
+        now: Instant,
+        frame: &RxFrame<'_>,
+        note: Option<(&Notes, usize)>,
+    ) {
         self.shared.counters.frames_in += 1;
         match self.config.device.medium {
-            Medium::Ip => self.take_packet(now, frame, Origin::Link(None), note),
-            Medium::Ethernet => self.take_ethernet(now, frame, note),
+            Medium::Ip => self.take_packet::<FAST>(now, frame, Origin::Link(None), note),
+            Medium::Ethernet => self.take_ethernet::<FAST>(now, frame, note),
         }
     }
 
@@ -73,7 +94,12 @@ impl Host {
         }
     }
 
-    fn take_ethernet(&mut self, now: Instant, frame: &RxFrame<'_>, note: Option<(&Notes, usize)>) {
+    fn take_ethernet<const FAST: bool>(
+        &mut self,
+        now: Instant,
+        frame: &RxFrame<'_>,
+        note: Option<(&Notes, usize)>,
+    ) {
         self.begin_link(now);
         let link = match ethernet::Frame::parse(frame.bytes) {
             Ok(link) => link,
@@ -95,7 +121,7 @@ impl Host {
         let inner = &RxFrame { bytes: link.payload, ..*frame };
         match link.ethertype {
             ethertype::IPV4 | ethertype::IPV6 => {
-                self.take_packet(now, inner, Origin::Link(Some(link.source)), note);
+                self.take_packet::<FAST>(now, inner, Origin::Link(Some(link.source)), note);
             }
             ethertype::ARP => match arp::Packet::parse(link.payload) {
                 Ok(packet) => {
@@ -111,7 +137,7 @@ impl Host {
 
     /// `note`: what was found out before of the frame, and its place there.
     #[inline(always)]
-    pub(super) fn take_packet(
+    pub(super) fn take_packet<const FAST: bool>(
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
@@ -124,7 +150,7 @@ impl Host {
             None => self.hinted(frame.bytes),
         };
         match &hinted {
-            Some(hinted) if self.live.fast_paths.are_open() => {
+            Some(hinted) if FAST => {
                 self.take_fast_segment(now, hinted, frame, from);
             }
             _ => self.take_any_packet(now, frame, from),

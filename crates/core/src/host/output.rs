@@ -25,6 +25,11 @@ const TURN_BYTES: usize = 128 << 10;
 impl Host {
     /// Sends what every ready connection and every pending reply should, while `outbox` has room.
     pub fn emit(&mut self, now: Instant, outbox: &mut Outbox) {
+        self.emit_all::<true>(now, outbox);
+    }
+
+    /// `FAST`: the fast paths are open, as in [`Host::on_frames`].
+    pub(super) fn emit_all<const FAST: bool>(&mut self, now: Instant, outbox: &mut Outbox) {
         let pool = &self.shared.pool;
         if pool.was_refused() || pool.is_short_elsewhere() || !self.shortage.nobody_waits() {
             self.ease_shortage(now);
@@ -32,9 +37,9 @@ impl Host {
             self.no_shortage(now);
         }
         if !self.replies.is_empty() || !self.ip.loopback.is_empty() || self.ip.wants_emit() {
-            self.emit_replies(now, outbox);
+            self.emit_replies::<FAST>(now, outbox);
         }
-        self.flush_ready(now, outbox);
+        self.flush_ready::<FAST>(now, outbox);
         if self.closed.fin_wait_2.has_hurried() {
             self.make_records(now);
         }
@@ -42,14 +47,14 @@ impl Host {
 
     /// Flushes the connections that are ready now, as far as there is room; a connection that
     /// becomes ready meanwhile comes behind.
-    fn flush_ready(&mut self, now: Instant, outbox: &mut Outbox) {
+    fn flush_ready<const FAST: bool>(&mut self, now: Instant, outbox: &mut Outbox) {
         let (count, mut done) = (self.live.ready.len(), 0);
         while done < count && outbox.room() > 0 {
             let Some(index) = self.live.ready.get(done) else {
                 break;
             };
             done += 1;
-            self.flush(now, index, outbox);
+            self.flush::<FAST>(now, index, outbox);
         }
         self.live.ready.drop_first(done);
     }
@@ -61,23 +66,23 @@ impl Host {
 
     /// Sends the replies, which belong to no connection: packets that we have sent to ourselves are
     /// taken in first.
-    fn emit_replies(&mut self, now: Instant, outbox: &mut Outbox) {
+    fn emit_replies<const FAST: bool>(&mut self, now: Instant, outbox: &mut Outbox) {
         if !self.ip.loopback.is_empty() {
-            self.take_loopback(now);
+            self.take_loopback::<FAST>(now);
         }
         if self.ip.wants_emit() {
             self.ip.emit(outbox, &mut self.shared.counters);
         }
         let mut done = 0;
         while done < self.replies.len() && outbox.room() > 0 {
-            self.emit_reply(now, done, outbox);
+            self.emit_reply::<FAST>(now, done, outbox);
             done += 1;
         }
         drop_first(&mut self.replies, done);
     }
 
     /// Sends the reply at `index`, or lets it wait for its neighbour. A whole frame needs no route.
-    fn emit_reply(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
+    fn emit_reply<const FAST: bool>(&mut self, now: Instant, index: usize, outbox: &mut Outbox) {
         let Some(reply) = self.replies.get(index) else { return };
         if let Body::Ip(Content::Frame(bytes)) = &reply.body {
             if let Some(frame) = outbox.push() {
@@ -89,8 +94,7 @@ impl Host {
         match self.ip.route(now, &reply.ends) {
             Route::Open(place) => {
                 let (route, outbox) = self.ip.along(place, outbox);
-                let may_be_fast = self.live.fast_paths.are_open();
-                push_reply(route, may_be_fast, reply, outbox, &mut self.shared.counters);
+                push_reply(route, FAST, reply, outbox, &mut self.shared.counters);
             }
             Route::Waiting(next_hop) => self.queue_for_neighbour(now, next_hop, index),
             Route::Closed => self.shared.counters.unreachable += 1,
@@ -98,12 +102,12 @@ impl Host {
     }
 
     /// Lets one connection send: what is predicted in one go, anything else step by step.
-    fn flush(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
+    fn flush<const FAST: bool>(&mut self, now: Instant, index: u32, outbox: &mut Outbox) {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
         };
         slot.ready = false;
-        if self.live.fast_paths.are_open()
+        if FAST
             && let Some(route) = self.ip.good_route(now, slot.place, &slot.tuple)
             && flush_predicted(slot, route, &mut self.shared, now, outbox)
         {
@@ -164,7 +168,7 @@ impl Host {
     }
 
     /// Takes in what we have sent to ourselves.
-    fn take_loopback(&mut self, now: Instant) {
+    fn take_loopback<const FAST: bool>(&mut self, now: Instant) {
         for _ in 0..self.ip.loopback.len() {
             let Some(frame) = self.ip.loopback.front() else { return };
             let mut bytes = Vec::with_capacity(frame.len());
@@ -173,7 +177,7 @@ impl Host {
             self.ip.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
-            self.take_packet(now, &frame, Origin::Ourselves, None);
+            self.take_packet::<FAST>(now, &frame, Origin::Ourselves, None);
         }
     }
 }

@@ -48,26 +48,6 @@ pub(super) struct Live {
     pub(super) awaiting: BTreeMap<IpAddr, Vec<u32>>,
     /// Connections whose user has left.
     pub(super) orphans: usize,
-    pub(super) fast_paths: FastPaths,
-}
-
-/// If segments may be read and written by the words of the fast layout. Only a test shuts these
-/// paths, to compare their effect with that of the steps.
-#[derive(Debug, Default)]
-pub(super) struct FastPaths {
-    #[cfg(test)]
-    pub(super) are_shut: bool,
-}
-
-impl FastPaths {
-    /// True if they may be taken: always, outside tests.
-    pub(super) fn are_open(&self) -> bool {
-        #[cfg(test)]
-        if self.are_shut {
-            return false;
-        }
-        true
-    }
 }
 
 /// How connections begin.
@@ -113,7 +93,6 @@ impl Live {
             ready: Fifo::default(),
             awaiting: BTreeMap::new(),
             orphans: 0,
-            fast_paths: FastPaths::default(),
         }
     }
 }

@@ -25,12 +25,12 @@ use crate::wire::fast::FastSegment;
 use crate::wire::peek::{self, Peeked};
 
 /// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most. A
-/// power of two. Tests have few connections, so theirs is 4.
-const MANY: usize = if cfg!(test) { 4 } else { 1 << 15 };
+/// power of two.
+pub(super) const MANY: usize = 1 << 15;
 
 /// Entries from which on it pays to fetch the index's line alone: of fewer, the first cache holds
 /// most.
-const MANY_LINES: usize = if cfg!(test) { 1 } else { 1 << 11 };
+pub(super) const MANY_LINES: usize = 1 << 11;
 
 /// What is kept of the frames of a burst from when they are looked at until they are taken in: in
 /// their order, as far as there are any.

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 
 use super::pair::{config, correct_checksum};
 use crate::event::{ConnectionId, Event, ListenerId, Readiness};
-use crate::frame::{Medium, Outbox, RxFrame};
+use crate::frame::{BURST, Medium, Outbox, RxFrame};
 use crate::host::Host;
+use crate::host::prefetch::MANY;
 use crate::tcp::SocketOptions;
 use crate::tcp::syn_cache::{SynCache, SynLimits};
 use crate::time::{Duration, Instant};
@@ -85,8 +86,20 @@ fn any_setting() -> impl Strategy<Value = Setting> {
     )
 }
 
+/// The way that frames take through a host.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// That of the product.
+    Usual,
+    /// That of the product where it has many connections: bursts are read ahead.
+    Crowded,
+    /// Without fast paths by the words of the fast layout, in or out.
+    Steps,
+}
+
 /// Two hosts, and all that they have said.
 struct World {
+    way: Way,
     addresses: [&'static str; 2],
     now: Instant,
     client: Host,
@@ -118,6 +131,7 @@ impl World {
                 SynCache::new(SynLimits { unproven: 2, proven: 1 }, rto, ticks);
         }
         World {
+            way: Way::Usual,
             addresses,
             now: Instant::from_millis(1000),
             client: Host::new(client).unwrap(),
@@ -129,19 +143,16 @@ impl World {
         }
     }
 
-    /// Without fast paths by the words of the fast layout, in or out.
-    fn by_steps(mut self) -> World {
-        self.client.live.fast_paths.are_shut = true;
-        self.server.live.fast_paths.are_shut = true;
-        self
+    fn by(self, way: Way) -> World {
+        World { way, ..self }
     }
 
-    /// All that there is, to be compared, but for the switch, what a burst has left, the times of
-    /// the last input, and freed pages that are kept. (Where a fast path finds a checksum wrong as
+    /// All that there is, to be compared, but for what a burst has left, the times of the last
+    /// input, and freed pages that are kept. (Where a fast path finds a checksum wrong as
     /// it copies, it has taken a page and gives it back.)
     fn all(&mut self) -> [String; 2] {
         [&mut self.client, &mut self.server].map(|host| {
-            (host.live.fast_paths.are_shut, host.live.notes) = (false, None);
+            host.live.notes = None;
             (host.shared.now, host.shared.arrived) = (self.now, self.now);
             without_kept_pages(&format!("{host:?}"))
         })
@@ -184,11 +195,11 @@ impl World {
     /// What each host has to say reaches the other.
     fn cross(&mut self, fate: Option<(usize, Fate)>, sizes: &mut impl Iterator<Item = usize>) {
         self.now = self.now + Duration::from_millis(1);
-        let World { now, client, server, frames, .. } = self;
-        hand_over(*now, client, server, fate, sizes, frames);
+        let World { way, now, client, server, frames, .. } = self;
+        hand_over((*way, *now), client, server, fate, sizes, frames);
         self.serve();
-        let World { now, client, server, events, frames, .. } = self;
-        hand_over(*now, server, client, fate, sizes, frames);
+        let World { way, now, client, server, events, frames, .. } = self;
+        hand_over((*way, *now), server, client, fate, sizes, frames);
         while let Some(event) = client.event() {
             events.push(event);
             if let Event::Ready(id, _) = event {
@@ -231,7 +242,7 @@ fn at(address: &str, port: u16) -> SocketAddr {
 }
 
 fn hand_over(
-    now: Instant,
+    (way, now): (Way, Instant),
     from: &mut Host,
     to: &mut Host,
     fate: Option<(usize, Fate)>,
@@ -240,7 +251,10 @@ fn hand_over(
 ) {
     from.on_time(now);
     let mut outbox = Outbox::new(100);
-    from.emit(now, &mut outbox);
+    match way {
+        Way::Steps => from.emit_all::<false>(now, &mut outbox),
+        Way::Usual | Way::Crowded => from.emit(now, &mut outbox),
+    }
     let mut frames: Vec<Vec<u8>> = outbox.frames().map(|frame| frame.head.clone()).collect();
     said.extend(frames.iter().cloned());
     match fate {
@@ -257,7 +271,13 @@ fn hand_over(
     while !left.is_empty() {
         let size = sizes.next().map_or(1, |size| size.min(left.len()));
         let burst: Vec<RxFrame<'_>> = left[..size].iter().map(|f| RxFrame::plain(f)).collect();
-        to.on_frames(now, &burst);
+        match way {
+            Way::Usual => to.on_frames(now, &burst),
+            Way::Crowded => {
+                burst.chunks(BURST).for_each(|burst| to.take_prefetched::<true>(now, burst));
+            }
+            Way::Steps => to.take_frames::<false>(now, &burst),
+        }
         left = &left[size..];
     }
 }
@@ -284,7 +304,7 @@ proptest! {
     fn however_frames_are_divided_they_do_the_same(
         steps in vec(step(), 1..120), sizes in vec(1usize..70, 1..20), setting in any_setting(),
     ) {
-        let mut worlds = [(); 2].map(|()| World::new(setting));
+        let mut worlds = [World::new(setting), World::new(setting).by(Way::Crowded)];
         live_alike(&mut worlds, &steps, [&[1], &sizes])?;
     }
 }
@@ -296,9 +316,10 @@ proptest! {
     #[test]
     fn fast_paths_do_what_the_steps_do(
         steps in vec(step(), 1..120), sizes in vec(1usize..70, 1..20), setting in any_setting(),
-        is_short: bool,
+        is_short: bool, is_crowded: bool,
     ) {
-        let mut worlds = [World::new(setting), World::new(setting).by_steps()];
+        let way = if is_crowded { Way::Crowded } else { Way::Usual };
+        let mut worlds = [World::new(setting).by(way), World::new(setting).by(Way::Steps)];
         let steps: Vec<Step> = steps.into_iter().map(|step| match step {
             // Few ports and short texts: the server closes first, and its records are met again.
             Step::Open(port) if is_short => Step::Open(port % 4),
@@ -358,4 +379,48 @@ fn texts_in_a_row_are_taken_together_and_broken_ones_are_not() {
     assert_eq!(server.coalesce(*now, &burst[4..]), 0, "its checksum is wrong");
     assert_eq!(server.coalesce(*now, &burst[5..]), 0, "it comes too early");
     assert_eq!(server.counters().checksum_errors, 0, "single frames count it");
+}
+
+/// Opens so many connections in the world, from ports that follow one another.
+fn open_many(
+    world: &mut World,
+    ports: core::ops::Range<u16>,
+    sizes: &mut impl Iterator<Item = usize>,
+) {
+    for port in ports {
+        world.take(Step::Open(port), sizes);
+        if port % 32 == 31 {
+            world.take(Step::Wait(1), sizes);
+        }
+    }
+    world.take(Step::Wait(1), sizes);
+}
+
+/// Prefetching begins at its threshold, and bursts do from there on what frames do one by one.
+#[test]
+fn bursts_are_read_ahead_of_many_connections_and_records() {
+    let setting = Setting {
+        medium: Medium::Ip,
+        ipv6: false,
+        timestamps: true,
+        small_cache: false,
+        hop_limit: None,
+    };
+    let mut worlds = [1, BURST].map(|size| (World::new(setting), core::iter::repeat(size)));
+    for (world, sizes) in &mut worlds {
+        open_many(world, 0..MANY as u16 - 1, sizes);
+        assert!([&world.client, &world.server].iter().all(|host| !host.is_crowded()));
+        open_many(world, MANY as u16 - 1..MANY as u16, sizes);
+        assert!([&world.client, &world.server].iter().all(|host| host.is_crowded()));
+        for which in 0..MANY {
+            world.take(Step::Close(which), sizes);
+            if which % 32 == 31 {
+                world.take(Step::Wait(1), sizes);
+            }
+        }
+        assert_eq!(world.client.connections(), 0);
+        assert!(world.client.is_crowded(), "by its records");
+    }
+    let [(one, _), (other, _)] = &worlds;
+    assert!(one.events == other.events && one.frames == other.frames);
 }

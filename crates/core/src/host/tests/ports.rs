@@ -5,6 +5,7 @@ use super::old::enter;
 use super::pair::{Pair, config};
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::Tuple;
+use crate::host::prefetch::MANY_LINES;
 use crate::tcp::State;
 use crate::time::Duration;
 use std::net::SocketAddr;
@@ -89,4 +90,19 @@ fn all_addresses_of_a_range_share_what_an_open_looks_at() {
     assert!(open(&mut pair).is_none());
     let counters = pair.client.counters();
     assert_eq!((counters.ports_in_time_wait, counters.ports_exhausted), (1024, 1));
+}
+
+/// Where there are many connections, an open prefetches what the next one will likely need, and
+/// keeps the hash of its tuple.
+#[test]
+fn connections_whose_ports_are_foreseen_are_found() {
+    let mut pair = Pair::with(config("10.0.0.1"), config("10.0.0.2"));
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 64).unwrap();
+    let mut all = Vec::new();
+    while all.len() < MANY_LINES + 100 {
+        all.extend((0..50).filter_map(|_| open(&mut pair)));
+        pair.run_for(Duration::from_millis(20));
+        while pair.server.accept(pair.now, listener).is_ok() {}
+    }
+    assert!(all.iter().all(|id| pair.client.state(*id) == State::Established));
 }
