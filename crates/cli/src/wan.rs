@@ -15,6 +15,7 @@ use lightwait::wrap::{Pcap, Plain};
 use lightwait_wan::{RECEIVE_BUFFER_BYTES, Report, Router, WayReport};
 
 use crate::failure::{Failure, print};
+use crate::serve::device::no_carrier;
 use crate::serve::signals::Signals;
 use args::{DeviceName, WanArgs};
 use live::{Teller, View};
@@ -103,6 +104,9 @@ fn open_interface(name: &str, teller: &Teller) -> Result<Opened, Failure> {
         };
         Failure::Device(name.to_owned(), io::Error::new(error.kind(), text))
     })?;
+    if let Ok(false) = socket.has_carrier() {
+        teller.say(&no_carrier(name));
+    }
     let socket = socket.on_link(tell_link(name, teller));
     Ok(Opened { device: Box::new(Plain::new(socket)), name: name.to_owned() })
 }

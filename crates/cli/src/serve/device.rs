@@ -99,10 +99,20 @@ fn open_device(plan: &DevicePlan, log: &Log) -> Result<Opened, Failure> {
                 AfPacket::open(interface, true).map_err(|error| Failure::Device(flag, error))?;
             let (interface, own) = (interface.clone(), socket.hardware());
             let name = format!("packet socket on {interface}");
+            if let Ok(false) = socket.has_carrier() {
+                log.write(Record::Trouble { text: no_carrier(&interface) });
+            }
             let socket = socket.on_link(log_link(&interface, log));
             Ok(Opened { device: Box::new(socket), interface, own, name })
         }
     }
+}
+
+/// The warning about an interface whose cable leads nowhere.
+pub(crate) fn no_carrier(interface: &str) -> String {
+    format!(
+        "{interface} has no carrier: nothing comes or goes until its other end is up (`ip link`)."
+    )
 }
 
 /// Logs that the interface is down, and that it is up again.

@@ -302,3 +302,33 @@ fn a_device_that_is_not_there_is_named() {
         drop(TcpStream::connect("127.0.0.1:1"));
     });
 }
+
+#[test]
+fn an_interface_without_a_carrier_is_warned_of() {
+    let test = "wan::an_interface_without_a_carrier_is_warned_of";
+    let _alone = alone();
+    namespace::inside(test, &[], || {
+        // Something for the kernel's counters.
+        drop(TcpStream::connect("127.0.0.1:1"));
+        ip("link add lw0 type veth peer name lw1");
+        ip("link add lw2 type veth peer name lw3");
+        ip("link set lw3 up");
+        let program = |arguments: &str| {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            program.args(arguments.split(' '));
+            program
+        };
+        let warning = |interface| format!("{interface} has no carrier");
+        let routed = program("wan lw1 lw2 --duration 1s").output().unwrap();
+        let text = String::from_utf8(routed.stderr).unwrap();
+        assert!(text.contains(&warning("lw1")) && !text.contains(&warning("lw2")), "{text}");
+        // The router has brought up `lw1`, and `lw0` is still down.
+        let mut serve = program("serve . --af-packet lw1 --ip 10.77.0.2/24 --probe 0s");
+        let mut serving = serve.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(serving.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        serving.kill().unwrap();
+        serving.wait().unwrap();
+        assert!(line.contains(&warning("lw1")), "{line}");
+    });
+}

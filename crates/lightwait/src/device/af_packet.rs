@@ -105,6 +105,12 @@ impl AfPacket {
         self
     }
 
+    /// True if the interface's cable leads to an end that is up. A veth has none while its other
+    /// end is down, and nothing passes.
+    pub fn has_carrier(&self) -> io::Result<bool> {
+        self.presence.has_carrier()
+    }
+
     /// The interface's own hardware address.
     pub fn hardware(&self) -> [u8; 6] {
         self.hardware

@@ -35,6 +35,8 @@ pub(crate) struct Interface {
     pub(crate) mtu: u32,
     /// It has been brought up.
     pub(crate) up: bool,
+    /// Its cable leads to an end that is up.
+    pub(crate) carrier: bool,
     /// Its hardware address; zeros if it has none of six bytes.
     pub(crate) hardware: [u8; 6],
 }
@@ -94,12 +96,12 @@ impl Netlink {
             .ok_or_else(|| io::Error::other("the kernel's answer about an interface is cut short"))
     }
 
-    /// True if the interface of that number is up; `None` if there is none.
-    pub(crate) fn is_up(&self, index: u32) -> io::Result<Option<bool>> {
+    /// The interface of that number, if there is one.
+    pub(crate) fn interface_at(&self, index: u32) -> io::Result<Option<Interface>> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);
         match self.ask(request) {
-            Ok(answer) => Ok(parse_interface(&answer).map(|interface| interface.up)),
+            Ok(answer) => Ok(parse_interface(&answer)),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
             Err(error) => Err(error),
         }
@@ -253,10 +255,13 @@ impl Request {
 }
 
 fn parse_interface(message: &[u8]) -> Option<Interface> {
+    let flags = long(message, HEADER_LEN + 8)?;
     let mut interface = Interface {
         index: long(message, HEADER_LEN + 4)?,
         mtu: 0,
-        up: long(message, HEADER_LEN + 8)? & libc::IFF_UP as u32 != 0,
+        up: flags & libc::IFF_UP as u32 != 0,
+        // IFF_RUNNING follows it after a while.
+        carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
         hardware: [0; 6],
     };
     for (kind, value) in attributes(message.get(HEADER_LEN + LINK_HEADER_LEN..)?) {
@@ -351,10 +356,10 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_there_is_not_is_not_up() {
+    fn an_interface_that_there_is_not_is_not_found() {
         let netlink = Netlink::open().unwrap();
-        assert!(netlink.is_up(1).unwrap().is_some());
-        assert_eq!(netlink.is_up(i32::MAX as u32).unwrap(), None);
+        assert_eq!(netlink.interface_at(1).unwrap().unwrap().index, 1);
+        assert_eq!(netlink.interface_at(i32::MAX as u32).unwrap(), None);
     }
 
     #[test]
@@ -365,7 +370,7 @@ mod tests {
         message.attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 9]);
         let whole = parse_interface(&message.bytes).unwrap();
         let hardware = [2, 0, 0, 0, 0, 9];
-        assert_eq!(whole, Interface { index: 3, mtu: 1400, up: true, hardware });
+        assert_eq!(whole, Interface { index: 3, mtu: 1400, up: true, carrier: false, hardware });
         let padding = 2;
         for len in 0..message.bytes.len() - padding {
             assert_ne!(parse_interface(&message.bytes[..len]), Some(whole));

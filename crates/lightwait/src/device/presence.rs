@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 
-use super::netlink::Netlink;
+use super::netlink::{Interface, Netlink};
 
 /// Time between two checks of an interface that is down.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ impl Presence {
             return Ok(());
         }
         let was_up = self.look_at.is_none();
-        let is_up = self.netlink.is_up(self.index)?.ok_or_else(|| self.gone())?;
+        let is_up = self.interface()?.up;
         self.look_at = (!is_up).then_some(now + LOOK_AGAIN);
         self.came_up |= is_up && !was_up;
         if is_up != was_up
@@ -68,6 +68,15 @@ impl Presence {
             listener(if is_up { LinkState::Up } else { LinkState::Down });
         }
         Ok(())
+    }
+
+    /// True if the interface's cable leads to an end that is up. Fails if the interface is gone.
+    pub(super) fn has_carrier(&self) -> io::Result<bool> {
+        Ok(self.interface()?.carrier)
+    }
+
+    fn interface(&self) -> io::Result<Interface> {
+        self.netlink.interface_at(self.index)?.ok_or_else(|| self.gone())
     }
 
     /// Frames for the interface that the kernel dropped before it sent them.
