@@ -19,6 +19,7 @@ mod limits;
 mod load;
 mod namespace;
 mod peers;
+mod readme;
 mod server;
 mod short_connections;
 mod stalled_peers;
