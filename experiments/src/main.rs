@@ -12,6 +12,8 @@
 mod ablation;
 mod chart;
 mod expected;
+#[cfg(test)]
+mod guide;
 mod network;
 mod page;
 mod parallel;

@@ -1,8 +1,9 @@
 //! The house rules that a machine can check: lengths, widths, names, hints, decisions' headings,
-//! the map's arrows, layers and circles.
+//! the pages' code, the map's arrows, layers and circles.
 
 mod arrows;
 mod decisions;
+mod excerpts;
 mod functions;
 mod hints;
 mod layers;
@@ -27,6 +28,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let markdown = pages.iter().filter(|page| page.path.ends_with(".md"));
     findings.extend(markdown.flat_map(lines::check_page));
     findings.extend(decisions::check(&pages));
+    findings.extend(excerpts::check(&rust, &pages));
     findings.extend(layers::check(&rust, &pages)?);
     findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?, &pages)?);
     Ok(findings)

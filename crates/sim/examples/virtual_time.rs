@@ -83,10 +83,10 @@ async fn deposit(bank: SocketAddr, id: u32, amount: u32) -> (u32, u32) {
 fn run(seed: u64) -> (u32, Duration, u64) {
     let link: LinkConfig = "delay=20ms,rate=10Mbit,loss=20%".parse().expect("a link");
     let mut world = World::two_hosts(&link, seed);
-    let begin = world.now();
     let bank = SocketAddr::new(world.address(Side::B), 7);
     let listener = TcpListener::bind_on(&world.handle(Side::B), bank).expect("a free port");
     world.spawn(Side::B, serve(listener));
+    let begin = world.now();
     let deposits = async move {
         let mut asked = 0;
         for id in 1..=5 {

@@ -1,0 +1,3 @@
+//! The list of plans with the one that the page adds.
+
+pub(crate) mod scaling;
