@@ -495,7 +495,7 @@ impl PagePool {
         self.share
     }
 
-    /// What one send buffer may hold, in pages; `None`: no limit.
+    /// The greatest length of one send buffer, in pages; `None`: no limit.
     pub fn share_pages(&self) -> Option<usize> {
         (self.share != usize::MAX).then(|| self.share / self.per_page)
     }

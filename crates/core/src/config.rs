@@ -29,7 +29,7 @@ use crate::time::Duration;
 /// The configuration of one host (one shard has one).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What the device can do.
+    /// The device's capabilities.
     pub device: Capabilities,
     /// Our hardware address (ignored on a medium without one). One that follows from the secret.
     pub hardware: [u8; 6],

@@ -41,7 +41,7 @@ impl ListenerId {
     }
 }
 
-/// What has become possible on a connection. A set of bits.
+/// The calls that have become possible on a connection: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Readiness(u8);
 
@@ -107,7 +107,7 @@ impl fmt::Debug for Readiness {
     }
 }
 
-/// What the host tells its shard, polled with [`Host::event`](crate::Host::event).
+/// A message of the host to its shard, polled with [`Host::event`](crate::Host::event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The listener has a connection to accept.

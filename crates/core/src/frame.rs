@@ -13,7 +13,7 @@ use crate::buffer::CountedPage;
 use crate::time::Instant;
 use crate::wire::checksum::sum;
 
-/// What a device's frames start with.
+/// The first header of a device's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// An Ethernet II header (RFC 894).
@@ -22,10 +22,10 @@ pub enum Medium {
     Ip,
 }
 
-/// What a device can do, declared once.
+/// The capabilities of a device, declared once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What its frames start with.
+    /// The first header of its frames.
     pub medium: Medium,
     /// The largest IP packet it carries, in bytes.
     pub mtu: u16,
@@ -42,7 +42,7 @@ impl Capabilities {
     }
 }
 
-/// What is known of a received frame's TCP checksum.
+/// The state of a received frame's TCP checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxChecksum {
     /// Nothing: verify it.
@@ -57,7 +57,7 @@ pub enum RxChecksum {
 pub struct RxFrame<'a> {
     /// The whole frame, from its link header (or IP header, by the medium) on.
     pub bytes: &'a [u8],
-    /// What is known of its transport checksum.
+    /// The state of its transport checksum.
     pub checksum: RxChecksum,
     /// The payload size of the TCP segments that were joined into this one; 0 if it is a single
     /// one. ACK decisions count segments of this size.
@@ -105,7 +105,7 @@ pub fn in_bursts<'a>(
     sink(&burst[..len]);
 }
 
-/// What is left to the device to do about a frame's transport checksum.
+/// The part of a frame's transport checksum that is left to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TxChecksum {
     /// Nothing: it is complete, or there is none.
@@ -168,7 +168,7 @@ pub struct Frame {
     pub head: Vec<u8>,
     /// Payload shared with the send buffer; follows the head on the wire.
     pub tail: Vec<Slice>,
-    /// What is left to do about the transport checksum.
+    /// The part of the transport checksum that is left to do.
     pub checksum: TxChecksum,
     /// How to cut it, if it is larger than the MTU.
     pub segmentation: Option<Segmentation>,

@@ -442,7 +442,7 @@ impl Host {
         self.closed.time_wait.len() + self.closed.whole_blocks.len()
     }
 
-    /// What happened since the host began.
+    /// Counts of events since the host began.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }

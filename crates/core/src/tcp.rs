@@ -40,7 +40,7 @@ use crate::time::Duration;
 use send::recovery::Mode;
 use time_wait::negotiate::Holder;
 
-/// What a socket can be asked to do differently; each connection starts with its host's defaults.
+/// The options of a socket; each connection starts with its host's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
     /// Send small segments at once (Nagle's algorithm off).
@@ -53,7 +53,7 @@ pub struct SocketOptions {
     pub open_timeout: Duration,
     /// Fail when data stays unacknowledged this long (RFC 5482).
     pub user_timeout: Duration,
-    /// What closing means for data not yet sent: `None`: sent in the background; zero: dropped,
+    /// The fate of data not yet sent at the close: `None`: sent in the background; zero: dropped,
     /// and the connection reset; else sent in the background for at most this long.
     pub linger: Option<Duration>,
     /// DSCP and ECN bits of the IP header.
@@ -139,7 +139,7 @@ pub struct Keepalive {
     pub probes: u8,
 }
 
-/// What a connection says about itself.
+/// The state of a connection for its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
     /// Its state.

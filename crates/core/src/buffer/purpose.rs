@@ -1,6 +1,6 @@
 //! What pages are for, and how much room is left for each purpose.
 
-/// What a page is for, and so how much of the limit may be used up by it.
+/// The purpose of a page. It decides how much of the limit the page may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Text to be sent, of a connection that holds pages for such already.
@@ -33,8 +33,8 @@ pub enum ConnectionRoom {
     None,
 }
 
-/// What a small page is for. Free ones are kept apart: one that text was received in is still in
-/// the processor's caches, one that text was sent from has long left them.
+/// The direction of a small page's text. Free ones are kept apart: one that text was received in is
+/// still in the processor's caches, one that text was sent from has long left them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Text received.

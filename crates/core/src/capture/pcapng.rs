@@ -184,7 +184,7 @@ pub enum Block<'a> {
 pub struct ReadError {
     /// Bytes before the block that cannot be read.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub what: &'static str,
 }
 

@@ -25,7 +25,7 @@ use crate::wire::{Malformed, arp, icmpv4, icmpv6, mld, ndp};
 /// is said to be malformed.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// What the frame starts with.
+    /// The frame's first header.
     pub medium: Medium,
     /// The whole frame.
     pub bytes: &'a [u8],

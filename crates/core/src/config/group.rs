@@ -15,7 +15,7 @@ pub struct Knob {
     pub shape: &'static str,
     /// The unit of a number; empty if it has none.
     pub unit: &'static str,
-    /// What it does.
+    /// Its effect.
     pub meaning: &'static str,
     /// Where the default comes from.
     pub source: &'static str,

@@ -46,6 +46,6 @@ group! {
     }
 }
 
-/// What a slot's number has at most, but for the highest bit, which is set in an entry of the SYN
+/// The greatest number of a slot, but for the highest bit, which is set in an entry of the SYN
 /// cache.
 pub const SLOTS_MAX: usize = 1 << 26;

@@ -356,7 +356,7 @@ pub enum Ecn {
     Active,
 }
 
-/// What TIME-WAIT keeps of a connection.
+/// The state of a connection that TIME-WAIT keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TimeWaitState {
     /// A record of tens of bytes, in a table of its own.
@@ -387,7 +387,7 @@ pub enum Wish {
     Peer,
 }
 
-/// What an end does if the peer chooses another holder of TIME-WAIT than it wishes.
+/// The action of an end whose peer chooses another holder of TIME-WAIT than it wishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Disagreement {
     /// It resets the connection before that is open.
@@ -397,7 +397,7 @@ pub enum Disagreement {
     FallBack,
 }
 
-/// What a zero-window probe carries.
+/// The contents of a zero-window probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WindowProbe {
     /// The next byte (RFC 9293 §3.8.6.1: at least one octet of new data).

@@ -284,7 +284,7 @@ impl Host {
 
     // ---- asking
 
-    /// What is possible at `now`.
+    /// The calls that are possible at `now`.
     pub fn readiness(&self, now: Instant, id: ConnectionId) -> Readiness {
         let Ok(slot) = self.slot(id) else { return Readiness::CLOSED };
         let cx = self.shared.sizing(now);
@@ -300,7 +300,7 @@ impl Host {
         connection.take_error()
     }
 
-    /// What keeps the connection from going on, if anything does that may pass: an ICMP error, or
+    /// The error that keeps the connection from going on and may pass, if there is one: of ICMP, or
     /// [`Error::TimedOut`] after three retransmissions in vain (RFC 9293 MUST-47, SHLD-9, SHLD-25).
     /// It ends nothing; an acknowledgement that goes on ends it.
     pub fn soft_error(&self, id: ConnectionId) -> Option<Error> {
@@ -415,7 +415,7 @@ impl Host {
         awake.and_then(Connection::synchronized).map_or(0, |s| s.send.buffer.len())
     }
 
-    /// What the connection says about itself.
+    /// The connection's state for its user.
     pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
         Ok(self.slot(id)?.view().info(&self.shared.config))
     }

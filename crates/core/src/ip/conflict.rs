@@ -58,7 +58,7 @@ pub const PROBE_LONGEST: Duration = Duration::from_secs(7);
 /// Conflicts that wait to be reported; more than these are only counted.
 const CONFLICTS_MAX: usize = 16;
 
-/// What the host is to do.
+/// An action for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Ask all hosts for this address, without a sender's address (RFC 5227 §2.1.1).
@@ -161,7 +161,7 @@ impl Claims {
         self.on_time(now);
     }
 
-    /// What is to be done, oldest first.
+    /// The next action, oldest first.
     pub fn output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

@@ -35,7 +35,7 @@ pub(crate) struct Delivery<'a> {
     pub traffic_class: u8,
     /// The segment: the TCP header and what follows.
     pub bytes: Cow<'a, [u8]>,
-    /// What is known of its checksum.
+    /// The state of its checksum.
     pub checksum: RxChecksum,
     /// Payload size of the segments that were joined into it; 0 if it is a single one.
     pub segment_size: u16,

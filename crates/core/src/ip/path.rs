@@ -24,7 +24,7 @@ pub(crate) struct Path {
     pub dont_fragment: bool,
     /// TTL or hop limit, where a packet has none of its own.
     pub hop_limit: u8,
-    /// What the device can do.
+    /// The device's capabilities.
     pub device: Capabilities,
 }
 
@@ -63,7 +63,7 @@ impl Path {
 /// The path of a packet: with what its IP header says besides the addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketPath<'a> {
-    /// What packets on it have in common.
+    /// The fields that packets on it have in common.
     pub base: &'a Path,
     /// IPv4's DF.
     pub dont_fragment: bool,

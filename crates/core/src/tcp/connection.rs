@@ -59,7 +59,7 @@ use crate::tcp::{ConnectionInfo, Settings, SocketOptions, State};
 use crate::time::Instant;
 use crate::wire::options::Timestamps;
 
-/// What a call into a connection needs of the host, which has one for all of its connections.
+/// The parts of the host that a call into a connection needs. One serves all connections.
 #[derive(Debug)]
 pub struct Context {
     /// The time of the call.
@@ -74,7 +74,7 @@ pub struct Context {
     pub(crate) budget: WindowBudget,
     /// Which connections may still be challenged.
     pub(crate) challenges: Challenges,
-    /// What happened.
+    /// Counts of events.
     pub counters: Counters,
 }
 
@@ -126,9 +126,9 @@ pub(crate) struct Synchronized {
     pub stamps: Option<Stamps>,
     /// When the peer was last heard.
     pub last_heard: Instant,
-    /// What we receive.
+    /// The receiving half.
     pub recv: RecvHalf,
-    /// What we send.
+    /// The sending half.
     pub send: SendHalf,
 }
 
@@ -462,7 +462,7 @@ impl Connection {
         }
     }
 
-    /// What the connection says about itself.
+    /// The connection's state for its user.
     pub fn info(&self, config: &TcpConfig) -> ConnectionInfo {
         let mut info = ConnectionInfo::of_state(self.state());
         if let Shape::SynReceived(syn, _) = &self.shape {

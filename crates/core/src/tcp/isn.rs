@@ -28,7 +28,7 @@ pub(crate) struct IsnSource {
 pub(crate) struct Beginning {
     /// Its ISN (RFC 9293 MUST-8, SHLD-1).
     pub isn: Seq,
-    /// What is added to the timestamp clock.
+    /// The offset of the timestamp clock.
     pub stamp_offset: u32,
 }
 

@@ -35,15 +35,15 @@ pub(crate) struct RecvHalf {
     pub nxt: Seq,
     /// The MSS that we announced.
     pub mss: u16,
-    /// What is owed in acknowledgements.
+    /// The acknowledgements that are owed.
     pub ack: AckState,
-    /// What is promised.
+    /// The window that is promised.
     pub window: RecvWindow,
-    /// What has arrived and was not read.
+    /// Data received and not yet read.
     pub buffer: RecvBuffer,
     /// The number of the peer's FIN, once seen.
     pub fin: Option<Seq>,
-    /// What has arrived out of order, or twice, or is urgent; not there while nothing is.
+    /// Data received out of order, or twice, or urgent; not there while there is none.
     pub disorder: Option<Box<Disorder>>,
 }
 
@@ -68,7 +68,7 @@ impl Disorder {
     }
 }
 
-/// What text has done.
+/// The effect of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
     /// RCV.NXT has moved by so many bytes.

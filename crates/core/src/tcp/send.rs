@@ -79,14 +79,14 @@ pub(crate) struct SendHalf {
     /// RCV.NXT when FIN was queued: a peer that acknowledges our FIN has heard that all before this
     /// number arrived.
     pub told_by_fin: Seq,
-    /// What is missing, and sent again; not there while nothing is.
+    /// Recovery of lost segments; not there while none is lost.
     pub recovery: Option<Box<Recovery>>,
     /// Since when the peer has been silent: the first sending of what is in flight, or of a probe,
     /// that it has not answered; [`Instant::FAR_FUTURE`]: nothing waits for an answer.
     pub silent_since: Instant,
     /// When data was last sent.
     pub last_sent: Instant,
-    /// What is to be sent, from SND.UNA on.
+    /// Data to be sent, from SND.UNA on.
     pub buffer: SendBuffer,
     /// When what is in flight was sent.
     pub sent: SentQueue,
@@ -94,7 +94,7 @@ pub(crate) struct SendHalf {
     pub rtt: Rtt,
     /// The narrowest link's rate.
     pub pair: PacketPair,
-    /// What the application says of where its bytes come from; not there while it says nothing.
+    /// The source of the application's bytes; not there while the application describes none.
     pub source: Option<Box<Source>>,
     /// Segments sent again, as far as can be counted.
     pub retransmits: u32,

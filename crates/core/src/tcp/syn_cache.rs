@@ -62,13 +62,13 @@ pub(crate) struct HalfOpen {
     pub tuple: Tuple,
     /// The tuple's keyed hash.
     pub hash: u64,
-    /// What is known of the peer.
+    /// The facts known of the peer.
     pub syn: SynReceived,
     /// The listener that its SYN was for.
     pub listener: ListenerId,
     /// When the SYN, ACK was sent first, for an RTT sample.
     pub answered: Instant,
-    /// What TIME-WAIT knew of these ends when the SYN came.
+    /// The record of TIME-WAIT for these ends when the SYN came.
     pub standing: Standing,
     /// A whole tick.
     due: Instant,

@@ -55,7 +55,7 @@ use crate::wire::tcp::{Flags, Segment};
 /// without scaling is the classic step, RFC 1122 §4.2.2.13).
 pub const ISN_STEP: u32 = 65_536;
 
-/// What is kept of a closed connection.
+/// The record of a closed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The ends of the connection that has closed.
@@ -109,7 +109,7 @@ impl Predecessor {
     }
 }
 
-/// What a segment means to the record that it met.
+/// The effect of a segment on the record that it met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing.
@@ -155,7 +155,7 @@ impl Verdict {
 }
 
 impl Record {
-    /// What is left of the connection between the ends of `tuple`, which enters at `now` for
+    /// The record of the connection between the ends of `tuple`, which enters at `now` for
     /// `duration`.
     pub fn new(tuple: Tuple, final_state: &FinalState, now: Instant, duration: Duration) -> Record {
         Record {

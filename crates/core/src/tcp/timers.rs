@@ -260,7 +260,7 @@ impl Ticks {
     }
 }
 
-/// What a scheme keeps beside the connection's deadlines: where its entry is filed, or a tick
+/// The data of a scheme beside the connection's deadlines: where its entry is filed, or a tick
 /// counter for each timer. 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(4))]

@@ -12,7 +12,7 @@ pub const PACKET_BYTES: usize = 28;
 /// Hardware type Ethernet, protocol type IPv4, and the lengths of their addresses.
 const ETHERNET_AND_IPV4: [u8; 6] = [0, 1, 0x08, 0x00, 6, 4];
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Asks for the host with the target's protocol address.
@@ -24,7 +24,7 @@ pub enum Operation {
 /// A packet, arrived or to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// What it is for.
+    /// Its purpose.
     pub operation: Operation,
     /// The sender's hardware address.
     pub sender_mac: Mac,

@@ -25,7 +25,7 @@ pub const TAGS_MAX: usize = 2;
 /// All hosts on the link.
 pub const BROADCAST: Mac = [0xff; 6];
 
-/// What a frame carries, as IANA numbers it.
+/// The protocol that a frame carries, as IANA numbers it.
 pub mod ethertype {
     /// An IPv4 packet.
     pub const IPV4: u16 = 0x0800;
@@ -51,9 +51,9 @@ pub struct Frame<'a> {
     pub destination: Mac,
     /// The sender.
     pub source: Mac,
-    /// What it carries: see [`ethertype`].
+    /// The protocol that it carries: see [`ethertype`].
     pub ethertype: u16,
-    /// What follows the header.
+    /// The bytes behind the header.
     pub payload: &'a [u8],
 }
 
@@ -106,7 +106,7 @@ pub struct Header {
     pub destination: Mac,
     /// The sender.
     pub source: Mac,
-    /// What follows: see [`ethertype`].
+    /// The protocol that follows: see [`ethertype`].
     pub ethertype: u16,
 }
 

@@ -42,7 +42,7 @@ pub struct Echo<'a> {
     pub id: u16,
     /// Which ping it is.
     pub seq: u16,
-    /// What comes back.
+    /// The data that come back.
     pub data: &'a [u8],
 }
 

@@ -81,7 +81,7 @@ pub enum Message {
     },
 }
 
-/// What a router says of itself and of the link.
+/// A router's description of itself and of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RouterAdvertisement {
     /// The hop limit to use; 0: not said.

@@ -14,7 +14,7 @@ pub struct Quoted<'a> {
     pub source: IpAddr,
     /// The receiver of the packet.
     pub destination: IpAddr,
-    /// What it carried. We send no extension headers before TCP, so none are walked.
+    /// The protocol that it carried. We send no extension headers before TCP, so none are walked.
     pub protocol: u8,
     /// The length that the whole packet had, in bytes: for RFC 1191's plateaus.
     pub packet_len: u32,
@@ -64,7 +64,7 @@ impl<'a> Quoted<'a> {
         })
     }
 
-    /// What the quoted 8 bytes say if the packet was a TCP segment.
+    /// The fields in the quoted 8 bytes if the packet was a TCP segment.
     pub fn tcp(&self) -> Option<QuotedTcp> {
         if self.protocol != super::tcp::PROTOCOL {
             return None;

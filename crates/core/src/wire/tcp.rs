@@ -128,7 +128,7 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
 }
 
-/// What a segment says as nearly all do: with no options but timestamps, and not urgent.
+/// The fields of a segment as nearly all are: with no options but timestamps, and not urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain<'a> {
     /// SEG.SEQ.

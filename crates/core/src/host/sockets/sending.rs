@@ -159,7 +159,7 @@ impl Host {
         }
     }
 
-    /// What the connection could do with: bytes that fit at `now`, were there pages for them, and
+    /// The connection's demand: bytes that fit at `now`, were there pages for them, and
     /// those that the next read of its source should bring. Where a write would fail, or the
     /// connection is not open yet, more than any.
     pub fn send_demand(&self, now: Instant, id: ConnectionId) -> Demand {
@@ -194,7 +194,7 @@ impl Host {
         }
     }
 
-    /// What the connection says of its send buffer at `now`; `None` where it has none.
+    /// The state of the connection's send buffer at `now`; `None` where it has none.
     pub fn send_info(&self, now: Instant, id: ConnectionId) -> Option<SendInfo> {
         let view = self.slot(id).ok()?.view();
         let s = view.synchronized()?;

@@ -13,14 +13,14 @@ use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{SocketOptions, State};
 use crate::time::{Duration, Instant};
 
-/// What a connection has beside its shape. Its fields are in order: `connection/layout.rs` says
-/// where each lies.
+/// The fields of a connection in every shape, in order: `connection/layout.rs` says where each
+/// lies.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Common {
     /// Where it is in RFC 9293's Figure 5.
     pub(crate) state: StateCell,
-    /// What has become possible since the host last asked.
+    /// The calls that have become possible since the host last asked.
     pub notices: Readiness,
     /// Its user has closed it.
     pub orphan: bool,
@@ -34,11 +34,11 @@ pub struct Common {
     pub syn_due: bool,
     /// In SYN-RECEIVED: an ACK to send, in answer to what was unacceptable.
     pub answer_due: bool,
-    /// What its user asked for; shared by all connections with the same wishes.
+    /// Its user's options; shared by all connections with the same wishes.
     pub options: Arc<SocketOptions>,
     /// An RST to send.
     pub reset_due: Option<Box<Reset>>,
-    /// What keeps it from going on.
+    /// The trouble that keeps it from going on.
     pub trouble: Option<Box<Trouble>>,
     /// The two ends.
     pub(crate) identity: Identity,
@@ -113,7 +113,7 @@ impl Common {
         self.state.get()
     }
 
-    /// What has become possible since the last call.
+    /// The calls that have become possible since the last call.
     pub(crate) fn take_notices(&mut self) -> Readiness {
         core::mem::take(&mut self.notices)
     }
@@ -157,7 +157,7 @@ impl Common {
 
     // ---- trouble
 
-    /// What keeps it from going on.
+    /// The error that keeps it from going on.
     pub(crate) fn soft_error(&self) -> Option<Error> {
         self.trouble.as_ref().and_then(|trouble| trouble.soft_error)
     }

@@ -23,7 +23,7 @@ pub struct Early {
 }
 
 impl Early {
-    /// What `syn` carries, as far as it lies in a window of `offer` bytes. Nothing of it if the
+    /// The text of `syn`, as far as it lies in a window of `offer` bytes. Nothing of it if the
     /// pool is scarce.
     pub fn of(syn: &Segment<'_>, offer: u16, cx: &mut Context) -> Early {
         let mut early = Early::default();

@@ -47,7 +47,7 @@ impl Ended {
     }
 }
 
-/// What keeps a connection from going on, and may pass.
+/// The troubles that keep a connection from going on, and may pass.
 #[derive(Debug, Default)]
 pub struct Trouble {
     /// What ICMP, or silence, says of the way to the peer since it was heard last: the reason given
@@ -68,7 +68,7 @@ pub struct Reset {
     pub stamps: Option<Timestamps>,
 }
 
-/// What TIME-WAIT must remember of a connection.
+/// The last state of a connection, for TIME-WAIT to remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinalState {
     /// SND.NXT.
@@ -77,7 +77,7 @@ pub struct FinalState {
     pub rcv_nxt: Seq,
     /// TS.Recent, if timestamps are used.
     pub stamp: Option<u32>,
-    /// What was added to the timestamp clock: a function of the tuple, found again when needed.
+    /// The offset of the timestamp clock: a function of the tuple, found again when needed.
     pub stamp_offset: Option<u32>,
     /// The window field of the last ACK.
     pub window: u16,

@@ -9,7 +9,7 @@ use super::{Common, Connection, Context, Shape, Synchronized};
 use crate::error::Error;
 use crate::tcp::time_wait::negotiate::Holding;
 
-/// What a step works on.
+/// The state that a step works on.
 pub struct Step<'a> {
     /// The host's part.
     pub cx: &'a mut Context,
@@ -36,7 +36,7 @@ pub enum Ending {
 }
 
 impl Connection {
-    /// What the steps work on, if it is synchronized.
+    /// The state that the steps work on, if it is synchronized.
     pub fn step<'a>(&'a mut self, cx: &'a mut Context) -> Option<Step<'a>> {
         match &mut self.shape {
             Shape::Synchronized(s) => Some(Step { cx, common: &mut self.common, s }),

@@ -29,7 +29,7 @@ use crate::time::{Instant, as_nanos};
 /// Duplicate ACKs owed at most between two turns.
 pub(crate) const DUPLICATES_MAX: u8 = 64;
 
-/// What this end owes the peer in acknowledgements.
+/// The acknowledgements that this end owes the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct AckState {
     /// An ACK must leave at the end of this turn.

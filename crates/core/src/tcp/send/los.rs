@@ -40,7 +40,7 @@ pub fn factor(read_time_ns: u64, srtt_ns: u64, preset: u32) -> u32 {
     read_time_ns.div_ceil(srtt_ns).min(FACTOR_MAX.into()) as u32
 }
 
-/// What the scheme asks for, of a connection in its present state.
+/// The inputs of the scheme, of a connection in its present state.
 #[derive(Clone, Copy, Debug)]
 pub struct Los<'a> {
     /// The congestion controller, which predicts the window.
@@ -58,14 +58,14 @@ pub struct Los<'a> {
 }
 
 impl Los<'_> {
-    /// What the buffer should hold, sent or not, in bytes, but no more than `limit`.
+    /// The bytes that the buffer should hold, sent or not, but no more than `limit`.
     pub fn hiwat(&self, limit: u32) -> u32 {
         let whole = self.window - self.window % self.mss;
         let (fresh, _) = self.rounds(self.window, limit.saturating_sub(whole));
         self.whole_segments(whole.saturating_add(fresh)).min(limit)
     }
 
-    /// What a read should bring, in bytes, but no more than `limit`: what is sent while the next
+    /// The bytes that a read should bring, but no more than `limit`: those sent while the next
     /// one is under way.
     pub fn read_size(&self, limit: u32) -> u32 {
         let (_, window) = self.rounds(self.window, limit);

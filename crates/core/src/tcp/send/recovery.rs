@@ -45,7 +45,7 @@ pub(crate) struct Recovery {
     high_rxt: Seq,
     /// Bytes below are lost, unless sacked.
     pub lost_edge: Seq,
-    /// What the receiver holds beyond SND.UNA.
+    /// The data that the receiver holds beyond SND.UNA.
     pub board: Scoreboard,
     /// Duplicate ACKs in a row.
     pub dup_acks: u32,

@@ -32,7 +32,7 @@ struct Coarse {
     min_ticks: u64,
 }
 
-/// What is common to the timeouts of all connections: durations of the configuration, in ns.
+/// The bounds of the timeouts of all connections: durations of the configuration, in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     estimator: Estimator,

@@ -3,7 +3,7 @@
 
 use crate::time::{Duration, Instant};
 
-/// What the application says of its source: a file, or another connection.
+/// The application's description of its source: a file, or another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Supply {
     /// ReadTime: how long it takes from the asking for bytes until they are there to be written,
@@ -13,10 +13,10 @@ pub struct Supply {
     pub more: bool,
 }
 
-/// What a connection could do with, in bytes.
+/// The demand of a connection, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Demand {
-    /// What fits into the send buffer now, as the socket's
+    /// The bytes that fit into the send buffer now, as the socket's
     /// [`SendSize`](crate::config::SendSize) says.
     pub room: usize,
     /// What the next read of the source should bring. By [`SendSize::Los`], what is sent while the
@@ -27,13 +27,13 @@ pub struct Demand {
     pub read: usize,
 }
 
-/// What a connection says of its send buffer. The paper's *pending* bytes, which were read and do
+/// The state of a connection's send buffer. The paper's *pending* bytes, which were read and do
 /// not fit yet, are not among it: they are the application's, and the connection never sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SendInfo {
-    /// What it may hold now, in bytes: `sb_hiwat`.
+    /// Its limit now, in bytes: `sb_hiwat`.
     pub hiwat: usize,
-    /// What it holds, in bytes: fresh and outstanding.
+    /// The bytes that it holds: fresh and outstanding.
     pub held_bytes: usize,
     /// The memory that takes, in pages; what is small counts as a part, rounded up.
     pub held_pages: usize,
@@ -48,7 +48,7 @@ pub struct SendInfo {
     pub factor: u32,
 }
 
-/// What is kept of a source, of a buffer that only grows, and of one that waits for pages.
+/// The record of a source, of a buffer that only grows, and of one that waits for pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Source {
     /// What was said last.

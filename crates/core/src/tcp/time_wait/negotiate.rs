@@ -100,7 +100,7 @@ impl Holding {
     }
 }
 
-/// What comes of the peer's choice.
+/// The outcome of the peer's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// There is no agreement: TCP as ever.
@@ -118,7 +118,7 @@ pub(crate) struct HolderTerms {
     pub wish: Option<End>,
     /// Without an agreement there is to be no connection.
     pub required: bool,
-    /// What becomes of another choice.
+    /// The action after another choice.
     pub disagreement: Disagreement,
 }
 

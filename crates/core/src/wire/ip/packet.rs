@@ -11,7 +11,7 @@ pub struct Packet<'a> {
     pub source: IpAddr,
     /// The receiver.
     pub destination: IpAddr,
-    /// What the payload is: of IPv6, after the extension headers. In a fragment other than the
+    /// The payload's protocol: of IPv6, after the extension headers. In a fragment other than the
     /// first it is what the first says it is.
     pub protocol: u8,
     /// TTL or hop limit.
@@ -22,7 +22,7 @@ pub struct Packet<'a> {
     pub dont_fragment: bool,
     /// It is a piece of a packet, not a whole one.
     pub fragment: Option<Fragment>,
-    /// What follows the headers: the link's padding cut off.
+    /// The bytes behind the headers, without the link's padding.
     pub payload: &'a [u8],
     /// The whole packet, its headers too: the link's padding cut off.
     pub bytes: &'a [u8],
@@ -66,7 +66,7 @@ pub struct Header {
     pub(in crate::wire) source: IpAddr,
     pub(in crate::wire) destination: IpAddr,
     pub(in crate::wire) payload_len: u16,
-    /// What the payload is.
+    /// The payload's protocol.
     pub protocol: u8,
     /// TTL or hop limit.
     pub hop_limit: u8,
