@@ -239,7 +239,7 @@ impl<S: FileSource> Opening<S> {
 /// A body made of pieces of one file.
 pub(crate) struct FileBody<S: FileSource> {
     opening: Rc<Opening<S>>,
-    /// What other responses have of the file in memory.
+    /// The part of the file that other responses have in memory.
     blocks: Option<Box<dyn Shared>>,
     /// Some of it was read for this body alone since the version was checked.
     is_unchecked: bool,

@@ -82,14 +82,14 @@ pub trait Control: 'static {
         Poll::Ready(())
     }
 
-    /// What the transport knows of the delivery of written data, also after the connection's end;
+    /// The transport's knowledge of the delivery of written data, also after the connection's end;
     /// `None` if it cannot tell.
     fn delivery(&self) -> Option<Delivery> {
         None
     }
 }
 
-/// What a transport knows of the delivery of written data.
+/// A transport's knowledge of the delivery of written data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     /// Written bytes that the peer has not acknowledged. After the connection's end: those that it

@@ -174,7 +174,7 @@ impl Equivalent<Key> for RelativePath {
     }
 }
 
-/// What is in memory.
+/// An entry in memory.
 enum Hot<H> {
     File(Rc<Known<H>>),
     /// Its bytes, and how many its memory has.
