@@ -26,7 +26,7 @@ pub struct JoinError {
     panic: Option<Mutex<Panic>>,
 }
 
-/// What a task panicked with.
+/// The payload of a task's panic.
 type Panic = Box<dyn Any + Send>;
 
 impl JoinError {
@@ -40,7 +40,7 @@ impl JoinError {
         self.panic.is_some()
     }
 
-    /// What the task panicked with, for [`std::panic::resume_unwind`].
+    /// The payload of the task's panic, for [`std::panic::resume_unwind`].
     ///
     /// # Panics
     /// If the task did not panic.
@@ -48,7 +48,7 @@ impl JoinError {
         self.try_into_panic().expect("the task did not panic")
     }
 
-    /// What the task panicked with.
+    /// The payload of the task's panic.
     ///
     /// # Errors
     /// The error itself, if the task did not panic.

@@ -147,7 +147,7 @@ impl Control {
         Poll::Pending
     }
 
-    /// What the connection says about itself, also after its end; `None` if the stream is dropped.
+    /// The connection's state for its user, also after its end; `None` if the stream is dropped.
     pub fn info(&self) -> Option<ConnectionInfo> {
         self.local.host().info(self.id).ok()
     }
