@@ -129,7 +129,7 @@ fn released(release: Release) -> String {
     }
 }
 
-/// What a link has counted: pairs of name and number.
+/// The counts of a link: pairs of name and number.
 fn counted(counters: &Counters) -> [(&'static str, u64); 11] {
     [
         ("packets_in", counters.pushed),
@@ -160,7 +160,7 @@ fn numbers(way: &WaySnapshot) -> impl Iterator<Item = (&'static str, Option<u64>
 struct Phase<'a> {
     from: Duration,
     link: &'a str,
-    /// What the link counted meanwhile.
+    /// The link's counts of that time.
     counted: [(&'static str, u64); 11],
 }
 
