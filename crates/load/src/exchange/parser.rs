@@ -218,7 +218,7 @@ fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// What the header fields say about the body and the connection.
+/// The meaning of the header fields for the body and the connection.
 struct Framing {
     body: Body,
     closes: bool,
