@@ -72,7 +72,7 @@ use shortage::Shortage;
 #[derive(Debug)]
 pub struct Host {
     config: Arc<Config>,
-    /// What connections share; apart from the slots, so that both can be borrowed at once.
+    /// The state that connections share. Apart from the slots, both can be borrowed at once.
     shared: Context,
     slots: Slots,
     live: Live,
@@ -81,7 +81,7 @@ pub struct Host {
     /// The connections that wait for pages, and those that hold some and stall.
     shortage: Shortage,
     ip: Ip,
-    /// What is to be sent and belongs to no connection, in its order.
+    /// Replies that belong to no connection, in their order.
     replies: VecDeque<Reply>,
     events: Fifo<Event>,
 }

@@ -76,7 +76,7 @@ pub(crate) struct Ip {
     strangers: TokenBucket,
     /// The ICMP error that the last packet reported about a segment of ours.
     icmp_error: Option<IcmpError>,
-    /// What we have sent to ourselves.
+    /// Packets that we have sent to ourselves.
     pub(crate) loopback: Outbox,
     /// Frames dropped because they made no sense.
     malformed: [u64; Malformed::COUNT],

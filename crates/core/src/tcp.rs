@@ -112,7 +112,7 @@ impl SocketOptions {
 }
 
 impl SocketOptions {
-    /// What it asks of its IP headers.
+    /// The fields that it asks of its IP headers.
     pub(crate) fn ip_fields(&self) -> IpFields {
         IpFields { traffic_class: self.traffic_class, hop_limit: self.hop_limit }
     }

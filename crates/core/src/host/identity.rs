@@ -32,7 +32,7 @@ impl TupleChoice {
     }
 }
 
-/// What comes of trying a port.
+/// The outcome of trying a port.
 #[derive(Clone, Copy, Debug)]
 enum PortState {
     /// No connection uses it.

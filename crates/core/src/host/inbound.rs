@@ -35,7 +35,7 @@ pub(super) struct Hinted<'a> {
     pub(super) hint: u32,
 }
 
-/// What is wrong with a segment.
+/// The mistake in a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     Checksum,
@@ -78,7 +78,7 @@ pub(super) struct Begun {
 }
 
 impl Past {
-    /// What an entry of the SYN cache remembers of it.
+    /// The fields that an entry of the SYN cache remembers of it.
     pub(super) fn standing(self) -> Standing {
         match self {
             Past::Unknown => Standing::Unknown,

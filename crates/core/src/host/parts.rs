@@ -53,7 +53,7 @@ pub(super) struct Live {
 /// How connections begin.
 #[derive(Debug)]
 pub(super) struct Opening {
-    /// What a new connection starts with.
+    /// The options that a new connection starts with.
     pub(super) options: Arc<SocketOptions>,
     pub(super) terms: Terms,
     pub(super) listeners: Listeners,
@@ -69,7 +69,7 @@ pub(super) struct Opening {
     pub(super) unheard: Unheard,
 }
 
-/// What is left of connections that are closed, or closing.
+/// The records of connections that are closed, or closing.
 #[derive(Debug)]
 pub(super) struct Closed {
     pub(super) time_wait: TimeWait,

@@ -113,7 +113,7 @@ impl Cause {
         }
     }
 
-    /// What the connection's user hears.
+    /// The words that the connection's user hears.
     fn text(self) -> &'static str {
         match self {
             Cause::ClosedWindow | Cause::Orphan => "memory: the peer takes no data",

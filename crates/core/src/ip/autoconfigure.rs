@@ -52,7 +52,7 @@ const TWO_HOURS: Duration = Duration::from_secs(7200);
 /// How long a version 1 query makes us speak version 1 (RFC 3810 §9.12).
 const OLD_QUERIER: Duration = Duration::from_secs(260);
 
-/// What the host is to do.
+/// An action for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Send this IPv6 packet to that group.
@@ -171,7 +171,7 @@ impl Autoconfigure {
         this
     }
 
-    /// What is to be done, oldest first.
+    /// The next action, oldest first.
     pub(crate) fn output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

@@ -71,7 +71,7 @@ pub(crate) const MAX_WAITING_EACH: usize = 16;
 /// Entries looked at to find one to evict.
 const EVICTION_STEPS: usize = 16;
 
-/// What is known of a next hop.
+/// The facts known of a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// Send it there.
@@ -308,7 +308,7 @@ impl Neighbours {
         !self.timers.is_empty()
     }
 
-    /// What is to be sent, oldest first.
+    /// Packets to be sent, oldest first.
     pub(crate) fn output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

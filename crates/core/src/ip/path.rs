@@ -100,7 +100,7 @@ pub(crate) struct FastPath {
     pub mss: u16,
 }
 
-/// What a sender asks of the IP header.
+/// The fields that a sender asks of the IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct IpFields {
     /// DSCP and ECN bits.

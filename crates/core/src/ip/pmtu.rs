@@ -26,7 +26,7 @@ pub(crate) const LIFETIME: Duration = Duration::from_secs(600);
 /// What paths are likely to carry, for routers that do not say (RFC 1191 §7.1).
 const PLATEAUS: [u16; 9] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, IPV4_FLOOR];
 
-/// What a path carries.
+/// The greatest packet of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathMtu {
     /// The largest packet, in bytes.

@@ -33,7 +33,7 @@ pub(crate) const MAX_PACKETS: usize = 64;
 /// Room for what an error message quotes of a first fragment.
 const QUOTED_BYTES: usize = icmpv6::MAX_QUOTED_BYTES;
 
-/// What came of a fragment.
+/// The outcome of a fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Others are missing.

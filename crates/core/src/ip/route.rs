@@ -32,7 +32,7 @@ pub(crate) enum NextHop {
     Group(Mac),
 }
 
-/// What kind of address it is, seen from here.
+/// The kind of an address, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// An unspecified address: `0.0.0.0/8` or `::`.
@@ -175,7 +175,7 @@ impl Routes {
         }
     }
 
-    /// What kind of address it is.
+    /// The kind of address that it is.
     pub(crate) fn class(&self, address: IpAddr) -> Class {
         match address {
             IpAddr::V4(v4) => self.class_ipv4(v4),

@@ -329,7 +329,7 @@ impl Connection {
         synchronized.send.told_by_fin = synchronized.recv.nxt;
     }
 
-    /// What is possible now.
+    /// The calls that are possible now.
     pub(crate) fn readiness(&self, cx: Sizing<'_>) -> Readiness {
         let mut ready = Readiness::EMPTY;
         match &self.shape {

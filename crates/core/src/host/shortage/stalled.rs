@@ -22,7 +22,7 @@ struct Link {
 
 const UNLISTED: Link = Link { previous: NONE, next: NONE, mark: None };
 
-/// What progress is counted from.
+/// The beginning from which progress is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// Since when.

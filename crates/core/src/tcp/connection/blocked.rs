@@ -5,7 +5,7 @@ use crate::config::SendSize;
 use crate::event::Readiness;
 use crate::tcp::send::SendHalf;
 
-/// What the writer of a connection waits for.
+/// The condition that the writer of a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocked {
     /// Nothing, and its buffer is [`SendSize::Round`]: a write, or an ACK, has nothing more to ask.

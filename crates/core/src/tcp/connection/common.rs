@@ -26,7 +26,7 @@ pub struct Common {
     pub orphan: bool,
     /// Its user reads no more: data that comes once our FIN is sent resets it.
     pub read_shut: bool,
-    /// What its writer waits for.
+    /// The condition that its writer waits for.
     pub(crate) blocked: Blocked,
     /// The user closed or shut down before the connection was synchronized.
     pub close_early: bool,

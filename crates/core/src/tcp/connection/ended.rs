@@ -17,11 +17,11 @@ use crate::wire::options::Timestamps;
 /// CLOSED or TIME-WAIT: what is left.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// What the user has not read yet.
+    /// Data not read yet by the user.
     pub(crate) unread: RecvBuffer,
     /// Why it ended; reported once.
     pub error: Option<Error>,
-    /// What became of the data that it sent.
+    /// The fate of the data that it sent.
     pub(super) sent: Sent,
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
     /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host
@@ -29,7 +29,7 @@ pub struct Ended {
     final_state: Option<FinalState>,
 }
 
-/// What became of the data that a connection sent, for its user to learn after the end.
+/// The fate of the data that a connection sent, for its user to learn after the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     /// Written bytes that the peer had not acknowledged.
@@ -114,7 +114,7 @@ impl Synchronized {
             && send.source.is_none()
     }
 
-    /// What became of the data that it has sent by now.
+    /// The fate of the data that it has sent by now.
     fn sent(&self) -> Sent {
         let send = &self.send;
         Sent {
@@ -124,7 +124,7 @@ impl Synchronized {
         }
     }
 
-    /// What TIME-WAIT must remember of it.
+    /// Its last state, for TIME-WAIT to remember.
     pub(super) fn final_state(&mut self, holding: Holding) -> FinalState {
         let (send, recv) = (&self.send, &mut self.recv);
         let unread = recv.buffer.len() as u32;

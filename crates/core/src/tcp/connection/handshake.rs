@@ -103,7 +103,7 @@ pub(crate) struct OurSyn {
 }
 
 impl OurSyn {
-    /// What both ends can do, from their SYNs (RFC 7323 §1.3, RFC 2018 §2, RFC 3168 §6.1.1).
+    /// The abilities of both ends, from their SYNs (RFC 7323 §1.3, RFC 2018 §2, RFC 3168 §6.1.1).
     #[inline(always)]
     pub(crate) fn negotiate(self, syn: &Segment<'_>, config: &TcpConfig) -> SynReceived {
         let (options, OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6 }) =
@@ -139,7 +139,7 @@ pub(crate) fn peer_mss(options: &Options, ipv6: bool, floor: u16) -> u16 {
     options.mss.unwrap_or(if ipv6 { 1220 } else { 536 }).max(floor)
 }
 
-/// What PAWS says of a segment in SYN-RECEIVED (RFC 7323 §5.3 R1).
+/// The verdict of PAWS on a segment in SYN-RECEIVED (RFC 7323 §5.3 R1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paws {
     /// Its timestamp is older than that of the peer's SYN.
@@ -151,7 +151,7 @@ pub(crate) enum Paws {
     Later,
 }
 
-/// What a segment means in SYN-RECEIVED.
+/// The meaning of a segment in SYN-RECEIVED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Nothing.
