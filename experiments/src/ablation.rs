@@ -71,7 +71,7 @@ pub(crate) fn run_all(plans: &[&Plan], work: &Work, run: fn(&Plan, &Work) -> Who
 pub(crate) type Whole = (bool, Vec<Verdict>);
 
 /// Runs one experiment whole and ablated. Returns true if all is well and every claim falls.
-fn is_tight(plan: &Plan, work: &Work, run: fn(&Plan, &Work) -> Whole) -> bool {
+pub(crate) fn is_tight(plan: &Plan, work: &Work, run: fn(&Plan, &Work) -> Whole) -> bool {
     let (is_well, verdicts) = run(plan, work);
     let outcome = try_all(plan, work, verdicts).and_then(|trials| tell(plan, work, &trials));
     outcome.unwrap_or_else(|why| {

@@ -3,9 +3,10 @@
 
 mod plans;
 
+use crate::ablation;
 use crate::expected::Known;
 use crate::plan::{Plan, Seeds};
-use crate::report::{Report, Work};
+use crate::report::Work;
 
 const PLANS: [Plan; 1] = [
     // A comment, or rustfmt would lay it out otherwise than the long list.
@@ -22,10 +23,8 @@ const PLANS: [Plan; 1] = [
 
 /// Four seeds do for the numbers that the page's claims are about.
 #[test]
-fn the_pages_experiment_runs_and_its_claims_hold() {
+fn the_pages_claims_hold_and_fall_with_their_ablations() {
     let out = tempfile::tempdir().unwrap();
-    let work = Work { out: out.path().into(), seeds: Some(4), offset: 0, quick: true, bless: None };
-    let mut report = Report::new(&PLANS[0], &work).unwrap();
-    (PLANS[0].run)(&mut report).unwrap();
-    assert!(report.finish().unwrap());
+    let work = Work { seeds: Some(4), quick: true, ..Work::in_directory(out.path()) };
+    assert!(ablation::is_tight(&PLANS[0], &work, crate::run));
 }
