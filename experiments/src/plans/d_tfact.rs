@@ -1,7 +1,7 @@
 //! The knowledge that a send buffer needs of a source that is slower than a round trip: T_fact. Our
 //! file server reads from a disk that takes its time. The buffer learns T_fact from the read times
-//! that the server measures, has it preset, or ignores it, as the buffers of Semke, Mahdavi and
-//! Mathis do: they are those of a preset of 1.
+//! that the server measures, has it preset, or ignores it, as those of Semke, Mahdavi and Mathis do
+//! (PSC): the server tells them, and their policy heeds no read times.
 
 use std::cell::Cell;
 use std::io;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use lightwait::net::TcpStream;
 use lightwait::shard::Handle;
-use lightwait_core::config::{Limits, SendRule};
+use lightwait_core::config::{Limits, PoolPolicy, SendRule};
 use lightwait_core::time::Duration;
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
 use lightwait_sim::disk::Disk;
@@ -41,19 +41,18 @@ const END: Duration = Duration::from_secs(600);
 enum Factor {
     Measured,
     Preset(u8),
+    /// By the policy of Semke, Mahdavi and Mathis, which ignores it.
+    Psc,
 }
 
-const WAYS: [(Factor, &str); 3] = [
-    (Factor::Measured, "measured"),
-    (Factor::Preset(2), "preset to 2"),
-    (Factor::Preset(1), "preset to 1, as PSC"),
-];
+const WAYS: [(Factor, &str); 3] =
+    [(Factor::Measured, "measured"), (Factor::Preset(2), "preset to 2"), (Factor::Psc, "PSC")];
 const MEASURED: usize = 0;
 const PRESET: usize = 1;
 const NONE: usize = 2;
 
 const UNMEASURED: Ablation =
-    Ablation { name: "unmeasured", instead: "the measured T_fact is a preset of 1, too" };
+    Ablation { name: "unmeasured", instead: "where T_fact is measured, PSC ignores it" };
 const LARGE: Ablation = Ablation { name: "large-presets", instead: "every preset of T_fact is 8" };
 const LONG: Ablation = Ablation {
     name: "long-reads",
@@ -89,8 +88,10 @@ impl Point {
 fn download(read_time: Duration, factor: Factor, seed: u64) -> Result<Found, Failure> {
     let tcp = transfers::tcp().with(|tcp| {
         tcp.buffers.send_size = SendRule::Los;
-        if let Factor::Preset(factor) = factor {
-            tcp.buffers.send_factor = factor;
+        match factor {
+            Factor::Measured => {}
+            Factor::Preset(factor) => tcp.buffers.send_factor = factor,
+            Factor::Psc => tcp.pool.policy = PoolPolicy::Psc,
         }
     });
     let hosts = [(transfers::tcp(), Limits::default()), (tcp, Limits::default())];
@@ -101,7 +102,7 @@ fn download(read_time: Duration, factor: Factor, seed: u64) -> Result<Found, Fai
     let files = Files::new(disk, FilesConfig::default(), clock.clone()).with_memory(memory.clone());
     let files = Rc::new(Server::new(files, ServerConfig::default(), clock).with_memory(memory));
     match factor {
-        Factor::Measured => web::serve(&world, Side::B, server(), &files)?,
+        Factor::Measured | Factor::Psc => web::serve(&world, Side::B, server(), &files)?,
         Factor::Preset(_) => web::serve_without_read_times(&world, Side::B, server(), &files)?,
     }
     let (seconds, note) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(None)));
@@ -144,7 +145,7 @@ fn point(read_time: f64, factor: Factor, seeds: Range<u64>) -> Result<Point, Fai
 fn factors(report: &Report) -> [Factor; WAYS.len()] {
     let mut factors = WAYS.map(|(factor, _)| factor);
     if report.is_ablated(&UNMEASURED) {
-        factors[MEASURED] = Factor::Preset(1);
+        factors[MEASURED] = Factor::Psc;
     }
     if report.is_ablated(&LARGE) {
         factors[PRESET..].fill(Factor::Preset(8));

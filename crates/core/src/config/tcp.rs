@@ -197,6 +197,9 @@ group! {
         /// By the policy priority: a connection that holds pages counts for no more than this, 1 to
         /// 14.
         priority_cap: u8 = 8, "", "ours; Cohen & Cohen 2002 §4 (p)";
+        /// By the policy priority: a connection that holds no page counts for one more than the
+        /// cap; else for as much as if it held one.
+        priority_of_none: bool = true, "", "Cohen & Cohen 2002 §4 (p + 1)";
         /// By the policy psc: time between scans of all connections.
         scan: Duration = Duration::from_millis(50), "", "ours; Semke, Mahdavi & Mathis 1998";
         /// By the policy naive: the connections that share the pages.

@@ -85,7 +85,7 @@ impl Line {
     /// The line of that policy.
     pub(super) fn new(config: &PoolConfig) -> Line {
         match config.policy {
-            PoolPolicy::Priority => Line::Priority(Buckets::new(config.priority_cap)),
+            PoolPolicy::Priority => Line::Priority(Buckets::new(config)),
             _ => Line::Fifo(Fifo::default()),
         }
     }

@@ -16,6 +16,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Order, Standing, Waiter};
+use crate::config::PoolConfig;
 use crate::time::Instant;
 
 /// Levels in one step of i / k.
@@ -50,6 +51,8 @@ struct Ends {
 #[derive(Debug)]
 pub(in super::super) struct Buckets {
     cap: u8,
+    /// One that holds nothing has a level of its own, above the cap.
+    sets_none_above: bool,
     used: u128,
     levels: Box<[Ends; LEVELS]>,
     /// The places, by slot. It grows to the highest slot that ever waited.
@@ -59,15 +62,17 @@ pub(in super::super) struct Buckets {
 
 impl Buckets {
     /// The buckets for a cap p, which is 14 at most.
-    pub(super) fn new(cap: u8) -> Self {
+    pub(super) fn new(config: &PoolConfig) -> Self {
         let levels = Box::new([Ends { first: NONE, last: NONE }; LEVELS]);
-        Buckets { cap, used: 0, levels, places: Vec::new(), len: 0 }
+        let (cap, sets_none_above) = (config.priority_cap, config.priority_of_none);
+        Buckets { cap, sets_none_above, used: 0, levels, places: Vec::new(), len: 0 }
     }
 
     /// p + 1 for one that holds nothing; else min(p, i / k).
     fn level(&self, standing: Standing) -> u8 {
         let cap = usize::from(self.cap) * STEPS;
-        let parts = standing.needs.saturating_mul(STEPS).checked_div(standing.holds);
+        let holds = standing.holds.max(usize::from(!self.sets_none_above));
+        let parts = standing.needs.saturating_mul(STEPS).checked_div(holds);
         let level = parts.map_or(cap + STEPS, |parts| parts.min(cap));
         level.min(LEVELS - 1) as u8
     }
@@ -157,13 +162,17 @@ mod tests {
         Standing { needs, holds }
     }
 
+    fn buckets(priority_cap: u8) -> Buckets {
+        Buckets::new(&PoolConfig { priority_cap, ..PoolConfig::default() })
+    }
+
     fn order(buckets: &mut Buckets) -> Vec<u32> {
         core::iter::from_fn(|| buckets.pop()).map(|waiter| waiter.id.index).collect()
     }
 
     #[test]
     fn the_least_supplied_is_next_and_the_empty_before_all() {
-        let mut buckets = Buckets::new(4);
+        let mut buckets = buckets(4);
         let all = [(10, 10), (40, 10), (400, 10), (5, 0), (15, 10), (90, 20)];
         for (slot, (needs, holds)) in (0..).zip(all) {
             buckets.push(waiter(slot, 0), standing(needs, holds));
@@ -173,8 +182,18 @@ mod tests {
     }
 
     #[test]
+    fn the_empty_one_has_no_level_of_its_own_if_it_is_so_set() {
+        let config = PoolConfig { priority_of_none: false, ..PoolConfig::default() };
+        let mut buckets = Buckets::new(&config);
+        for (slot, (needs, holds)) in (0..).zip([(40, 10), (3, 0), (400, 10), (3, 1)]) {
+            buckets.push(waiter(slot, 0), standing(needs, holds));
+        }
+        assert_eq!(order(&mut buckets), [2, 0, 1, 3]);
+    }
+
+    #[test]
     fn a_change_of_share_moves_one_up_and_keeps_no_other_waiting() {
-        let mut buckets = Buckets::new(8);
+        let mut buckets = buckets(8);
         for slot in 0..3 {
             buckets.push(waiter(slot, slot.into()), standing(20, 10));
         }
@@ -187,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_slot_whose_connection_is_gone_waits_once() {
-        let mut buckets = Buckets::new(8);
+        let mut buckets = buckets(8);
         buckets.push(waiter(3, 1), standing(20, 10));
         buckets.push(waiter(3, 2), standing(20, 5));
         assert_eq!((buckets.len(), buckets.pop()), (1, Some(waiter(3, 2))));
@@ -198,7 +217,7 @@ mod tests {
         fn it_is_a_sorted_list(
             ops in prop::collection::vec((0u32..9, 0usize..40, 0usize..12, 0u8..4), 0..200),
         ) {
-            let mut buckets = Buckets::new(3);
+            let mut buckets = buckets(3);
             let mut model: Vec<(u8, u32)> = Vec::new();
             for (slot, needs, holds, op) in ops {
                 let standing = standing(needs, holds);
