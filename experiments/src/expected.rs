@@ -3,7 +3,7 @@
 //! Experiments in virtual time find the same on every machine, and are compared exactly. For
 //! experiments that count a build's instructions, numbers may differ by a tolerance. `--bless WHY`
 //! writes changed results, and keeps the reason and the old values beside them (`blessed`).
-//! BENCHMARKS.md and `bench/notes` then need the same change, which a test checks.
+//! BENCHMARKS.md and `bench/notes` then need the same change, which `xtask figures` checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};

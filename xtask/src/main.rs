@@ -1,5 +1,5 @@
 //! The project's own checks: `cargo run -q -p lightwait-xtask -- CHECK…`, where a check is `tidy`,
-//! `purity`, `licences`, `surface` or `specs`.
+//! `purity`, `licences`, `surface`, `specs` or `figures`.
 //!
 //! `specs --write` writes the page of requirements anew. `specs --against DIR` compares the map
 //! with the RFCs' texts in that folder.
@@ -9,6 +9,7 @@
 //! command line.
 #![forbid(unsafe_code)]
 
+mod figures;
 mod licences;
 mod purity;
 mod sources;
@@ -48,7 +49,7 @@ impl fmt::Display for Finding {
 }
 
 /// The names of the checks on the command line; `specs` takes the options.
-const CHECKS: [&str; 5] = ["tidy", "purity", "licences", "surface", "specs"];
+const CHECKS: [&str; 6] = ["tidy", "purity", "licences", "surface", "specs", "figures"];
 
 /// The result of a check: its findings, or the reason why it could not run.
 type Outcome = Result<Vec<Finding>, String>;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
             "purity" => purity::check(root),
             "licences" => licences::check(root),
             "surface" => surface::check(root),
+            "figures" => figures::check(root),
             "specs" => wishes(&mut names).and_then(|wishes| specs::check(root, &wishes)),
             other => {
                 eprintln!("no check is called {other:?}; there are: {}", CHECKS.join(", "));
