@@ -22,7 +22,7 @@ use std::path::Path;
 
 use crate::sources::tracked;
 use crate::{Finding, Outcome};
-use document::Document;
+use document::{Document, Figure};
 use list::List;
 use passage::Hole;
 use stored::Files;
@@ -112,23 +112,23 @@ fn compare(
         let mut last = None;
         for (index, hole) in found {
             owners[index] += 1;
-            let kind = match hole {
-                Hole::Setting => "settings",
-                Hole::Paper => "of the papers",
-                Hole::Unsourced(key) => {
+            let figure = &document.figures[index];
+            let (kind, same) = match hole {
+                Hole::Setting => ("settings", Ok(())),
+                Hole::Paper(text) => ("of the papers", is_written(figure, text)),
+                Hole::Unsourced(key, text) => {
                     *unsourced.entry(key).or_default() += 1;
-                    UNSOURCED
+                    (UNSOURCED, is_written(figure, text))
                 }
                 Hole::Stored(formula) => {
-                    let figure = &document.figures[index];
-                    if let Err(why) = formula.is(figure, files, &mut last) {
-                        let place = format!("{}:{}", list.path, passage.line);
-                        let text = format!("{}: {why} (source: {place})", figure.text);
-                        findings.push(Finding::new(&document.path, figure.line, text));
-                    }
-                    "of stored results"
+                    ("of stored results", formula.is(figure, files, &mut last))
                 }
             };
+            if let Err(why) = same {
+                let place = format!("{}:{}", list.path, passage.line);
+                let text = format!("{}: {why} (source: {place})", figure.text);
+                findings.push(Finding::new(&document.path, figure.line, text));
+            }
             *kinds.entry(kind).or_default() += 1;
         }
     }
@@ -142,6 +142,14 @@ fn compare(
     }
     findings.extend(list.check_unsourced(&unsourced));
     findings
+}
+
+/// Says why a figure is not the one that its list writes out.
+fn is_written(figure: &Figure, text: &str) -> Result<(), String> {
+    match figure.text == text {
+        true => Ok(()),
+        false => Err(format!("is {text} in the list: correct one of them")),
+    }
 }
 
 #[cfg(test)]

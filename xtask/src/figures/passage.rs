@@ -24,12 +24,12 @@ enum Piece {
 /// What stands in braces: the source of one figure.
 #[derive(Debug, PartialEq)]
 pub(super) enum Hole {
-    /// What was set, asked for or wanted: no result.
+    /// What was set, asked for or wanted: no result. The passage writes it out.
     Setting,
-    /// A figure of the papers.
-    Paper,
-    /// A figure without a source yet, by the key of its reason.
-    Unsourced(String),
+    /// A figure of the papers, as it is written.
+    Paper(String),
+    /// A figure without a source yet: the key of its reason, and the figure as it is written.
+    Unsourced(String, String),
     /// A figure of stored results.
     Stored(Formula),
 }
@@ -37,9 +37,11 @@ pub(super) enum Hole {
 impl Hole {
     fn parse(text: &str) -> Result<Self, String> {
         match text.split_once(' ') {
-            _ if text == "setting" => Ok(Self::Setting),
-            _ if text == "paper" => Ok(Self::Paper),
-            Some(("unsourced", key)) => Ok(Self::Unsourced(key.to_owned())),
+            Some(("paper", figure)) => Ok(Self::Paper(figure.to_owned())),
+            Some(("unsourced", rest)) => match rest.split_once(' ') {
+                Some((key, figure)) => Ok(Self::Unsourced(key.to_owned(), figure.to_owned())),
+                None => Err(format!("`{text}` has no figure: `unsourced key figure`")),
+            },
             _ => Formula::parse(text).map(Self::Stored),
         }
     }
@@ -61,13 +63,10 @@ impl Passage {
                 pieces.push(Piece::Words(words.to_owned()));
             }
             let hole = Hole::parse(hole)?;
-            match hole {
-                Hole::Setting if setting.is_none() => {
-                    return Err("`setting` gives no reason".into());
-                }
-                Hole::Paper if paper.is_none() => return Err("`paper` names no paper".into()),
-                _ => pieces.push(Piece::Hole(hole)),
+            if matches!(hole, Hole::Paper(_)) && paper.is_none() {
+                return Err("`paper` does not say which paper".to_owned());
             }
+            pieces.push(Piece::Hole(hole));
             rest = behind;
         }
         if !rest.is_empty() {

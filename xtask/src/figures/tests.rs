@@ -5,7 +5,7 @@ const DOCUMENT: &str = "# Title of 3\n\nA request takes 4,536 instructions, of 1
 const LIST: &str = "document = 'a.md'\n[files]\ngolden = '../bench/golden.json'\n\
     [[passage]]\nsetting = 'a case'\npaper = 'Fig. 3'\ntext = '''\n\
     A request takes {golden[lightwait: request, of 1 connections]} instructions, of 100 \
-    connections {golden[lightwait: request, of 100 connections]}. The paper has {paper}.'''\n";
+    connections {golden[lightwait: request, of 100 connections]}. The paper has {paper 28}.'''\n";
 
 /// What is found in a document, and how many figures are of each kind.
 fn found(markdown: &str, list: &str) -> (Vec<String>, BTreeMap<&'static str, usize>) {
@@ -45,6 +45,8 @@ fn a_document_whose_figures_have_sources_passes() {
 fn a_changed_digit_fails_at_its_line() {
     let (findings, _) = found(&DOCUMENT.replace("4018", "9"), LIST);
     assert!(findings.iter().any(|f| f.starts_with("a.md:4: 9: is ")), "{findings:?}");
+    let (findings, _) = found(&document().replace("has 28", "has 29"), LIST);
+    assert!(findings[0].starts_with("a.md:4: 29: is 28 in the list"), "{findings:?}");
     // The number of a case as well: its passage is no more there.
     let (findings, _) = found(&document().replace("of 100", "of 101"), LIST);
     assert!(findings[0].starts_with("l.toml:4: a.md does not have"), "{findings:?}");
@@ -54,7 +56,7 @@ fn a_changed_digit_fails_at_its_line() {
 fn a_figure_that_no_passage_has_fails() {
     let (findings, _) = found(&(document() + "And 7 more.\n"), LIST);
     assert_eq!(findings, ["a.md:5: 7: has no source: give it one in l.toml"]);
-    let twice = LIST.to_owned() + "[[passage]]\npaper = 'p'\ntext = 'The paper has {paper}'\n";
+    let twice = LIST.to_owned() + "[[passage]]\npaper = 'p'\ntext = 'The paper has {paper 28}'\n";
     assert_eq!(found(&document(), &twice).0, ["a.md:4: 28: has 2 sources in l.toml"]);
 }
 
@@ -79,20 +81,23 @@ fn settings_and_figures_of_papers_need_a_reason() {
     let unsaid = LIST.replace("setting = 'a case'\n", "");
     assert!(found(&document(), &unsaid).0[0].contains("does not say why"));
     let unsaid = LIST.replace("paper = 'Fig. 3'\n", "");
-    assert!(List::parse("l.toml", &unsaid).unwrap_err().contains("names no paper"));
+    assert!(List::parse("l.toml", &unsaid).unwrap_err().contains("which paper"));
 }
 
 #[test]
 fn figures_without_a_source_are_counted() {
     let list = "document = 'a.md'\n[unsourced]\nold = { figures = 2, why = 'lost' }\n\
-                [[passage]]\ntext = 'Some {unsourced old} or {unsourced old}.'\n";
+                [[passage]]\ntext = 'Some {unsourced old 5} or {unsourced old 6}.'\n";
     let (findings, kinds) = found("Some 5 or 6.", list);
     assert_eq!((findings.len(), kinds[UNSOURCED]), (0, 2));
+    let text = "a.md:1: 7: is 6 in the list: correct one of them (source: l.toml:4)";
+    assert_eq!(found("Some 5 or 7.", list).0, [text]);
     let more = list.replace("figures = 2", "figures = 1");
     let text = "l.toml: unsourced `old`: 2 figures; `[unsourced]` says 1";
     assert_eq!(found("Some 5 or 6.", &more).0, [text]);
     assert!(List::parse("l.toml", &list.replace("why", "because")).is_err());
     assert!(List::parse("l.toml", &list.replace("document", "page")).is_err());
+    assert!(List::parse("l.toml", &list.replace("old 5", "old")).is_err());
 }
 
 #[test]
