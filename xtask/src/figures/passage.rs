@@ -63,9 +63,6 @@ impl Passage {
                 pieces.push(Piece::Words(words.to_owned()));
             }
             let hole = Hole::parse(hole)?;
-            if matches!(hole, Hole::Paper(_)) && paper.is_none() {
-                return Err("`paper` does not say which paper".to_owned());
-            }
             pieces.push(Piece::Hole(hole));
             rest = behind;
         }
@@ -74,6 +71,12 @@ impl Passage {
         }
         if pieces.is_empty() {
             return Err("is empty".to_owned());
+        }
+        let is_papers = |piece: &Piece| matches!(piece, Piece::Hole(Hole::Paper(_)));
+        match (paper, pieces.iter().any(is_papers)) {
+            (None, true) => return Err("`paper` does not say which paper".to_owned()),
+            (Some(_), false) => return Err("`paper` has no figure to speak of".to_owned()),
+            _ => {}
         }
         Ok(Self { line, pieces, setting: setting.map(str::to_owned) })
     }
@@ -94,10 +97,11 @@ impl Passage {
         if found.next().is_some() {
             return Err(format!("{} has it twice, say more of it: {told}", document.path));
         }
-        if self.setting.is_none() && first.iter().any(|(_, hole)| **hole == Hole::Setting) {
-            return Err(format!("`setting` does not say why figures are written out: {told}"));
+        match (&self.setting, first.iter().any(|(_, hole)| **hole == Hole::Setting)) {
+            (None, true) => Err(format!("`setting` does not say why figures stand in: {told}")),
+            (Some(_), false) => Err(format!("`setting` has no figure to speak of in: {told}")),
+            _ => Ok(first),
         }
-        Ok(first)
     }
 
     /// The figures of the passage if it begins at an offset of the document's text.

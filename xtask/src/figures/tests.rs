@@ -79,7 +79,11 @@ fn a_passage_stands_once_in_its_document() {
 #[test]
 fn settings_and_figures_of_papers_need_a_reason() {
     let unsaid = LIST.replace("setting = 'a case'\n", "");
-    assert!(found(&document(), &unsaid).0[0].contains("does not say why"));
+    assert!(found(&document(), &unsaid).0[0].contains("does not say why figures stand in"));
+    // A reason without such a figure goes.
+    let list = "document = 'a.md'\n[[passage]]\nsetting = 'a case'\ntext = 'of many'\n";
+    assert!(found("of many", list).0[0].contains("no figure to speak of"));
+    assert!(List::parse("l.toml", &list.replace("setting", "paper")).is_err());
     let unsaid = LIST.replace("paper = 'Fig. 3'\n", "");
     assert!(List::parse("l.toml", &unsaid).unwrap_err().contains("which paper"));
 }
