@@ -43,6 +43,13 @@ fn collected<R>(code: impl FnOnce() -> R) -> R {
     code()
 }
 
+/// True if this program is built by the profile `dist`, of which limits on instructions speak: it
+/// lies in that profile's directory.
+pub fn are_those_of_dist() -> bool {
+    let program = std::env::current_exe();
+    program.is_ok_and(|program| program.components().any(|part| part.as_os_str() == "dist"))
+}
+
 /// The reason why nothing was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncounted {

@@ -24,6 +24,7 @@ mod routed;
 mod statistics;
 
 use lightwait_bench::say_line;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,9 +61,10 @@ struct Arguments {
     /// are then not compared with `expected/`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..))]
     seeds: Option<u64>,
-    /// Begin with seeds that are so much higher. The results are then not compared with `expected/`
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "bless",
-        value_parser = clap::value_parser!(u64).range(..1 << 31))]
+    /// Begin with seeds that are so much higher, or that are `drawn`: then it says how much. The
+    /// results are then not compared with `expected/`
+    #[arg(long, value_name = "N", default_value = "0", conflicts_with = "bless",
+        value_parser = offset)]
     offset: u64,
     /// Average over a tenth of the seeds, and sweep fewer values
     #[arg(long)]
@@ -79,6 +81,20 @@ struct Arguments {
     #[arg(long, hide = true)]
     count: Option<usize>,
 }
+
+/// An offset of seeds, or one drawn anew. A drawn one is told, so that its run can be repeated.
+fn offset(text: &str) -> Result<u64, String> {
+    if text == "drawn" {
+        let drawn = 1 + RandomState::new().hash_one(()) % OFFSETS;
+        say_line!("--offset {drawn}");
+        return Ok(drawn);
+    }
+    let number = text.parse::<u64>().ok().filter(|offset| *offset <= OFFSETS);
+    number.ok_or_else(|| format!("a number up to {OFFSETS}, or `drawn`"))
+}
+
+/// Offsets of seeds at most.
+const OFFSETS: u64 = (1 << 31) - 1;
 
 fn main() -> ExitCode {
     let Arguments { ids, bless, out, seeds, offset, quick, section, live, idle, count } =

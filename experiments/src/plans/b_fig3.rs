@@ -23,6 +23,10 @@ const FLAG: Ablation = Ablation { name: "a-flag", instead: "the buckets are a fl
 const EAGER: Ablation =
     Ablation { name: "eager-wheel", instead: "the buckets are a timer each in an eager wheel" };
 
+/// Said in place of claims about instructions.
+pub(super) const ONLY_DIST: &str =
+    "Claims about instructions are of `--profile dist` alone, and are left out here.";
+
 /// Runs the sections for callgrind.
 pub(crate) fn sections() {
     queueing::sections();
@@ -79,6 +83,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 
 /// Claims about the instructions of a step by each way.
 fn claims(report: &mut Report, counts: Result<Vec<f64>, Uncounted>) {
+    if !instructions::are_those_of_dist() {
+        return report.say(ONLY_DIST);
+    }
     match counts {
         Ok(counts) => {
             let [request, buckets] = match (report.is_ablated(&FLAG), report.is_ablated(&EAGER)) {

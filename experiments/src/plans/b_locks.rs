@@ -12,9 +12,10 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use lightwait_bench::instructions;
 use lightwait_bench::sample::median;
 
-use super::b_fig3::{self, REQUESTS};
+use super::b_fig3::{self, ONLY_DIST, REQUESTS};
 use super::queueing::{Way, overheads, overheads_behind_work};
 use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
@@ -111,6 +112,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 
 /// Claims about a lock pair and buckets, each without the flag that it guards or replaces.
 fn claim_instructions(report: &mut Report) {
+    if !instructions::are_those_of_dist() {
+        return report.say(ONLY_DIST);
+    }
     let locked = if report.is_ablated(&NO_LOCK) { Way::Flag } else { Way::Locked };
     let names = [Way::Flag, Way::Request, locked].map(|way| Way::ALL[way as usize].1);
     let counts = names.iter().map(|name| b_fig3::count(name)).collect::<Result<Vec<f64>, _>>();
