@@ -1,8 +1,8 @@
 //! The project's own checks: `cargo run -q -p lightwait-xtask -- CHECK…`, where a check is `tidy`,
-//! `purity`, `licences`, `surface`, `specs` or `figures`.
+//! `purity`, `licences`, `surface`, `specs`, `figures` or `mutants`.
 //!
 //! `specs --write` writes the page of requirements anew. `specs --against DIR` compares the map
-//! with the RFCs' texts in that folder.
+//! with the RFCs' texts in that folder. `mutants [--since REV] [FILE.rs…]` needs cargo-mutants.
 //!
 //! Each check is a list of rules. A rule takes a text and returns findings, so that every rule is
 //! tested by a text that passes and a variant that fails. Exit status: 0 clean, 1 findings, 2 a bad
@@ -11,6 +11,7 @@
 
 mod figures;
 mod licences;
+mod mutants;
 mod purity;
 mod sources;
 mod specs;
@@ -48,8 +49,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The names of the checks on the command line; `specs` takes the options.
-const CHECKS: [&str; 6] = ["tidy", "purity", "licences", "surface", "specs", "figures"];
+/// The names of the checks on the command line; `specs` and `mutants` take options.
+const CHECKS: [&str; 7] = ["tidy", "purity", "licences", "surface", "specs", "figures", "mutants"];
 
 /// The result of a check: its findings, or the reason why it could not run.
 type Outcome = Result<Vec<Finding>, String>;
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let mut names = std::env::args().skip(1).peekable();
     if names.peek().is_none() {
-        eprintln!("usage: lightwait-xtask {} [--write] [--against DIR] …", CHECKS.join("|"));
+        eprintln!("usage: lightwait-xtask {} [OPTION…] …", CHECKS.join("|"));
         return ExitCode::from(2);
     }
     let mut clean = true;
@@ -70,6 +71,9 @@ fn main() -> ExitCode {
             "surface" => surface::check(root),
             "figures" => figures::check(root),
             "specs" => wishes(&mut names).and_then(|wishes| specs::check(root, &wishes)),
+            "mutants" => {
+                mutants::Wishes::parse(&mut names).and_then(|wishes| mutants::check(root, &wishes))
+            }
             other => {
                 eprintln!("no check is called {other:?}; there are: {}", CHECKS.join(", "));
                 return ExitCode::from(2);

@@ -1,5 +1,5 @@
 //! The house rules that a machine can check: lengths, widths, names, hints, decisions' headings,
-//! the pages' code, the map's arrows, layers and circles.
+//! the pages' code, the map's arrows, layers and circles, the list of mutants.
 
 mod arrows;
 mod decisions;
@@ -12,6 +12,7 @@ mod map;
 
 use std::path::Path;
 
+use crate::mutants::List;
 use crate::sources::{Source, tracked};
 use crate::{Finding, Outcome};
 
@@ -31,6 +32,8 @@ pub(crate) fn check(root: &Path) -> Outcome {
     findings.extend(excerpts::check(&rust, &pages));
     findings.extend(layers::check(&rust, &pages)?);
     findings.extend(arrows::check(&tracked(root, &["Cargo.toml"])?, &pages)?);
+    let code = |path: &str| std::fs::read_to_string(root.join(path)).ok();
+    findings.extend(List::read(root)?.check_names(code));
     Ok(findings)
 }
 
