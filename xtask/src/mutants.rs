@@ -8,9 +8,9 @@
 //! ```
 //!
 //! `mutants FILE…` takes whole files. `mutants` alone takes what a change touches: the lines of
-//! `crates/core/src` that differ from `--since REV`, from the upstream branch, or from the last
-//! commit but one. Of `git`, new files that it does not track are not seen. What cargo-mutants
-//! leaves lies under `target/mutants`.
+//! `crates/core/src` that differ from `--since REV`, from where the upstream branch was left, or
+//! else from the commit before this one. New files that git does not track are not seen. What
+//! cargo-mutants leaves lies under `target/mutants`.
 //!
 //! Not part of `.ci/run`: each mutant is a build of the engine's tests, and a run of them. The
 //! tests beside the code run first, those that take seconds last; the first of three groups that

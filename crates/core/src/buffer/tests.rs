@@ -31,6 +31,22 @@ fn a_sender_leaves_pages_to_others_and_all_to_receivers() {
 }
 
 #[test]
+fn a_new_pool_has_the_limits_that_it_finds_later() {
+    for mut pool in [PagePool::new(64), PagePool::of_segments(64), PagePool::new(63)] {
+        let found = |pool: &PagePool| {
+            let by_purpose = [Purpose::Receive, Purpose::First, Purpose::More];
+            let available = by_purpose.map(|purpose| pool.available_to(purpose));
+            (pool.limit_in_line(), pool.available_in_line(), available)
+        };
+        let at_first = found(&pool);
+        pool.keep_line(true);
+        pool.keep_line(false);
+        assert_eq!(found(&pool), at_first);
+        assert_eq!(at_first.0, if pool.limit() < 64 { 63 } else { 56 });
+    }
+}
+
+#[test]
 fn while_some_wait_in_line_only_those_whose_turn_it_is_get_more() {
     let mut pool = PagePool::new(64);
     pool.keep_line(true);

@@ -228,8 +228,28 @@ fn by_linux_s_lowat_what_is_unsent_is_bounded() {
     assert_eq!(case.room(), 16_000);
     case.write(16_000);
     assert_eq!((case.room(), case.has_much_room()), (0, false));
-    case.send(8001);
+    case.send(8000);
+    assert_eq!((case.room(), case.has_much_room()), (8000, false), "half of it is unsent");
+    case.send(1);
     assert_eq!((case.room(), case.has_much_room()), (8001, true));
+}
+
+#[test]
+fn a_writer_hears_of_exactly_the_room_that_its_rule_asks_for() {
+    // A third of what may wait; an eighth of the capacity; sb_lowat; half of what is queued.
+    let (round, los) = (QUEUED_MIN - QUEUED_MIN / 3, 15 * MSS - 15 * MSS / TOLD_PART);
+    for (send_size, window, most_queued) in [
+        (SendSize::Round, 10, round),
+        (SendSize::Los, 7, los),
+        (SendSize::Fixed(32_000), 100, 32_000 - BSD_LOWAT),
+        (SendSize::Linux { lowat: None }, 50, 66_667),
+    ] {
+        let mut case = Case::new(send_size).with_window(window);
+        case.write(most_queued + 1);
+        assert!(!case.has_much_room(), "{send_size:?}");
+        case.send.buffer.advance(1, &mut case.cx.pool);
+        assert!(case.has_much_room(), "{send_size:?}");
+    }
 }
 
 #[test]
