@@ -262,6 +262,12 @@ fn where_memory_is_scarce_a_rule_gives_at_most_two_peer_windows() {
     assert_eq!(case.room(), PAGE_BYTES as u32);
     case.options.send_size = SendSize::Round;
     assert_eq!(case.room(), PAGE_BYTES as u32);
+    // That rule gives no more than two congestion windows either.
+    case.set_window(4);
+    case.write(3 * MSS);
+    let (options, sizing) = (&case.options, case.cx.sizing(case.cx.now));
+    assert_eq!((case.room(), case.send.room_where_scarce(options, sizing)), (5 * MSS, 5 * MSS));
+    assert_eq!(case.send.room(options, sizing), QUEUED_MIN - 3 * MSS, "were it not scarce");
 }
 
 #[test]
