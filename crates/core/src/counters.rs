@@ -124,7 +124,7 @@ counters! {
     /// Orphans reset because the peer took next to nothing for
     /// [`TimeoutConfig::orphan`](crate::config::TimeoutConfig::orphan).
     orphans_timed_out,
-    /// Connections reset when their user closed them, because there were too many orphans.
+    /// Orphans reset because there were too many: of each, nothing had moved for longest.
     orphans_over_limit,
     /// Orphans in FIN-WAIT-2 that became records at once, because half as many as there may be were
     /// whole.

@@ -28,6 +28,7 @@ mod identity;
 mod inbound;
 mod input;
 mod negotiate;
+mod orphans;
 mod output;
 mod parts;
 mod prefetch;

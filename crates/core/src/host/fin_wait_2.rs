@@ -161,8 +161,7 @@ impl Host {
     /// True if the whole orphans are so many that each that may becomes a record at once. (None
     /// does where connections never rest.)
     fn are_orphans_hurried(&self) -> bool {
-        self.whole_orphans() >= self.config.limits.orphans.div_ceil(2)
-            && self.shared.config.rest_after().is_some()
+        self.are_orphans_many() && self.shared.config.rest_after().is_some()
     }
 
     /// The connection in slot `index` has said what it had to say: an orphan in FIN-WAIT-2 becomes

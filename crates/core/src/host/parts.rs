@@ -8,6 +8,7 @@ use core::net::IpAddr;
 
 use super::fin_wait_2::FinWait2;
 use super::prefetch::Notes;
+use super::shortage::stalled::Stalled;
 use super::time_wait::WholeBlocks;
 use crate::config::{Config, Limits, SLOTS_MAX};
 use crate::flow::keyed::KeyedHash;
@@ -48,6 +49,8 @@ pub(super) struct Live {
     pub(super) awaiting: BTreeMap<IpAddr, Vec<u32>>,
     /// Connections whose user has left.
     pub(super) orphans: usize,
+    /// Those of them that left while there were many, in the order in which they last moved.
+    pub(super) listed_orphans: Stalled,
 }
 
 /// How connections begin.
@@ -93,6 +96,7 @@ impl Live {
             ready: Fifo::default(),
             awaiting: BTreeMap::new(),
             orphans: 0,
+            listed_orphans: Stalled::default(),
         }
     }
 }

@@ -24,7 +24,7 @@
 mod line;
 mod policy;
 mod shares;
-mod stalled;
+pub(super) mod stalled;
 mod taking_back;
 
 use super::Host;
@@ -262,6 +262,7 @@ impl Host {
         if !self.shortage.stalled.is_empty() {
             self.shortage.stalled.remove(index);
         }
+        self.forget_orphan(index);
     }
 
     /// Has connections give back pages, those that have stalled longest first, until enough are

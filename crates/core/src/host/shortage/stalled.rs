@@ -24,19 +24,19 @@ const UNLISTED: Link = Link { previous: NONE, next: NONE, mark: None };
 
 /// The beginning from which progress is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(in crate::host) struct Mark {
     /// Since when.
-    pub(super) since: Instant,
+    pub(in crate::host) since: Instant,
     /// SND.UNA then.
-    pub(super) una: Seq,
+    pub(in crate::host) una: Seq,
     /// Bytes that were not acknowledged then.
-    pub(super) held: usize,
-    pub(super) stage: Stage,
+    pub(in crate::host) held: usize,
+    pub(in crate::host) stage: Stage,
 }
 
 /// How far a connection that stalls has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(in crate::host) enum Stage {
     /// No other connection has needed what it holds.
     Listed,
     /// Others have: it was asked to take back what was never sent.
@@ -62,7 +62,7 @@ struct Ends {
 
 /// Slots in two lists. It grows to the highest slot that was ever in one.
 #[derive(Debug)]
-pub(super) struct Stalled {
+pub(in crate::host) struct Stalled {
     links: Vec<Link>,
     lists: [Ends; 2],
     /// How many there are in both.
@@ -84,22 +84,22 @@ impl Default for Stalled {
 
 impl Stalled {
     /// True if none is listed.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::host) fn is_empty(&self) -> bool {
         self.listed == 0
     }
 
     /// The slot that was added first, and its mark, of those that others have had no need of yet.
-    pub(super) fn first(&self) -> Option<(u32, Mark)> {
+    pub(in crate::host) fn first(&self) -> Option<(u32, Mark)> {
         self.first_of(Stage::Listed.list())
     }
 
     /// The slot that was added first, and its mark, of those that are to make room.
-    pub(super) fn first_to_go(&self) -> Option<(u32, Mark)> {
+    pub(in crate::host) fn first_to_go(&self) -> Option<(u32, Mark)> {
         self.first_of(Stage::Last.list())
     }
 
     /// True if none was asked that has not answered.
-    pub(super) fn all_have_answered(&self) -> bool {
+    pub(in crate::host) fn all_have_answered(&self) -> bool {
         self.asked == 0
     }
 
@@ -109,18 +109,18 @@ impl Stalled {
     }
 
     /// The slot that was added to the same list after that one, and its mark.
-    pub(super) fn after(&self, index: u32) -> Option<(u32, Mark)> {
+    pub(in crate::host) fn after(&self, index: u32) -> Option<(u32, Mark)> {
         let next = self.links.get(index as usize)?.next;
         Some((next, self.mark(next)?))
     }
 
     /// The mark of that slot, if it is in a list.
-    pub(super) fn mark(&self, index: u32) -> Option<Mark> {
+    pub(in crate::host) fn mark(&self, index: u32) -> Option<Mark> {
         self.links.get(index as usize)?.mark
     }
 
     /// Adds a slot at the end of the list of its stage, or moves it there.
-    pub(super) fn push(&mut self, index: u32, mark: Mark) {
+    pub(in crate::host) fn push(&mut self, index: u32, mark: Mark) {
         self.remove(index);
         if self.links.len() <= index as usize {
             self.links.resize(index as usize + 1, UNLISTED);
@@ -137,7 +137,7 @@ impl Stalled {
     }
 
     /// Takes a slot out, if it is there.
-    pub(super) fn remove(&mut self, index: u32) {
+    pub(in crate::host) fn remove(&mut self, index: u32) {
         let Some(link) = self.links.get_mut(index as usize) else { return };
         let Link { previous, next, mark } = core::mem::replace(link, UNLISTED);
         let Some(mark) = mark else { return };

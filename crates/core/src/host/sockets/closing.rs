@@ -58,7 +58,6 @@ impl Host {
 
     pub(super) fn leave(&mut self, now: Instant, id: ConnectionId, reset: bool) {
         let patience = self.orphan_patience();
-        let over_limit = self.whole_orphans() >= self.config.limits.orphans;
         let slot = self.slots.named_mut(id.index).filter(|named| named.1 == id.generation);
         let Some((slot, _)) = slot else {
             return;
@@ -72,12 +71,9 @@ impl Host {
         }
         let cx = self.shared.at(now);
         let is_live = connection.synchronized().is_some();
-        if over_limit && is_live && !reset {
-            cx.counters.orphans_over_limit += 1;
-        }
         let unread = connection.synchronized().is_some_and(|s| !s.recv.buffer.is_empty());
         let linger = connection.options.linger;
-        if reset || over_limit || unread || linger == Some(Duration::ZERO) || !is_live {
+        if reset || unread || linger == Some(Duration::ZERO) || !is_live {
             connection.abort(Error::ConnectionAborted, cx);
             connection.drop_unread(&mut cx.pool);
         } else {
@@ -99,6 +95,7 @@ impl Host {
             self.retire(id.index);
         } else {
             make_ready(slot, id.index, &mut self.live.ready);
+            self.bound_orphans(now, id.index);
         }
     }
 

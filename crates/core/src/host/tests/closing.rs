@@ -1,8 +1,11 @@
 //! Closing: what each end hears, and what is left behind.
 
+use alloc::vec::Vec;
+
 use super::pair::{Pair, Side, config};
-use super::peer::{A, Peer, R, S, Say, plain};
+use super::peer::{A, F, Heard, Peer, R, S, Say, plain};
 use crate::error::{Error, WriteError};
+use crate::event::ConnectionId;
 use crate::tcp::State;
 use crate::time::Duration;
 
@@ -136,19 +139,99 @@ fn an_orphan_at_a_closed_window_is_given_up_though_acks_come() {
     assert_eq!((peer.host.connections(), peer.host.pages_in_use()), (0, 0));
 }
 
-#[test]
-fn orphans_have_a_limit() {
+/// A server with room for `limit` orphans, and `clients` connections to it: each client's name and
+/// the server's. The answers are written, and no client has acknowledged one.
+fn answered(limit: usize, clients: usize) -> (Pair, Vec<(ConnectionId, ConnectionId)>) {
     let mut limited = config("10.0.0.2");
-    limited.limits.orphans = 1;
+    limited.limits.orphans = limit;
     let mut pair = Pair::with(config("10.0.0.1"), limited);
-    let (listener, _, first) = pair.connected();
-    let (second_client, second) = pair.connect(listener);
-    let now = pair.now;
-    pair.server.close(now, first);
-    pair.server.close(now, second);
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), clients).unwrap();
+    let ends: Vec<_> = (0..clients).map(|_| pair.connect(listener)).collect();
+    for (_, server) in &ends {
+        assert_eq!(pair.server.write(pair.now, *server, b"answer"), Ok(6));
+    }
+    (pair, ends)
+}
+
+fn close_all(pair: &mut Pair, ends: &[(ConnectionId, ConnectionId)]) {
+    for (_, server) in ends {
+        pair.server.close(pair.now, *server);
+    }
+}
+
+#[test]
+fn orphans_have_a_limit_and_those_that_left_first_go() {
+    let (mut pair, ends) = answered(2, 5);
+    close_all(&mut pair, &ends);
     pair.run_for(Duration::from_millis(20));
-    assert_eq!(pair.server.counters().orphans_over_limit, 1);
-    assert_eq!(pair.client.take_error(second_client), Some(Error::ConnectionReset));
+    assert_eq!(pair.server.counters().orphans_over_limit, 3);
+    for (at, (client, _)) in ends.into_iter().enumerate() {
+        let error = (at < 3).then_some(Error::ConnectionReset);
+        assert_eq!(pair.client.take_error(client), error, "{at}");
+        if error.is_none() {
+            let mut answer = [0; 9];
+            assert_eq!(pair.client.read(pair.now, client, &mut answer), Ok(6), "{at}");
+        }
+    }
+}
+
+/// Connects from `port`, and has the host write an answer and close. Returns what it sent then.
+fn leave_unanswered(peer: &mut Peer, port: u16) -> Vec<Heard> {
+    peer.port = port;
+    peer.say(Say::new(S, 0, 0).mss(1000));
+    peer.hear();
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    peer.write(100);
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.close(now, id);
+    peer.hear()
+}
+
+/// A peer that takes nothing holds its place until another one needs it; those who take their
+/// answers lose none, however many they are.
+#[test]
+fn stalled_orphans_make_room_for_those_who_take_their_answers() {
+    const STALLED: u16 = 8;
+    let mut limited = plain();
+    limited.limits.orphans = usize::from(STALLED);
+    let mut peer = Peer::listening(limited);
+    for port in 5000..5000 + STALLED {
+        leave_unanswered(&mut peer, port);
+    }
+    for port in 6000..6100 {
+        peer.wait(Duration::from_millis(1));
+        let heard = leave_unanswered(&mut peer, port);
+        let answered = heard.iter().filter(|heard| heard.flags.contains(F)).count();
+        let reset = heard.iter().filter(|heard| heard.flags.contains(R)).count();
+        assert_eq!((answered, reset), (1, usize::from(port == 6000)), "{port}");
+        assert_eq!(peer.exchange(Say::new(F | A, 1, 102)), [". 102:102(0) ack 2"], "{port}");
+    }
+    assert_eq!(peer.host.counters().orphans_over_limit, 1);
+}
+
+/// An orphan whose peer acknowledges a byte outlives one that left later and hears nothing.
+#[test]
+fn an_orphan_that_moves_goes_after_those_that_do_not() {
+    let mut limited = plain();
+    limited.limits.orphans = 2;
+    let mut peer = Peer::listening(limited);
+    let mut isns = Vec::new();
+    for port in 5000..5002 {
+        leave_unanswered(&mut peer, port);
+        isns.push(peer.host_isn);
+    }
+    (peer.port, peer.host_isn) = (5000, isns[0]);
+    peer.say(Say::new(A, 1, 2));
+    leave_unanswered(&mut peer, 6000);
+    assert_eq!(peer.host.counters().orphans_over_limit, 1);
+    let left = |peer: &Peer| -> Vec<u16> {
+        let mut ports: Vec<_> =
+            peer.host.sockets().filter_map(|(_, remote, _)| Some(remote?.port())).collect();
+        ports.sort_unstable();
+        ports
+    };
+    assert_eq!(left(&peer), [5000, 6000]);
 }
 
 #[test]
