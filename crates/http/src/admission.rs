@@ -46,8 +46,8 @@ pub struct Tally {
     pub rests: u64,
     /// Connections that waited for their peers, closed because others needed the memory.
     pub closed_for_memory: u64,
-    /// Connections that waited for a request longest, closed because a limit was reached and others
-    /// came.
+    /// Connections that waited for a request longest, or whose peers took nothing of an answer,
+    /// closed because a limit was reached and others came.
     pub closed_for_place: u64,
     /// Requests answered with 503, because too many responses were in flight.
     pub refused_responses: u64,

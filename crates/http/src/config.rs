@@ -22,8 +22,9 @@ pub struct ServerConfig {
     pub min_rate_bytes: u32,
     /// See `min_rate_bytes`. 60 s.
     pub min_rate_window: Duration,
-    /// Connections at most. For another one the connection closes that has waited longest for a
-    /// request; if none waits, the new one is reset. 65,536.
+    /// Connections at most; one counts until its peer has acknowledged every answer. For another
+    /// one the connection closes that has waited longest for a request, or else is reset whose peer
+    /// takes nothing; if there is none, the new one is reset. 65,536.
     pub max_connections: usize,
     /// Connections of one client at most (an IPv4 address, or an IPv6 network of 64 bits); for
     /// another one a connection of that client closes, likewise. Clients on the loopback are not

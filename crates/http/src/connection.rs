@@ -12,7 +12,7 @@ use std::future::{Future, pending, poll_fn};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -195,10 +195,7 @@ impl<H: Handler> Server<H> {
                 }
             }
         };
-        // Boxed: a connection that waits for a request has no room for it.
-        if visit.log.is_some() {
-            Box::pin(visit.await_acknowledged(&mut io.inner, &mut waits)).await;
-        }
+        poll_fn(|cx| visit.poll_delivered(cx, &mut io.inner, &mut waits)).await;
         visit.leave();
         outcome
     }
@@ -353,24 +350,42 @@ impl<H: Handler> Visit<H> {
         }
     }
 
-    /// Writes the records that are left: waits until the peer has acknowledged its responses, while
-    /// the connection keeps nobody from anything.
-    async fn await_acknowledged<I, C>(&self, io: &mut Patient<I, C>, waits: &mut Waits<C>)
+    /// Waits until the peer has acknowledged its responses: until then the connection keeps its
+    /// place, and counts against its client. Where others need what it has, it goes at once.
+    /// Writes the records that are left.
+    fn poll_delivered<I, C>(
+        &self,
+        cx: &mut Context<'_>,
+        io: &mut Patient<I, C>,
+        waits: &mut Waits<C>,
+    ) -> Poll<()>
     where
         C: Control + Unpin,
     {
-        let Some(log) = &self.log else { return };
-        poll_fn(|cx| {
-            self.poll_log(cx);
-            let mut is_over = log.is_empty() || log.has_all() || waits.control.is_closed();
-            is_over = is_over || waits.seat.is_wanted(cx) || io.poll_patience(cx).is_ready();
-            if is_over {
-                return Poll::Ready(());
-            }
-            waits.poll_cut(cx, &self.server.stop, || {}).map(|()| self.is_cut_short.set(true))
-        })
-        .await;
-        log.finish();
+        self.poll_log(cx);
+        let is_delivered = match &self.log {
+            Some(log) => log.is_empty() || log.has_all(),
+            None => waits.control.poll_acknowledged(cx).is_ready(),
+        };
+        let is_over = is_delivered || waits.control.is_closed() || self.is_wanted(cx, waits);
+        if !is_over && io.poll_patience(cx).is_pending() {
+            ready!(waits.poll_cut(cx, &self.server.stop, || {}));
+            self.is_cut_short.set(true);
+        }
+        if let Some(log) = &self.log {
+            log.finish();
+        }
+        Poll::Ready(())
+    }
+
+    /// True if others need the memory of a connection that has said all, or its place. Where it is
+    /// the memory, its peer may still take the answer: the stack needs no task for that.
+    fn is_wanted<C: Control>(&self, cx: &mut Context<'_>, waits: &Waits<C>) -> bool {
+        let wanted = waits.seat.wanted(cx);
+        if wanted == Wanted::Place {
+            self.server.leave(&waits.control, wanted);
+        }
+        wanted != Wanted::Nothing
     }
 
     /// Answers requests until none has come for a while. All of hyper's memory is held within.

@@ -54,6 +54,12 @@ pub trait Control: 'static {
     /// Written bytes that the peer has not acknowledged; `None` if the transport cannot tell.
     fn undelivered_bytes(&self) -> Option<usize>;
 
+    /// Timeouts in a row, of retransmissions or of probes of a closed window, since the peer last
+    /// took data.
+    fn timeouts(&self) -> u32 {
+        0
+    }
+
     /// True if the peer takes nothing: the caller should take unsent data back. Where memory is
     /// short, the connection may be reset otherwise. The task that reads or writes is woken when it
     /// becomes true.

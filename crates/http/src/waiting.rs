@@ -15,8 +15,8 @@
 //! queue of their own, which is looked at first: no connection closes while another can rest.
 //!
 //! Idle connections go first, however short their wait: a silent peer may open new ones as fast as
-//! any grace ends. Then go those that wait for the rest of a request. A place is never taken from a
-//! peer that still receives its answer.
+//! any grace ends. Then go those that wait for the rest of a request. Then those go whose peers take
+//! nothing of their answers. A place is never taken from a peer that still receives its answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,9 @@ use crate::patient::Phase;
 
 /// Connections to look at for one that goes, at most.
 const LOOKED_AT: usize = 256;
+
+/// As many, once one was found that could go if no other were idle.
+const LOOKED_AT_FOR_IDLE: usize = 32;
 
 /// A connection may wait this long for the rest of a request, or to deliver an answer.
 const GRACE: Duration = Duration::from_millis(500);
@@ -76,15 +79,20 @@ struct Connection {
 pub(crate) trait Answers: fmt::Debug {
     /// True while the peer has not acknowledged all that was written.
     fn are_under_way(&self) -> bool;
+
+    /// True if they are under way, and the peer takes nothing of them.
+    fn are_stalled(&self) -> bool;
 }
 
-/// The connections that may go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Candidates {
-    /// Those that wait for a request, and have delivered every answer.
+/// The order in which connections go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It waits for a request, and has delivered every answer.
     Idle,
-    /// Those as well that wait for more of a request, or for their peers to take an answer.
+    /// It waits for more of a request; or, where memory is short, for its peer to take an answer.
     Late,
+    /// Its peer takes nothing of an answer.
+    Stalled,
 }
 
 /// What others want of a connection that waits for its peer.
@@ -242,11 +250,17 @@ impl WaitingRoom {
     fn send_away(&self, among: &[Among], want: Wanted, now: Instant) -> Option<Rc<Connection>> {
         let connection = {
             let mut queue = self.0.borrow_mut();
-            let mut find = |candidates| {
-                among.iter().find_map(|among| queue.pick(*among, (want, candidates), now))
-            };
-            find(Candidates::Idle).or_else(|| find(Candidates::Late))
-        }?;
+            let mut found: Option<(Rank, Rc<Connection>)> = None;
+            for among in among {
+                found = queue.pick(*among, (want, found), now);
+                if found.as_ref().is_some_and(|(rank, _)| *rank == Rank::Idle) {
+                    break;
+                }
+            }
+            let (_, connection) = found?;
+            queue.want(&connection, want);
+            connection
+        };
         // Woken with nothing borrowed: a waker may run anything.
         let task = connection.task.take();
         task.into_iter().for_each(Waker::wake);
@@ -255,41 +269,58 @@ impl WaitingRoom {
 }
 
 impl Queue {
+    /// The connection that goes before that found until now, if one does.
     fn pick(
         &mut self,
         among: Among,
-        (want, candidates): (Wanted, Candidates),
+        (want, mut found): (Wanted, Option<(Rank, Rc<Connection>)>),
         now: Instant,
-    ) -> Option<Rc<Connection>> {
+    ) -> Option<(Rank, Rc<Connection>)> {
         // A connection that gets a second chance may be the only one: all are looked at twice.
-        for _ in 0..LOOKED_AT.min(2 * self.len(among)) {
-            let Place { connection, since: before } = self.pop(among)?;
+        let most = LOOKED_AT.min(2 * self.len(among));
+        for looked_at in 0..most {
+            if found.is_some() && looked_at >= LOOKED_AT_FOR_IDLE {
+                break;
+            }
+            let Some(Place { connection, since: before }) = self.pop(among) else { break };
             let waits_since = connection.phase.waits_since();
             let since = waits_since.unwrap_or(now);
             self.push(Place { connection: connection.clone(), since });
-            // One that only rests loses nothing, and needs no second chance.
-            let goes = want == Wanted::Memory && connection.phase.may_rest()
-                || since <= before
-                    && waits_since
-                        .is_some_and(|since| connection.may_go(want, candidates, since, now));
             // One that is wanted is on its way out already.
-            if goes && connection.wanted.get() == Wanted::Nothing {
-                self.want(&connection, want);
-                return Some(connection);
+            if connection.wanted.get() != Wanted::Nothing {
+                continue;
+            }
+            let waits = waits_since.filter(|since| *since <= before);
+            let Some(rank) = connection.rank(want, waits, now) else { continue };
+            if found.as_ref().is_none_or(|(least, _)| rank < *least) {
+                found = Some((rank, connection));
+            }
+            if rank == Rank::Idle {
+                break;
             }
         }
-        None
+        found
     }
 }
 
 impl Connection {
-    /// True if it may go, of those candidates, while it waits for its peer since that time.
-    fn may_go(&self, want: Wanted, candidates: Candidates, since: Instant, now: Instant) -> bool {
-        let is_answered = !self.answers.are_under_way();
-        match candidates {
-            Candidates::Idle => self.phase.is_idle() && is_answered,
-            Candidates::Late => (want == Wanted::Memory || is_answered) && now >= since + GRACE,
+    /// Its rank among those that may go; `None` if it may not. `waits`: since when it has waited
+    /// for its peer, if nothing came since it was looked at last.
+    fn rank(&self, want: Wanted, waits: Option<Instant>, now: Instant) -> Option<Rank> {
+        // One that only rests loses nothing, and needs no second chance.
+        if want == Wanted::Memory && self.phase.may_rest() {
+            return Some(Rank::Idle);
         }
+        let is_answered = !self.answers.are_under_way();
+        if let Some(since) = waits {
+            if is_answered && self.phase.is_idle() {
+                return Some(Rank::Idle);
+            }
+            if (is_answered || want == Wanted::Memory) && now >= since + GRACE {
+                return Some(Rank::Late);
+            }
+        }
+        (want == Wanted::Place && self.answers.are_stalled()).then_some(Rank::Stalled)
     }
 }
 
@@ -311,7 +342,9 @@ impl Seat {
     pub(crate) fn wanted(&self, cx: &Context<'_>) -> Wanted {
         let seat = &self.connection;
         let wanted = seat.wanted.get();
-        if wanted != Wanted::Nothing && seat.phase.waits_since().is_some() {
+        if wanted != Wanted::Nothing
+            && (seat.phase.waits_since().is_some() || seat.answers.are_stalled())
+        {
             return wanted;
         }
         if wanted != Wanted::Nothing {

@@ -75,6 +75,10 @@ impl lightwait_http::Control for Transport {
         Some(self.control.unacknowledged_bytes())
     }
 
+    fn timeouts(&self) -> u32 {
+        self.control.info().map_or(0, |info| info.backoff.into())
+    }
+
     fn adopt(&self, chunk: &Bytes) -> bool {
         self.control.adopt(chunk)
     }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::net::sockopt;
+
 use crate::namespace;
 use crate::server::{Cable, OURS, Server};
 
@@ -40,6 +42,15 @@ enum Holders {
     Answered,
     /// They send nothing, and one peer opens all of them anew again and again.
     Reopening,
+    /// Each asks for a file after which the server closes, and takes nothing of it: the file fits
+    /// the server's buffer, so that the server is done with it.
+    Stalled,
+}
+
+/// Asks for the long file on that connection, of which little fits the kernel's buffer.
+fn stall(socket: &mut TcpStream) {
+    sockopt::set_socket_recv_buffer_size(&*socket, 1).unwrap();
+    let _ = socket.write_all(b"GET /long HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
 }
 
 /// Holds places from before the first of the others comes until all of them have been.
@@ -56,8 +67,14 @@ impl Held {
             (0..WAITING).filter_map(connect).collect::<Vec<TcpStream>>()
         };
         let mut waiting = open();
-        if let Holders::Answered = holders {
-            waiting.iter_mut().for_each(|socket| _ = is_answered(socket));
+        match holders {
+            Holders::Answered => waiting.iter_mut().for_each(|socket| _ = is_answered(socket)),
+            Holders::Stalled => {
+                waiting.iter_mut().for_each(stall);
+                // Three timeouts show that they take nothing.
+                std::thread::sleep(Duration::from_secs(2));
+            }
+            Holders::Silent | Holders::Reopening => {}
         }
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -85,6 +102,7 @@ impl Drop for Held {
 fn served(flags: &[&str], holders: Holders) -> (usize, usize) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), b"here").unwrap();
+    std::fs::write(directory.path().join("long"), [b'l'; 30_000]).unwrap();
     let server = Server::start_on(Cable::best(), directory.path(), flags);
     let address = SocketAddr::new(OURS[0].parse().unwrap(), 80);
     let held = Held::by(holders, address);
@@ -108,11 +126,22 @@ fn connections_that_wait_make_room_where_a_limit_is_reached() {
         Cable::best().prepare();
         let places = PLACES.to_string();
         for limit in ["--max-connections", "--max-client-connections"] {
-            for holders in [Holders::Silent, Holders::Answered, Holders::Reopening] {
+            let all = [Holders::Silent, Holders::Answered, Holders::Reopening, Holders::Stalled];
+            for holders in all {
                 let (served, closed) = served(&[limit, &places], holders);
                 assert_eq!(served, LATER, "{limit}, {holders:?}");
                 assert!(closed >= LATER, "{closed} made room");
             }
         }
+    });
+}
+
+#[test]
+fn peers_that_take_nothing_cost_others_no_answer_at_the_limit_on_orphans() {
+    let test = "limits::peers_that_take_nothing_cost_others_no_answer_at_the_limit_on_orphans";
+    namespace::inside(test, &[], || {
+        Cable::best().prepare();
+        let (served, _) = served(&["--set", "limits.orphans=50"], Holders::Stalled);
+        assert_eq!(served, LATER);
     });
 }

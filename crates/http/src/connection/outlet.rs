@@ -12,6 +12,10 @@ use crate::control::{Control, Delivery};
 use crate::patient::Phase;
 use crate::waiting::Answers;
 
+/// A peer is stalled after so many timeouts in a row: after 1.4 s on a short path, where the first
+/// comes after 200 ms, and later on a longer one.
+const STALLED_TIMEOUTS: u32 = 3;
+
 /// The transport of responses. Its phase remembers whether a response waits for room.
 pub(super) struct Outlet<C> {
     transport: C,
@@ -39,6 +43,10 @@ impl<C: Control> Wire for Outlet<C> {
 impl<C: Control> Answers for Outlet<C> {
     fn are_under_way(&self) -> bool {
         self.transport.undelivered_bytes().is_some_and(|bytes| bytes > 0)
+    }
+
+    fn are_stalled(&self) -> bool {
+        self.are_under_way() && self.transport.timeouts() >= STALLED_TIMEOUTS
     }
 }
 

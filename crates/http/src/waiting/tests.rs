@@ -3,15 +3,27 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// True while the peer has not taken the answer.
-impl Answers for Cell<bool> {
+/// How far the peer is with the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Answer {
+    #[default]
+    Delivered,
+    UnderWay,
+    Stalled,
+}
+
+impl Answers for Cell<Answer> {
     fn are_under_way(&self) -> bool {
-        self.get()
+        self.get() != Answer::Delivered
+    }
+
+    fn are_stalled(&self) -> bool {
+        self.get() == Answer::Stalled
     }
 }
 
 /// All answers are delivered.
-pub(crate) fn delivered() -> Rc<Cell<bool>> {
+pub(crate) fn delivered() -> Rc<Cell<Answer>> {
     Rc::default()
 }
 
@@ -104,8 +116,56 @@ fn nobody_loses_the_answer_that_it_still_receives_for_a_place() {
     let phase = Phase::new(begin);
     let answer = delivered();
     let seat = room.enter((phase.clone(), answer.clone()), None, begin);
-    answer.set(true);
+    answer.set(Answer::UnderWay);
     assert!(!room.give_up_a_place(None, begin + SECOND) && !is_wanted(&seat));
-    answer.set(false);
+    answer.set(Answer::Delivered);
     assert!(room.give_up_a_place(None, begin + SECOND) && is_wanted(&seat));
+}
+
+#[test]
+fn whose_peer_takes_nothing_goes_for_a_place_after_all_others() {
+    let (room, begin) = (WaitingRoom::default(), Instant::now());
+    let enter = |answer, is_busy| {
+        let phase = Phase::new(begin);
+        if is_busy {
+            phase.on_request(begin, false);
+        }
+        let answers = delivered();
+        answers.set(answer);
+        (room.enter((phase, answers.clone()), None, begin), answers)
+    };
+    let stalled = [enter(Answer::Stalled, false), enter(Answer::Stalled, true)];
+    let moving = [enter(Answer::UnderWay, false), enter(Answer::UnderWay, true)];
+    let busy = enter(Answer::Delivered, true);
+    let idle = enter(Answer::Delivered, false);
+    let now = begin + SECOND;
+    let wanted = || [&idle, &stalled[0], &stalled[1]].map(|(seat, _)| is_wanted(seat));
+    assert!(room.give_up_a_place(None, now));
+    assert_eq!(wanted(), [true, false, false]);
+    assert!(room.give_up_a_place(None, now) && room.give_up_a_place(None, now));
+    assert_eq!(wanted(), [true; 3]);
+    assert!(!room.give_up_a_place(None, now), "no other takes nothing");
+    assert!(moving.iter().chain([&busy]).all(|(seat, _)| !is_wanted(seat)));
+    // Its peer takes data before it can go: then it stays.
+    stalled[1].1.set(Answer::UnderWay);
+    assert!(!is_wanted(&stalled[1].0));
+    // Memory is for the stack to judge.
+    assert_eq!(enter(Answer::Stalled, true).0.connection.rank(Wanted::Memory, None, now), None);
+}
+
+#[test]
+fn among_many_that_stall_one_is_found_at_a_few_looks() {
+    let (room, begin) = (WaitingRoom::default(), Instant::now());
+    let enter = |_| {
+        let answers = delivered();
+        answers.set(Answer::Stalled);
+        room.enter((Phase::new(begin), answers), None, begin)
+    };
+    let seats: Vec<Seat> = (0..4 * LOOKED_AT).map(enter).collect();
+    let before = room.0.borrow().next_number;
+    for gone in 1..=seats.len() {
+        assert!(room.give_up_a_place(None, begin), "{gone}");
+    }
+    let looks = (room.0.borrow().next_number - before) as usize;
+    assert!(looks <= seats.len() * LOOKED_AT_FOR_IDLE + LOOKED_AT, "{looks}");
 }
