@@ -220,8 +220,7 @@ impl<S: FileSource> Files<S> {
             return Ok(Asked::Directory(opened));
         }
         self.cache.on_miss();
-        let number = self.cache.next_number();
-        let found = (opened.metadata, Content::Open(opened.handle), number);
+        let found = (opened.metadata, Content::Open(opened.handle));
         let mut file = Known::new(path, found, now, (self.clock.wall)());
         if let Some(bytes) = self.read_short(&file).await {
             file = file.with_bytes(bytes);
@@ -388,7 +387,7 @@ impl<S: FileSource> Files<S> {
             changed: self.cache.changed().clone(),
         });
         let (chunk_bytes, buffers) = (self.config.chunk_bytes, self.buffers.clone());
-        let blocks = file.is_wanted_again().then(|| self.blocks(file, &opening)).flatten();
+        let blocks = self.blocks(file, &opening);
         let mut body = FileBody::new(opening, pieces, chunk_bytes, buffers, self.read_time.clone());
         if let Some(blocks) = blocks {
             body = body.sharing(blocks);
@@ -406,9 +405,9 @@ impl<S: FileSource> Files<S> {
             cache: self.cache.clone(),
             buffers: self.buffers.clone(),
             opening: opening.clone(),
-            number: file.number,
-            len_bytes: file.metadata.len_bytes,
+            version: file.metadata.version(),
             block_bytes,
+            keeps: file.is_wanted_again(),
         }))
     }
 

@@ -75,7 +75,29 @@ pub struct Metadata {
     pub identity: u64,
 }
 
+/// One version of a file, among all files at all times: any change of a settled file makes another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Version {
+    identity: u64,
+    modified: Option<SystemTime>,
+    changed: Option<SystemTime>,
+    len_bytes: u64,
+}
+
+impl Version {
+    /// The file's length.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+}
+
 impl Metadata {
+    /// The version of the file that has this metadata, once it is settled.
+    pub(crate) fn version(&self) -> Version {
+        let Metadata { identity, modified, changed, len_bytes, .. } = *self;
+        Version { identity, modified, changed, len_bytes }
+    }
+
     /// True if `self` and `later` describe the same bytes of the same file.
     pub(crate) fn has_bytes_of(&self, later: &Metadata) -> bool {
         (self.identity, self.len_bytes, self.modified)

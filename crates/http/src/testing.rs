@@ -55,9 +55,11 @@ impl MemoryFiles {
         MemoryFiles { files: Rc::new(files.collect()), polls: 1, ..MemoryFiles::default() }
     }
 
-    fn describe(&self, kind: Kind, len: usize) -> Metadata {
+    fn describe(&self, kind: Kind, name: &[u8], len: usize) -> Metadata {
         let modified = Some(date() - Duration::from_secs(10));
-        Metadata { kind, len_bytes: len as u64, modified, changed: modified, identity: 1 }
+        let identity = self.files.keys().position(|known| known == name).unwrap_or(usize::MAX);
+        let (len_bytes, identity) = (len as u64, identity as u64);
+        Metadata { kind, len_bytes, modified, changed: modified, identity }
     }
 }
 
@@ -83,7 +85,7 @@ impl FileSource for MemoryFiles {
         };
         let opened = opened.map(|(kind, len)| Opened {
             handle: if kind == Kind::File { name } else { directory },
-            metadata: self.describe(kind, len),
+            metadata: self.describe(kind, path.as_bytes(), len),
         });
         Box::pin(std::future::ready(opened))
     }
@@ -112,7 +114,7 @@ impl FileSource for MemoryFiles {
 
     fn metadata(&self, handle: &Vec<u8>) -> io::Result<Metadata> {
         let file = self.files.get(handle).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.describe(Kind::File, file.len()))
+        Ok(self.describe(Kind::File, handle, file.len()))
     }
 
     fn list<T: Send + 'static>(
@@ -130,11 +132,12 @@ impl FileSource for MemoryFiles {
                 continue;
             }
             let kind = if below { Kind::Directory } else { Kind::File };
-            entries.push(Entry { name, metadata: self.describe(kind, bytes.len()) });
+            let metadata = self.describe(kind, &name, bytes.len());
+            entries.push(Entry { name, metadata });
         }
         let complete = entries.len() <= limit;
         entries.truncate(limit);
-        let modified = self.describe(Kind::Directory, 0).modified;
+        let modified = self.describe(Kind::Directory, handle, 0).modified;
         Box::pin(std::future::ready(Ok(make(Entries { entries, complete, modified }))))
     }
 }

@@ -15,8 +15,8 @@
 //! queue of their own, which is looked at first: no connection closes while another can rest.
 //!
 //! Idle connections go first, however short their wait: a silent peer may open new ones as fast as
-//! any grace ends. Then go those that wait for the rest of a request. Then those go whose peers take
-//! nothing of their answers. A place is never taken from a peer that still receives its answer.
+//! any grace ends. Then go those that wait for the rest of a request, and then those whose peers
+//! take nothing of their answers. A place is never taken from a peer that still receives one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -137,8 +137,8 @@ fn connections_that_wait_make_room_where_a_limit_is_reached() {
 }
 
 #[test]
-fn peers_that_take_nothing_cost_others_no_answer_at_the_limit_on_orphans() {
-    let test = "limits::peers_that_take_nothing_cost_others_no_answer_at_the_limit_on_orphans";
+fn stalled_peers_cost_no_answer_at_the_limit_on_orphans() {
+    let test = "limits::stalled_peers_cost_no_answer_at_the_limit_on_orphans";
     namespace::inside(test, &[], || {
         Cable::best().prepare();
         let (served, _) = served(&["--set", "limits.orphans=50"], Holders::Stalled);

@@ -16,10 +16,10 @@ group! {
         time_wait: usize = 1 << 20, "records", "ours";
         /// Peers remembered that answered only a SYN without the option that negotiates TIME-WAIT.
         unheard_peers: usize = 1024, "peers", "ours";
-        /// Connections with a control block and without a user, which still close. Beyond it the one
-        /// goes on which nothing has moved for longest, roughly. Those that wait
-        /// for the peer's FIN become records, and at once while there are half as many as this. A
-        /// host keeps as many of those records as of TIME-WAIT's.
+        /// Connections with a control block and without a user, which still close. Beyond it the
+        /// one goes on which nothing has moved for longest. Those that wait for the peer's FIN
+        /// become records, and at once while there are half as many as this. A host keeps as many
+        /// of those records as of TIME-WAIT's.
         orphans: usize = 65_536, "connections", "ours";
         /// Pages of 4 KiB for send and receive buffers together, and for what is charged to them; a
         /// small one of 1 KiB counts a quarter, a large one of 16 KiB four.

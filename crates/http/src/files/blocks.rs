@@ -20,16 +20,19 @@ use super::cache::FileCache;
 use crate::Pending;
 use crate::body::{Block, Buffers, Opening, Shared, SharedRead, WeakBlock};
 use crate::flight::Flight;
-use crate::source::FileSource;
+use crate::source::{FileSource, Version};
 
 /// The outcome of a read that several wait for.
 type Outcome = Result<Bytes, Rc<io::Error>>;
 
-/// The blocks that somebody reads or waits for, by the file's version and the block's place. So
-/// there is one copy of each, also of those that the cache has dropped.
+/// The place of a block: the file's version, and the block's number in it.
+pub(super) type Place = (Version, u64);
+
+/// The blocks that somebody reads or waits for. So there is one copy of each, also of those that
+/// the cache has dropped.
 #[derive(Default)]
 pub(super) struct Blocks {
-    by_place: BTreeMap<(u64, u64), Held>,
+    by_place: BTreeMap<Place, Held>,
     /// Those that are gone are dropped when there are so many.
     swept_at: usize,
 }
@@ -55,18 +58,18 @@ const SWEPT_FROM: usize = 64;
 
 impl Blocks {
     /// The block at that place, if somebody reads it.
-    pub(super) fn read(&self, place: (u64, u64)) -> Option<Block> {
+    pub(super) fn read(&self, place: Place) -> Option<Block> {
         let Held::Read(block) = self.by_place.get(&place)? else { return None };
         block.upgrade()
     }
 
     /// The read of the block at that place, if somebody waits for it.
-    fn coming(&self, place: (u64, u64)) -> Option<Rc<Flight<Outcome>>> {
+    fn coming(&self, place: Place) -> Option<Rc<Flight<Outcome>>> {
         let Held::Coming(flight) = self.by_place.get(&place)? else { return None };
         flight.upgrade()
     }
 
-    fn insert(&mut self, place: (u64, u64), held: Held) {
+    fn insert(&mut self, place: Place, held: Held) {
         if self.by_place.len() >= self.swept_at.max(SWEPT_FROM) {
             self.by_place.retain(|_, held| !held.is_gone());
             self.swept_at = 2 * self.by_place.len();
@@ -75,7 +78,7 @@ impl Blocks {
     }
 
     /// Notes a block that was read.
-    pub(super) fn on_read(&mut self, place: (u64, u64), block: &Block) {
+    pub(super) fn on_read(&mut self, place: Place, block: &Block) {
         self.insert(place, Held::Read(block.downgrade()));
     }
 }
@@ -85,24 +88,24 @@ pub(super) struct FileBlocks<S: FileSource> {
     pub(super) cache: Rc<FileCache<S::Handle>>,
     pub(super) buffers: Buffers,
     pub(super) opening: Rc<Opening<S>>,
-    /// Of the version in the cache.
-    pub(super) number: u64,
-    pub(super) len_bytes: u64,
+    pub(super) version: Version,
     pub(super) block_bytes: usize,
+    /// Blocks that nobody has are read whole and kept. Else only those are used that somebody has.
+    pub(super) keeps: bool,
 }
 
 impl<S: FileSource> Shared for FileBlocks<S> {
     fn read(&self, offset: u64, most: usize) -> Option<SharedRead> {
         let block = self.block_bytes as u64;
         let (index, within) = (offset / block, (offset % block) as usize);
-        let length = (self.len_bytes - index * block).min(block) as usize;
+        let length = (self.version.len_bytes() - index * block).min(block) as usize;
         let part = within..length.min(within.saturating_add(most));
-        let place = (self.number, index);
+        let place = (self.version, index);
         let is_scarce = self.buffers.memory.is_scarce();
         if let Some(bytes) = self.cache.block(place, is_scarce) {
             return Some(SharedRead::Here(bytes.slice(part)));
         }
-        if is_scarce || !self.cache.takes_blocks(self.block_bytes) {
+        if !self.keeps || is_scarce || !self.cache.takes_blocks(self.block_bytes) {
             return None;
         }
         let coming = self.cache.blocks().coming(place);
@@ -122,7 +125,7 @@ impl<S: FileSource> Shared for FileBlocks<S> {
 
 impl<S: FileSource> FileBlocks<S> {
     /// Reads the block of `length` bytes at that place, and keeps it.
-    fn read_block(&self, place: (u64, u64), length: usize) -> Pending<Outcome> {
+    fn read_block(&self, place: Place, length: usize) -> Pending<Outcome> {
         let (cache, buffers) = (self.cache.clone(), self.buffers.clone());
         let opening = self.opening.clone();
         let (buffer, charge) = buffers.take(length);

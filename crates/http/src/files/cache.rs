@@ -13,7 +13,8 @@
 //!
 //! A block is a stretch of a longer file that a second request has asked for. All readers share it
 //! ([`Blocks`](blocks::Blocks)), and it goes by its heat, as short files do: the two have one
-//! budget.
+//! budget. It belongs to a version of the file, and not to its descriptor, which may be closed and
+//! opened again.
 //!
 //! No answer mixes two versions. The cache keeps a file only when its times are older than the
 //! granule of a file system's clock, so that any change gives it other times. It keeps bytes if the
@@ -37,9 +38,9 @@ use crate::condition::Validators;
 use crate::config::FilesConfig;
 use crate::content_type;
 use crate::path::RelativePath;
-use crate::source::Metadata;
+use crate::source::{Metadata, Version};
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Place};
 use crate::body::Block;
 
 /// The memory of an entry beside the file's bytes, about: its path twice, its fields, its places.
@@ -61,8 +62,6 @@ pub(super) struct Known<H> {
     pub(super) content: Content<H>,
     /// When it was last known to be the file that its path names.
     checked: Cell<Instant>,
-    /// Names this version of the file among all that are known.
-    pub(super) number: u64,
     /// Responses that have had a part of it.
     responses: Cell<u64>,
 }
@@ -76,10 +75,10 @@ pub(super) enum Content<H> {
 }
 
 impl<H> Known<H> {
-    /// A file that was found at `path`. `number` is from [`FileCache::next_number`].
+    /// A file that was found at `path`.
     pub(super) fn new(
         path: &RelativePath,
-        (metadata, content, number): (Metadata, Content<H>, u64),
+        (metadata, content): (Metadata, Content<H>),
         now: Instant,
         wall: SystemTime,
     ) -> Known<H> {
@@ -95,7 +94,6 @@ impl<H> Known<H> {
             metadata,
             content,
             checked: Cell::new(now),
-            number,
             responses: Cell::new(0),
         }
     }
@@ -154,8 +152,8 @@ pub(super) enum Found<H> {
 enum Key {
     /// A short file, by its path.
     File(RelativePath),
-    /// A block of a longer one, by [`Known::number`] and its place.
-    Block(u64, u64),
+    /// A block of a longer one.
+    Block(Place),
 }
 
 impl Hash for Key {
@@ -163,7 +161,7 @@ impl Hash for Key {
         match self {
             // As the path itself, by which a file is found.
             Key::File(path) => path.hash(state),
-            Key::Block(number, index) => (number, index).hash(state),
+            Key::Block(place) => place.hash(state),
         }
     }
 }
@@ -215,8 +213,8 @@ pub(super) struct FileCache<H> {
     age: Duration,
     most_bytes: Cell<u64>,
     most_file_bytes: u64,
+    block_bytes: u64,
     most_open: usize,
-    numbers: Cell<u64>,
     tally: Cell<CacheTally>,
     changed: Rc<Cell<u64>>,
 }
@@ -234,8 +232,8 @@ impl<H> FileCache<H> {
             age: cache_age,
             most_bytes: Cell::new(most_bytes),
             most_file_bytes,
+            block_bytes: config.chunk_bytes.max(1) as u64,
             most_open,
-            numbers: Cell::default(),
             tally: Cell::default(),
             changed: Rc::default(),
         };
@@ -283,8 +281,26 @@ impl<H> FileCache<H> {
     /// Notes that a path names another file by now, or none.
     pub(super) fn forget(&self, path: &RelativePath) {
         let was_hot = self.hot.borrow_mut().remove(path).is_some();
-        if was_hot || self.open.borrow_mut().remove(path).is_some() {
+        let open = self.open.borrow_mut().remove(path);
+        if was_hot || open.is_some() {
             self.count(|tally| tally.outdated += 1);
+        }
+        if let Some((_, known)) = open {
+            self.forget_blocks(&known.metadata.version());
+        }
+    }
+
+    /// Drops the blocks of a version that nobody asks for any more: they would keep their part of
+    /// the budget until they were the coldest.
+    fn forget_blocks(&self, version: &Version) {
+        let mut hot = self.hot.borrow_mut();
+        let blocks = version.len_bytes().div_ceil(self.block_bytes);
+        if blocks <= hot.len() as u64 {
+            for index in 0..blocks {
+                hot.remove(&Key::Block((*version, index)));
+            }
+        } else {
+            hot.retain(|key, _| !matches!(key, Key::Block((of, _)) if of == version));
         }
     }
 
@@ -318,12 +334,6 @@ impl<H> FileCache<H> {
         table.insert(key, hot);
     }
 
-    /// A number that no version of a file had before.
-    pub(super) fn next_number(&self) -> u64 {
-        self.numbers.set(self.numbers.get() + 1);
-        self.numbers.get()
-    }
-
     /// True if blocks of so many bytes are kept: the cache holds several of them.
     pub(super) fn takes_blocks(&self, block_bytes: usize) -> bool {
         4 * (block_bytes as u64 + ENTRY_BYTES) <= self.most_bytes.get()
@@ -331,8 +341,8 @@ impl<H> FileCache<H> {
 
     /// The block at that place, if it is in memory. One that a reader has still is kept again,
     /// unless memory `is_scarce`.
-    pub(super) fn block(&self, place: (u64, u64), is_scarce: bool) -> Option<Bytes> {
-        let hot = self.hot.borrow().get(&Key::Block(place.0, place.1)).cloned();
+    pub(super) fn block(&self, place: Place, is_scarce: bool) -> Option<Bytes> {
+        let hot = self.hot.borrow().get(&Key::Block(place)).cloned();
         let bytes = match hot {
             Some(Hot::Block(bytes, _)) => bytes,
             Some(Hot::File(_)) | None => {
@@ -345,16 +355,16 @@ impl<H> FileCache<H> {
     }
 
     /// Keeps a block that was read. Returns a share of it.
-    pub(super) fn keep_block(&self, place: (u64, u64), block: &Block) -> Bytes {
+    pub(super) fn keep_block(&self, place: Place, block: &Block) -> Bytes {
         self.count(|tally| tally.block_misses += 1);
         self.blocks.borrow_mut().on_read(place, block);
         self.insert_block(place, block)
     }
 
-    fn insert_block(&self, place: (u64, u64), block: &Block) -> Bytes {
+    fn insert_block(&self, place: Place, block: &Block) -> Bytes {
         let bytes = block.bytes();
         let hot = Hot::Block(bytes.clone(), block.memory_bytes());
-        self.insert(Key::Block(place.0, place.1), hot);
+        self.insert(Key::Block(place), hot);
         bytes
     }
 

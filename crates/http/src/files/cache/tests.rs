@@ -439,6 +439,35 @@ async fn a_file_that_changes_under_a_download_is_whole_or_broken_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn blocks_outlive_the_descriptor_and_not_the_version() {
+    let config = FilesConfig { cache_open: 2, ..FilesConfig::default() };
+    let site = Site::new(config);
+    for name in ["a", "b", "c", "d"] {
+        site.write(name, b'a', LONG);
+        for _ in 0..2 {
+            assert_eq!(site.get(name).await.uniform(), Some((b'a', LONG)), "{name}");
+        }
+    }
+    let kept = site.files.cache_tally();
+    assert_eq!(kept.block_misses, 4 * LONG.div_ceil(128 << 10) as u64);
+    assert!(kept.open <= 2);
+    // Most were closed meanwhile. Each is opened anew, and none is read again.
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(site.get(name).await.uniform(), Some((b'a', LONG)), "{name}");
+    }
+    let found = site.files.cache_tally();
+    assert!(found.misses >= kept.misses + 2, "some were closed");
+    assert_eq!((found.block_misses, found.bytes), (kept.block_misses, kept.bytes));
+    // Blocks of a version that is gone leave nothing behind.
+    let before = site.files.cache_tally().bytes;
+    site.get("d").await;
+    site.write("d", b'b', LONG);
+    assert_eq!(site.get("d").await.uniform(), Some((b'b', LONG)));
+    let after = site.files.cache_tally();
+    assert!(after.bytes + LONG as u64 <= before, "{} of {before}", after.bytes);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_that_now_leads_out_of_the_root_gives_nothing_there() {
     let site = Site::new(FilesConfig::default());
     fs::create_dir(site.path("sub")).unwrap();
