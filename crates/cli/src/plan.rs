@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use lightwait_core::address::Cidr;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
-use lightwait_netem::{LinkConfig, Rate};
+use lightwait_netem::LinkConfig;
 use rustix::process::{Resource, getrlimit};
 
 use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
@@ -204,7 +204,7 @@ impl Plan {
 /// The link of `--fault`. Refuses a queue without a rate: nothing waits in it.
 fn fault(args: &ServeArgs) -> Result<Option<LinkConfig>, Failure> {
     let link = args.fault.clone();
-    let unlimited = link.iter().find(|link| link.rate == Rate::Unlimited);
+    let unlimited = link.iter().find(|link| !link.has_queue());
     match unlimited.and_then(LinkConfig::bound_on_waiting) {
         Some(idle) => Err(usage(format!(
             "--fault: {idle} does nothing without a rate, since no packet waits: add rate=…"

@@ -34,6 +34,9 @@ pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
     let [a, b] = devices.map(|device| device.device);
     let (links, steps) = (plan.links.clone(), plan.steps.clone());
     let mut router = Router::new([a, b], links, plan.release, steps, begin);
+    if plan.flows {
+        router = router.with_flows();
+    }
     let until = plan.duration.map(|duration| begin + duration);
     let outcome = router.run(
         &clock,

@@ -1,5 +1,5 @@
-//! CoDel decides which packets leave a queue and which are dropped after too long a wait (RFC
-//! 8289).
+//! CoDel decides which packets leave a queue and which are dropped, or marked, after too long a
+//! wait (RFC 8289).
 //!
 //! The structure and the names are those of the RFC's pseudocode (§5), so that the two can be
 //! compared line by line.
@@ -7,14 +7,17 @@
 use lightwait_core::Instant;
 use lightwait_core::time::as_nanos;
 
+use crate::discipline::Judged;
 use crate::queue::{Queue, Waiting};
-use crate::{CodelConfig, Packet};
+use crate::{CodelConfig, frame};
 
 /// CoDel's state.
 #[derive(Clone, Debug)]
 pub(crate) struct Codel {
     target_ns: u64,
     interval_ns: u64,
+    /// Marks packets whose ends use ECN, in place of dropping them.
+    ecn: bool,
     /// The time at which packets will have waited longer than the target for an interval; `None` if
     /// they do not.
     first_above_time: Option<Instant>,
@@ -39,6 +42,7 @@ impl Codel {
         Codel {
             target_ns: as_nanos(config.target),
             interval_ns: as_nanos(config.interval).max(1),
+            ecn: config.ecn,
             first_above_time: None,
             dropping: false,
             drop_next: Instant::ZERO,
@@ -48,22 +52,26 @@ impl Codel {
         }
     }
 
-    /// Returns the next packet to send at `now`, and appends the packets that are dropped before it
-    /// to `dropped` (`deque`, RFC 8289 §5.5).
+    /// Returns the next packet to send at `now`, and notes those that are dropped before it, or
+    /// marked (`deque`, RFC 8289 §5.5).
     pub(crate) fn dequeue(
         &mut self,
         now: Instant,
         queue: &mut Queue,
-        dropped: &mut dyn FnMut(Packet),
-    ) -> Option<Packet> {
+        judged: &mut Judged,
+    ) -> Option<Waiting> {
         let mut head = self.dodequeue(now, queue);
         if self.dropping {
             if !head.ok_to_drop {
                 self.dropping = false;
             }
             while self.dropping && now >= self.drop_next {
-                head.waiting.into_iter().for_each(|waiting| dropped(waiting.packet));
                 self.count += 1;
+                if self.marks(&mut head, judged) {
+                    self.drop_next = self.control_law(self.drop_next, self.count);
+                    break;
+                }
+                judged.dropped.extend(head.waiting.map(|waiting| waiting.packet));
                 head = self.dodequeue(now, queue);
                 if head.ok_to_drop {
                     self.drop_next = self.control_law(self.drop_next, self.count);
@@ -72,8 +80,10 @@ impl Codel {
                 }
             }
         } else if head.ok_to_drop {
-            head.waiting.into_iter().for_each(|waiting| dropped(waiting.packet));
-            head = self.dodequeue(now, queue);
+            if !self.marks(&mut head, judged) {
+                judged.dropped.extend(head.waiting.map(|waiting| waiting.packet));
+                head = self.dodequeue(now, queue);
+            }
             self.dropping = true;
             // If the last dropping state is recent, start from the rate that held the queue down
             // then.
@@ -83,7 +93,15 @@ impl Codel {
             self.drop_next = self.control_law(now, self.count);
             self.last_count = self.count;
         }
-        head.waiting.map(|waiting| waiting.packet)
+        head.waiting
+    }
+
+    /// Marks the packet that would be dropped, if its ends use ECN.
+    fn marks(&self, head: &mut Dequeued, judged: &mut Judged) -> bool {
+        let packet = head.waiting.as_mut().filter(|_| self.ecn);
+        let is_marked = packet.is_some_and(|waiting| frame::mark(&mut waiting.packet));
+        judged.marked += u64::from(is_marked);
+        is_marked
     }
 
     /// Removes the next packet, and reports whether packets have waited too long for an interval
@@ -115,6 +133,8 @@ impl Codel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Packet;
+    use crate::frame::tests::ipv4;
     use alloc::vec::Vec;
     use lightwait_core::time::Duration;
 
@@ -143,10 +163,12 @@ mod tests {
                 queue = Queue::default();
             }
             while queue.len() < 20 {
-                queue.push(at_ms(ms) - Duration::from_millis(waits), Packet::from([0; 1000]));
+                let entered = at_ms(ms) - Duration::from_millis(waits);
+                queue.push(Waiting { entered, packet: Packet::from([0; 1000]) });
             }
-            let sent = codel.dequeue(at_ms(ms), &mut queue, &mut |_| drops.push(ms));
-            assert!(sent.is_some());
+            let mut judged = Judged::default();
+            assert!(codel.dequeue(at_ms(ms), &mut queue, &mut judged).is_some());
+            drops.extend(judged.dropped.iter().map(|_| ms));
             if !standing(ms) {
                 queue = Queue::default();
             }
@@ -192,10 +214,40 @@ mod tests {
     fn the_last_packet_is_never_dropped() {
         let (mut codel, mut queue) = (Codel::new(CodelConfig::default()), Queue::default());
         for ms in 0..1000 {
-            queue.push(at_ms(ms), Packet::from([0; 1000]));
-            let sent = codel.dequeue(at_ms(ms + 500), &mut queue, &mut |_| panic!("dropped"));
-            assert!(sent.is_some());
+            queue.push(Waiting { entered: at_ms(ms), packet: Packet::from([0; 1000]) });
+            let mut judged = Judged::default();
+            assert!(codel.dequeue(at_ms(ms + 500), &mut queue, &mut judged).is_some());
+            assert!(judged.dropped.is_empty());
         }
-        assert!(codel.dequeue(at_ms(2000), &mut queue, &mut |_| ()).is_none());
+        assert!(codel.dequeue(at_ms(2000), &mut queue, &mut Judged::default()).is_none());
+    }
+
+    /// A standing queue of packets whose ends use ECN: each that would be dropped is marked, and
+    /// leaves.
+    #[test]
+    fn what_would_be_dropped_is_marked_if_its_ends_use_ecn() {
+        let run = |ecn, field| {
+            let config = CodelConfig { ecn, ..CodelConfig::default() };
+            let (mut codel, mut queue) = (Codel::new(config), Queue::default());
+            let (mut judged, mut marked_at) = (Judged::default(), Vec::new());
+            for ms in 20..600 {
+                while queue.len() < 20 {
+                    let entered = at_ms(ms) - Duration::from_millis(20);
+                    queue.push(Waiting { entered, packet: ipv4(1, field, 1000) });
+                }
+                let before = judged.dropped.len() as u64 + judged.marked;
+                assert!(codel.dequeue(at_ms(ms), &mut queue, &mut judged).is_some());
+                if judged.dropped.len() as u64 + judged.marked > before {
+                    marked_at.push(ms);
+                }
+            }
+            (judged.dropped.len(), judged.marked as usize, marked_at)
+        };
+        let dropped = run(false, 2);
+        assert_eq!((dropped.0 > 6, dropped.1), (true, 0));
+        assert_eq!(run(true, 0), dropped, "ends that do not use it");
+        let marked = run(true, 2);
+        assert_eq!((marked.0, marked.1), (0, dropped.0));
+        assert_eq!(marked.2, dropped.2, "at the same times");
     }
 }

@@ -10,6 +10,8 @@ use crate::Trace;
 pub struct LinkConfig {
     /// The rate at which bytes leave the queue.
     pub rate: Rate,
+    /// A bound on what leaves over a while, beside the rate at which each packet leaves.
+    pub bucket: Option<Bucket>,
     /// Propagation delay.
     pub delay: Duration,
     /// The variation of the delay; see [`Distribution`]. Jitter keeps the order, as a later queue
@@ -23,12 +25,20 @@ pub struct LinkConfig {
     /// Drops packets that have waited too long, before the queue is full; `None` means only tail
     /// drop.
     pub codel: Option<CodelConfig>,
+    /// Serves flows in turns, each from a queue of its own (RFC 8290); `None` means first come,
+    /// first served. Where the queues together are full, the longest loses its oldest packet.
+    pub fair: Option<FairConfig>,
+    /// Marks packets whose ends use ECN (RFC 3168) from so long a queue on; `None` means none.
+    pub mark: Option<MarkFrom>,
     /// The loss on the wire, after the queue: a lost packet took its time to send.
     pub loss: Loss,
     /// Probability that a packet is late by `reorder_delay`, so that later packets overtake it.
     pub reorder: f64,
     /// The extra delay of a reordered packet.
     pub reorder_delay: Duration,
+    /// In its place, how many packets overtake a reordered one. If fewer come within
+    /// [`LinkConfig::OVERTAKEN_WITHIN`], it arrives then.
+    pub reorder_distance: Option<u32>,
     /// Probability that a packet arrives twice, the copy right after it.
     pub duplicate: f64,
     /// Probability that an arriving packet (each copy separately) has one bit flipped. It is one
@@ -43,14 +53,24 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// The key that bounds waiting packets, if there is one, by its name in a link's text. It does
-    /// nothing while the rate is infinite, since no packet waits.
+    /// How long a packet waits to be overtaken, at most.
+    pub const OVERTAKEN_WITHIN: Duration = Duration::from_millis(100);
+
+    /// True if packets may wait before the link: it has a rate, or a bucket.
+    pub fn has_queue(&self) -> bool {
+        self.rate != Rate::Unlimited || self.bucket.is_some()
+    }
+
+    /// The key about waiting packets, if there is one, by its name in a link's text. It does
+    /// nothing where no packet waits ([`LinkConfig::has_queue`]).
     pub fn bound_on_waiting(&self) -> Option<&'static str> {
-        match (self.queue, self.codel) {
-            (QueueLimit::Unlimited, None) => None,
-            (QueueLimit::Unlimited, Some(_)) => Some("codel"),
-            _ => Some("queue"),
-        }
+        let keys = [
+            ("queue", self.queue != QueueLimit::Unlimited),
+            ("codel", self.codel.is_some()),
+            ("fq", self.fair.is_some()),
+            ("mark", self.mark.is_some()),
+        ];
+        keys.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key)
     }
 }
 
@@ -58,14 +78,18 @@ impl Default for LinkConfig {
     fn default() -> Self {
         LinkConfig {
             rate: Rate::Unlimited,
+            bucket: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             jitter_distribution: Distribution::Uniform,
             queue: QueueLimit::Unlimited,
             codel: None,
+            fair: None,
+            mark: None,
             loss: Loss::None,
             reorder: 0.0,
             reorder_delay: Duration::from_millis(1),
+            reorder_distance: None,
             duplicate: 0.0,
             corrupt: 0.0,
             in_flight_limit_bytes: 1 << 30,
@@ -83,6 +107,16 @@ pub enum Rate {
     BitsPerSecond(u64),
     /// The times at which a recorded link could send.
     Trace(Arc<Trace>),
+}
+
+/// A token bucket: packets leave while it is not empty. The last of them may take more than it
+/// holds; then the next one waits until that is made up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The rate at which it fills, at least one.
+    pub bits_per_second: u64,
+    /// Bytes that it holds, with which it begins.
+    pub burst_bytes: usize,
 }
 
 /// The distribution of jitter. `J` is [`LinkConfig::jitter`].
@@ -110,6 +144,32 @@ pub enum QueueLimit {
     Packets(usize),
 }
 
+/// The length of a queue from which on packets are marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkFrom {
+    /// A packet that comes when at least so many bytes wait.
+    Bytes(usize),
+    /// A packet that comes when at least so many packets wait.
+    Packets(usize),
+    /// A packet that has waited at least that long.
+    Wait(Duration),
+}
+
+/// Flow queueing (RFC 8290 §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FairConfig {
+    /// Queues; flows that hash alike share one. 1,024.
+    pub queues: u32,
+    /// Bytes that a queue may send in its turn. 1,514: a full frame.
+    pub quantum_bytes: u32,
+}
+
+impl Default for FairConfig {
+    fn default() -> Self {
+        FairConfig { queues: 1024, quantum_bytes: 1514 }
+    }
+}
+
 /// CoDel's two parameters (RFC 8289 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelConfig {
@@ -117,12 +177,15 @@ pub struct CodelConfig {
     pub target: Duration,
     /// The time for which packets must have waited longer before one is dropped.
     pub interval: Duration,
+    /// Marks a packet whose ends use ECN in place of dropping it (RFC 8289 §3; RFC 8290 §5.6).
+    pub ecn: bool,
 }
 
 impl Default for CodelConfig {
     /// 5 ms and 100 ms (RFC 8289 §4.4).
     fn default() -> Self {
-        CodelConfig { target: Duration::from_millis(5), interval: Duration::from_millis(100) }
+        let (target, interval) = (Duration::from_millis(5), Duration::from_millis(100));
+        CodelConfig { target, interval, ecn: false }
     }
 }
 

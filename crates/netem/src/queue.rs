@@ -22,9 +22,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, entered: Instant, packet: Packet) {
-        self.bytes += packet.len();
-        self.packets.push_back(Waiting { entered, packet });
+    pub(crate) fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.packet.len();
+        self.packets.push_back(waiting);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Waiting> {

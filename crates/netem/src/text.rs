@@ -7,12 +7,15 @@
 //! | key | value |
 //! |---|---|
 //! | `rate` | bits per second: `9600bit`, `512kbit`, `100Mbit`, `2.5Gbit` |
+//! | `bucket` | a rate and a burst: `20Mbit:64KiB` |
 //! | `delay` | `200us`, `30ms`, `1.5s`, `0ns` |
 //! | `jitter` | `1ms` (uniform), or with its distribution `1ms:normal`, `1ms:pareto` |
 //! | `queue` | bytes or packets: `64000B`, `256KiB`, `4MiB`, `100packets` |
-//! | `codel` | target and interval: `5ms:100ms` |
+//! | `codel` | target and interval: `5ms:100ms`, or `5ms:100ms:ecn`, which marks |
+//! | `fq` | queues of flows, with the bytes of a turn: `1024`, `1024:1514` |
+//! | `mark` | from so long a queue on: `30packets`, `64KiB`, `1ms` |
 //! | `loss` | `1%`, `bursty:FIRST:AFTER`, `gilbert:GOOD_TO_BAD:BAD_TO_GOOD[:IN_BAD[:IN_GOOD]]` |
-//! | `reorder` | `5%`, or with the extra delay `5%:2ms` |
+//! | `reorder` | `5%`, or with the extra delay `5%:2ms`, or the distance `5%:3packets` |
 //! | `duplicate`, `corrupt` | `0.1%` |
 //! | `seed` | a whole number |
 
@@ -22,7 +25,9 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::{CodelConfig, Distribution, LinkConfig, Loss, QueueLimit, Rate};
+use crate::{
+    Bucket, CodelConfig, Distribution, FairConfig, LinkConfig, Loss, MarkFrom, QueueLimit, Rate,
+};
 
 /// The error of a text that describes no link: the wrong part, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +48,14 @@ const PROBABILITY: &str = "expected a percentage from 0% to 100%, such as 1% or 
 const DURATION: &str = "expected a duration with its unit (ns, us, ms, s), such as 30ms";
 const JITTER: &str = "expected a duration with its unit, such as 1ms, or with its distribution \
                       (uniform, normal, pareto), such as 1ms:normal";
-const CODEL: &str = "expected target and interval, such as 5ms:100ms";
+const CODEL: &str = "expected target and interval, such as 5ms:100ms, or 5ms:100ms:ecn";
+const BUCKET: &str = "expected a rate and a burst, such as 20Mbit:64KiB";
+const FAIR: &str = "expected queues from 1 to 65536, such as 1024, or with the bytes of a turn, \
+                    such as 1024:1514";
+const MARK: &str = "expected the length of a queue in packets, bytes or time, such as 30packets, \
+                    64KiB or 1ms";
+const REORDER: &str = "expected a percentage, such as 5%, or with the extra delay or the distance, \
+                       such as 5%:2ms or 5%:3packets";
 const RATE: &str = "expected bits per second with their unit (bit, kbit, Mbit, Gbit) and above \
                     zero, such as 100Mbit";
 const QUEUE: &str = "expected bytes or packets with their unit (B, KB, KiB, MB, MiB, packets) and \
@@ -51,8 +63,9 @@ const QUEUE: &str = "expected bytes or packets with their unit (B, KB, KiB, MB, 
 const LOSS: &str = "expected 1%, or bursty:1%:30% (first loss, loss after a loss), or \
                     gilbert:1%:25%:100%:0% (good to bad, bad to good, loss in bad, loss in good)";
 const SEED: &str = "expected a whole number, such as 7";
-const KEY: &str = "expected key=value with a key among rate, delay, jitter, queue, codel, loss, \
-                   reorder, duplicate, corrupt, seed (and trace, for `lightwait wan`)";
+const KEY: &str = "expected key=value with a key among rate, bucket, delay, jitter, queue, codel, \
+                   fq, mark, loss, reorder, duplicate, corrupt, seed (and trace, for \
+                   `lightwait wan`)";
 
 impl FromStr for LinkConfig {
     type Err = ParseLinkError;
@@ -83,6 +96,9 @@ impl FromStr for LinkConfig {
 fn apply(config: &mut LinkConfig, key: &str, value: &str) -> Result<(), &'static str> {
     match key {
         "rate" => config.rate = Rate::BitsPerSecond(rate(value).ok_or(RATE)?),
+        "bucket" => config.bucket = Some(bucket(value).ok_or(BUCKET)?),
+        "fq" => config.fair = Some(fair(value).ok_or(FAIR)?),
+        "mark" => config.mark = Some(mark(value).ok_or(MARK)?),
         "delay" => config.delay = duration(value).ok_or(DURATION)?,
         "jitter" => {
             (config.jitter, config.jitter_distribution) = jitter(value).ok_or(JITTER)?;
@@ -92,9 +108,13 @@ fn apply(config: &mut LinkConfig, key: &str, value: &str) -> Result<(), &'static
         "loss" => config.loss = loss(value).ok_or(LOSS)?,
         "reorder" => {
             let (share, late) = value.split_once(':').map_or((value, None), |(p, d)| (p, Some(d)));
-            config.reorder = probability(share).ok_or(PROBABILITY)?;
-            if let Some(late) = late {
-                config.reorder_delay = duration(late).ok_or(DURATION)?;
+            config.reorder = probability(share).ok_or(REORDER)?;
+            match late.map(|late| (queue(late), late)) {
+                None => {}
+                Some((Some(QueueLimit::Packets(distance)), _)) => {
+                    config.reorder_distance = Some(u32::try_from(distance).map_err(|_| REORDER)?);
+                }
+                Some((_, late)) => config.reorder_delay = duration(late).ok_or(REORDER)?,
             }
         }
         "duplicate" => config.duplicate = probability(value).ok_or(PROBABILITY)?,
@@ -134,9 +154,34 @@ fn jitter(value: &str) -> Option<(Duration, Distribution)> {
 }
 
 fn codel(value: &str) -> Option<CodelConfig> {
-    let (target, interval) = value.split_once(':')?;
-    let codel = CodelConfig { target: duration(target)?, interval: duration(interval)? };
+    let (times, ecn) = value.strip_suffix(":ecn").map_or((value, false), |times| (times, true));
+    let (target, interval) = times.split_once(':')?;
+    let codel = CodelConfig { target: duration(target)?, interval: duration(interval)?, ecn };
     (!codel.interval.is_zero()).then_some(codel)
+}
+
+fn bucket(value: &str) -> Option<Bucket> {
+    let (filled, burst) = value.split_once(':')?;
+    let QueueLimit::Bytes(burst_bytes) = queue(burst)? else { return None };
+    Some(Bucket { bits_per_second: rate(filled)?, burst_bytes })
+}
+
+fn fair(value: &str) -> Option<FairConfig> {
+    let (queues, quantum) = value.split_once(':').map_or((value, None), |(n, q)| (n, Some(q)));
+    let queues = queues.parse().ok().filter(|queues| (1..=1 << 16).contains(queues))?;
+    let quantum_bytes = match quantum {
+        Some(quantum) => quantum.parse().ok().filter(|bytes| *bytes > 0)?,
+        None => FairConfig::default().quantum_bytes,
+    };
+    Some(FairConfig { queues, quantum_bytes })
+}
+
+fn mark(value: &str) -> Option<MarkFrom> {
+    match queue(value) {
+        Some(QueueLimit::Packets(from)) => Some(MarkFrom::Packets(from)),
+        Some(QueueLimit::Bytes(from)) => Some(MarkFrom::Bytes(from)),
+        Some(QueueLimit::Unlimited) | None => duration(value).map(MarkFrom::Wait),
+    }
 }
 
 fn probability(value: &str) -> Option<f64> {
@@ -231,9 +276,23 @@ mod tests {
         assert_eq!(parse(" "), LinkConfig::default());
         assert_eq!(parse("queue=100packets").queue, QueueLimit::Packets(100));
         assert_eq!(parse("rate=2.5Gbit").rate, Rate::BitsPerSecond(2_500_000_000));
-        let codel =
-            CodelConfig { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+        let codel = CodelConfig::default();
         assert_eq!(parse("codel=5ms:100ms").codel, Some(codel));
+        assert_eq!(parse("codel=5ms:100ms:ecn").codel, Some(CodelConfig { ecn: true, ..codel }));
+        let bucket = Bucket { bits_per_second: 20_000_000, burst_bytes: 64 << 10 };
+        assert_eq!(parse("bucket=20Mbit:64KiB").bucket, Some(bucket));
+        assert_eq!(parse("fq=1024").fair, Some(FairConfig::default()));
+        let fair = FairConfig { queues: 2, quantum_bytes: 300 };
+        assert_eq!(parse("fq=2:300").fair, Some(fair));
+        for (text, from) in [
+            ("mark=30packets", MarkFrom::Packets(30)),
+            ("mark=64KiB", MarkFrom::Bytes(64 << 10)),
+            ("mark=1ms", MarkFrom::Wait(Duration::from_millis(1))),
+        ] {
+            assert_eq!(parse(text).mark, Some(from));
+        }
+        let late = parse("reorder=5%:3packets");
+        assert_eq!((late.reorder, late.reorder_distance), (0.05, Some(3)));
         for (text, distribution) in [
             ("jitter=2ms", Distribution::Uniform),
             ("jitter=2ms:uniform", Distribution::Uniform),
@@ -276,7 +335,7 @@ mod tests {
              gilbert:1%:25%:100%:0% (good to bad, bad to good, loss in bad, loss in good)"
         );
         assert_eq!(message("delay=1ms,delay=2ms"), "`delay=2ms`: given twice");
-        assert!(message("dealy=1ms").contains("a key among rate, delay"));
+        assert!(message("dealy=1ms").contains("a key among rate, bucket"));
         assert!(message("delay=1ms,").contains("key=value"));
     }
 
@@ -291,6 +350,15 @@ mod tests {
             "jitter=1ms:gauss",
             "codel=5ms",
             "codel=5ms:0ms",
+            "codel=5ms:ecn",
+            "bucket=20Mbit",
+            "bucket=20Mbit:3packets",
+            "fq=0",
+            "fq=65537",
+            "fq=1:0",
+            "mark=30",
+            "reorder=5%:3",
+            "reorder=5%:9999999999packets",
             "rate=0bit",
             "rate=100MB",
             "rate=99999999999Gbit",

@@ -14,6 +14,7 @@
 //! [`Report`] has the results.
 #![forbid(unsafe_code)]
 
+mod flows;
 mod lateness;
 mod link_text;
 mod profile;
@@ -21,6 +22,7 @@ mod report;
 mod router;
 mod steps;
 
+pub use flows::FlowSnapshot;
 pub use lateness::Lateness;
 pub use link_text::{DescriptionError, LinkText};
 pub use profile::{BUILT_IN, Profile};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lightwait_netem::Counters;
 use serde_json::{Value, json};
 
+use crate::FlowSnapshot;
 use crate::router::{Release, Snapshot, WaySnapshot};
 
 /// The report warns if more than one packet in a hundred, and ten at least, leave later than this.
@@ -130,7 +131,7 @@ fn released(release: Release) -> String {
 }
 
 /// The counts of a link: pairs of name and number.
-fn counted(counters: &Counters) -> [(&'static str, u64); 11] {
+fn counted(counters: &Counters) -> [(&'static str, u64); 12] {
     [
         ("packets_in", counters.pushed),
         ("bytes_in", counters.pushed_bytes),
@@ -139,6 +140,7 @@ fn counted(counters: &Counters) -> [(&'static str, u64); 11] {
         ("dropped_queue_full", counters.overflowed),
         ("dropped_codel", counters.codel_dropped),
         ("dropped_memory", counters.in_flight_overflowed),
+        ("marked", counters.marked),
         ("lost", counters.lost),
         ("reordered", counters.reordered),
         ("duplicated", counters.duplicated),
@@ -161,7 +163,7 @@ struct Phase<'a> {
     from: Duration,
     link: &'a str,
     /// The link's counts of that time.
-    counted: [(&'static str, u64); 11],
+    counted: [(&'static str, u64); 12],
 }
 
 /// The phases of a direction that began as `first`.
@@ -195,6 +197,7 @@ fn way_text(way: &WaySnapshot, first: &str, text: &mut String) {
         let [median, p99, max] = late.map(shown);
         let _ = writeln!(text, "  {:<20} median {median}, 99th {p99}, max {max}", "left late by");
     }
+    flows_text(&way.flows, text);
     if way.changes.is_empty() {
         return;
     }
@@ -209,6 +212,45 @@ fn way_text(way: &WaySnapshot, first: &str, text: &mut String) {
         let numbers = if numbers.is_empty() { "no packet".to_owned() } else { numbers.join(", ") };
         let _ = writeln!(text, "  {:<20} {numbers}", "");
     }
+}
+
+/// Flows that the text shows; the JSON has all.
+const SHOWN_FLOWS: usize = 20;
+
+fn flows_text(flows: &[FlowSnapshot], text: &mut String) {
+    if flows.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "  {:>9}  {:>9}  {:>8}  {:>27}  flow",
+        "Mbit/s", "packets", "lost", "delay: median, 99th, max"
+    );
+    for flow in flows.iter().take(SHOWN_FLOWS) {
+        let [rate, delay] = [
+            format!("{:.3}", flow.bits_per_second / 1e6),
+            flow.delay.map_or_else(String::new, |delay| delay.map(shown).join(", ")),
+        ];
+        let FlowSnapshot { flow, packets_out, lost, .. } = flow;
+        let _ = writeln!(text, "  {rate:>9}  {packets_out:>9}  {lost:>8}  {delay:>27}  {flow}");
+    }
+    if flows.len() > SHOWN_FLOWS {
+        let _ = writeln!(text, "  and {} more (--json)", flows.len() - SHOWN_FLOWS);
+    }
+}
+
+fn flow_json(flow: &FlowSnapshot) -> Value {
+    let delay = flow.delay.map_or([None; 3], |delay| delay.map(|time| Some(micros(time))));
+    json!({
+        "flow": flow.flow,
+        "packets_in": flow.packets_in,
+        "bytes_in": flow.bytes_in,
+        "packets_out": flow.packets_out,
+        "bytes_out": flow.bytes_out,
+        "lost": flow.lost,
+        "bits_per_second": flow.bits_per_second,
+        "delay_us": { "median": delay[0], "p99": delay[1], "max": delay[2] },
+    })
 }
 
 /// A link's description for people.
@@ -244,6 +286,9 @@ fn way_json(way: &WaySnapshot, first: &str) -> Value {
     for (name, number) in numbers(way) {
         all[name] = json!(number);
     }
+    if !way.flows.is_empty() {
+        all["flows"] = way.flows.iter().map(flow_json).collect();
+    }
     all
 }
 
@@ -270,6 +315,7 @@ mod tests {
             changes: Vec::new(),
             missed: Some(0),
             refused: Some(0),
+            flows: Vec::new(),
         };
         let mut ways = [way.clone(), way];
         change(&mut ways[0]);
@@ -359,6 +405,34 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn flows_are_told_the_largest_first() {
+        let flow = |number: u64| FlowSnapshot {
+            flow: format!("tcp 10.0.0.1:{number} > 10.0.0.2:80"),
+            packets_in: 9,
+            bytes_in: 9000,
+            packets_out: 8,
+            bytes_out: 8000,
+            lost: 1,
+            bits_per_second: 12_345_678.0,
+            delay: Some([
+                Duration::from_micros(500),
+                Duration::from_millis(3),
+                Duration::from_millis(4),
+            ]),
+        };
+        let report = report(|way| way.flows = (0..23).map(flow).collect());
+        let text = report.text();
+        let line =
+            "     12.346          8         1     500.0 µs, 3.0 ms, 4.0 ms  tcp 10.0.0.1:0 > ";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("\n  and 3 more (--json)\n"), "{text}");
+        let json = report.json();
+        let flows = json["a_to_b"]["flows"].as_array().unwrap();
+        assert_eq!((flows.len(), &flows[22]["delay_us"]["p99"]), (23, &json!(3000.0)));
+        assert_eq!(json["b_to_a"].get("flows"), None, "only if they are counted");
     }
 
     #[test]

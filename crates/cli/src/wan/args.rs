@@ -66,6 +66,10 @@ pub(crate) struct WanArgs {
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) pcap_b: Option<PathBuf>,
 
+    /// Report what each flow got: its rate, its losses and the delay of its packets
+    #[arg(long, help_heading = "Watching")]
+    pub(crate) flows: bool,
+
     /// Print the report as JSON (docs/wan.md)
     #[arg(long, help_heading = "Watching")]
     pub(crate) json: bool,
@@ -86,20 +90,33 @@ pub(crate) struct BothArgs {
     #[arg(long, value_name = "RATE", help_heading = "Link", value_parser = of("rate"))]
     rate: Option<String>,
 
+    /// A bound over a while, beside the rate: a token bucket's rate and burst, such as 20Mbit:64KiB
+    #[arg(long, value_name = "RATE:SIZE", help_heading = "Link", value_parser = of("bucket"))]
+    bucket: Option<String>,
+
     /// Capacity of the queue before a rate, such as 256KiB or 100packets; more is dropped [default:
     /// unlimited]
     #[arg(long, value_name = "SIZE", help_heading = "Link", value_parser = of("queue"))]
     queue: Option<String>,
 
-    /// Drop packets that have waited too long, by CoDel: target and interval, such as 5ms:100ms
+    /// Drop packets that have waited too long, by CoDel: target and interval, such as 5ms:100ms;
+    /// 5ms:100ms:ecn marks those whose ends use ECN
     #[arg(long, value_name = "TIME:TIME", help_heading = "Link", value_parser = of("codel"))]
     codel: Option<String>,
+
+    /// Serve flows in turns from so many queues, such as 1024 (FQ-CoDel together with --codel)
+    #[arg(long, value_name = "QUEUES", help_heading = "Link", value_parser = of("fq"))]
+    fq: Option<String>,
+
+    /// Mark packets whose ends use ECN from so long a queue on: 30packets, 64KiB or 1ms
+    #[arg(long, value_name = "SIZE|TIME", help_heading = "Link", value_parser = of("mark"))]
+    mark: Option<String>,
 
     /// Lose packets: 1%; gilbert:1%:25% (good to bad, bad to good); bursty:1%:30%
     #[arg(long, value_name = "LOSS", help_heading = "Link", value_parser = of("loss"))]
     loss: Option<String>,
 
-    /// Reorder packets: 5%, or with the extra delay 5%:2ms
+    /// Reorder packets: 5%, or with the extra delay 5%:2ms, or how many overtake: 5%:3packets
     #[arg(long, value_name = "SHARE", help_heading = "Link", value_parser = of("reorder"))]
     reorder: Option<String>,
 
@@ -123,8 +140,11 @@ impl BothArgs {
             ("delay", &self.delay),
             ("jitter", &self.jitter),
             ("rate", &self.rate),
+            ("bucket", &self.bucket),
             ("queue", &self.queue),
             ("codel", &self.codel),
+            ("fq", &self.fq),
+            ("mark", &self.mark),
             ("loss", &self.loss),
             ("reorder", &self.reorder),
             ("duplicate", &self.duplicate),

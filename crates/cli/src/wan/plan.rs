@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lightwait_netem::{LinkConfig, Rate};
+use lightwait_netem::LinkConfig;
 use lightwait_wan::{DescriptionError, LinkText, Profile, Release, Steps, Way};
 
 use super::args::{DeviceName, WanArgs};
@@ -20,6 +20,7 @@ pub(super) struct WanPlan {
     pub(super) release: Release,
     pub(super) duration: Option<Duration>,
     pub(super) pcaps: [Option<PathBuf>; 2],
+    pub(super) flows: bool,
     pub(super) json: bool,
 }
 
@@ -60,19 +61,20 @@ impl WanPlan {
             release: args.interrupt.map_or(Release::Polling, Release::Every),
             duration: args.duration,
             pcaps: [args.pcap_a.clone(), args.pcap_b.clone()],
+            flows: args.flows,
             json: args.json,
         })
     }
 }
 
-/// Refuses a queue before a link that never has a rate: nothing waits in it.
+/// Refuses a queue before a link that never has a rate or a bucket: nothing waits in it.
 fn refuse_idle_queues(first: &[LinkConfig; 2], steps: &Steps) -> Result<(), Failure> {
     for (number, way) in ["A to B", "B to A"].into_iter().enumerate() {
         let phases = || {
             [first].into_iter().chain(steps.iter().map(|step| &step.links)).map(|all| &all[number])
         };
         let Some(idle) = phases().find_map(LinkConfig::bound_on_waiting) else { continue };
-        if phases().all(|link| link.rate == Rate::Unlimited) {
+        if !phases().any(LinkConfig::has_queue) {
             return Err(Failure::Usage(format!(
                 "{way}: {idle} does nothing without a rate, since no packet waits: give --rate, \
                  or rate=… or trace=… for this direction"
@@ -109,12 +111,12 @@ mod tests {
         assert_eq!(there, "delay=50ms,queue=64KiB,rate=1Mbit");
         assert_eq!(back, "delay=60ms,loss=1%,queue=256KiB,rate=16Mbit");
         let both = texts(
-            "a b --delay 1ms --jitter 1ms:normal --rate 8Mbit --queue 9packets \
-                          --codel 5ms:100ms --loss 1% --reorder 2% --duplicate 3% --corrupt 4% \
-                          --seed 5",
+            "a b --delay 1ms --jitter 1ms:normal --rate 8Mbit --queue 9packets --fq 8 \
+             --bucket 4Mbit:9KB --mark 2ms --codel 5ms:100ms --loss 1% --reorder 2% \
+             --duplicate 3% --corrupt 4% --seed 5",
         );
-        let all = "codel=5ms:100ms,corrupt=4%,delay=1ms,duplicate=3%,jitter=1ms:normal,loss=1%,\
-                   queue=9packets,rate=8Mbit,reorder=2%,seed=5";
+        let all = "bucket=4Mbit:9KB,codel=5ms:100ms,corrupt=4%,delay=1ms,duplicate=3%,fq=8,\
+                   jitter=1ms:normal,loss=1%,mark=2ms,queue=9packets,rate=8Mbit,reorder=2%,seed=5";
         assert_eq!(both, [all, all]);
         assert_eq!(texts("a b"), ["", ""], "a perfect link");
     }
@@ -126,6 +128,8 @@ mod tests {
             ("--codel 5ms:100ms --a-to-b rate=1Mbit", "B to A: codel"),
             ("--b-to-a queue=64KiB", "B to A: queue"),
             ("--rate 1Mbit --a-to-b queue=64KiB", ""),
+            ("--bucket 1Mbit:9KB --fq 8", ""),
+            ("--mark 9packets", "A to B: mark"),
             ("--profile dsl --queue 64KiB", ""),
         ] {
             let error = plan(&format!("a b {words}")).map(|_| String::new());

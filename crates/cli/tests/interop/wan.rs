@@ -210,6 +210,51 @@ fn a_file_arrives_whole_at_the_rate_through_losses_in_packets() {
     });
 }
 
+/// A download beside requests on connections of their own, through FQ-CoDel: what each flow of the
+/// answers' direction got.
+#[test]
+fn each_flow_is_told_what_it_got_of_its_own_queue() {
+    let test = "wan::each_flow_is_told_what_it_got_of_its_own_queue";
+    let _alone = alone();
+    namespace::inside(test, &["curl"], || {
+        lay_cables();
+        let down = "rate=20Mbit,delay=5ms,queue=400packets,codel=5ms:100ms,fq=1024";
+        let wan = Wan::start(["lw1", "lw2"], &["--flows", "--delay", "5ms", "--b-to-a", down]);
+        let site = tools::directory();
+        tools::write_file(&site.path().join("long"), 8);
+        std::fs::write(site.path().join("short"), b"short").unwrap();
+        let server = serve(site.path());
+        let mut download = curl(&format!("{}/long", URLS[0]));
+        let download = std::thread::spawn(move || tools::sha256_of_output(&mut download));
+        std::thread::sleep(Duration::from_millis(500));
+        for _ in 0..20 {
+            output(&mut curl(&format!("{}/short", URLS[0])));
+        }
+        download.join().unwrap();
+        server.stop();
+        let report = wan.stop();
+        let flows = report["b_to_a"]["flows"].as_array().unwrap();
+        let number = |flow: &Value, key: &str| flow[key].as_f64().unwrap();
+        let long = &flows[0];
+        assert!(long["flow"].as_str().unwrap().starts_with("tcp 10.77.0.2:80 > 10.77.0.1:"));
+        assert!((10e6..20.5e6).contains(&number(long, "bits_per_second")), "{long}");
+        let lost: f64 = flows.iter().map(|flow| number(flow, "lost")).sum();
+        let dropped = ["dropped_codel", "dropped_queue_full", "lost"];
+        let told: f64 = dropped.map(|key| number(&report["b_to_a"], key)).into_iter().sum();
+        assert_eq!(lost, told, "{report}");
+        let short: Vec<&Value> = flows
+            .iter()
+            .filter(|flow| (400.0..4000.0).contains(&number(flow, "bytes_out")))
+            .collect();
+        assert!(short.len() >= 20, "{report}");
+        for flow in short {
+            // A full frame of the download takes 0.6 ms.
+            assert!(number(&flow["delay_us"], "max") < 8000.0, "{flow}");
+            assert_eq!(number(flow, "lost"), 0.0, "{flow}");
+        }
+    });
+}
+
 #[test]
 fn a_step_changes_the_delay_of_a_router_that_runs() {
     let test = "wan::a_step_changes_the_delay_of_a_router_that_runs";

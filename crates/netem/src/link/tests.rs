@@ -1,5 +1,6 @@
 use super::*;
-use crate::{CodelConfig, Distribution, Loss, Trace};
+use crate::frame::tests::ipv4;
+use crate::{Bucket, CodelConfig, Distribution, FairConfig, Loss, Rate, Trace};
 use alloc::sync::Arc;
 use core::time::Duration;
 use proptest::prelude::*;
@@ -19,8 +20,8 @@ fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
             assert_eq!(early, None, "nothing comes early");
         }
         // With jitter, a waiting packet may arrive later.
-        match link.pop_with_arrival(arrival) {
-            Some((at, packet)) => out.push((at, packet)),
+        match link.deliver(arrival) {
+            Some(Delivered { arrival, packet, .. }) => out.push((arrival, packet)),
             None => assert!(link.deadline().unwrap() > arrival),
         }
     }
@@ -331,6 +332,171 @@ fn troubled(seed: u64) -> LinkConfig {
     }
 }
 
+/// The place of the first packet in which two runs differ, and when each arrives.
+fn first_difference(
+    one: &[(Instant, Packet)],
+    other: &[(Instant, Packet)],
+) -> Option<(usize, Option<Instant>, Option<Instant>)> {
+    let at = |all: &[(Instant, Packet)], place: usize| all.get(place).map(|(at, _)| *at);
+    (0..one.len().max(other.len()))
+        .find(|place| one.get(*place) != other.get(*place))
+        .map(|place| (place, at(one, place), at(other, place)))
+}
+
+/// Knobs that change the order, and the time of leaving.
+#[derive(Clone, Debug)]
+struct Knobs {
+    bucket: bool,
+    fair: bool,
+    mark: Option<MarkFrom>,
+    distance: Option<u32>,
+}
+
+impl Knobs {
+    fn of(&self, config: LinkConfig) -> LinkConfig {
+        let bucket = Bucket { bits_per_second: 30_000_000, burst_bytes: 20_000 };
+        let fair = FairConfig { queues: 4, ..FairConfig::default() };
+        LinkConfig {
+            bucket: self.bucket.then_some(bucket),
+            fair: self.fair.then_some(fair),
+            mark: self.mark,
+            reorder_distance: self.distance,
+            ..config
+        }
+    }
+}
+
+fn knobs() -> impl Strategy<Value = Knobs> {
+    let mark = prop_oneof![
+        Just(None),
+        (1usize..20).prop_map(|from| Some(MarkFrom::Packets(from))),
+        (1usize..20_000).prop_map(|from| Some(MarkFrom::Bytes(from))),
+        (0u64..5_000_000).prop_map(|ns| Some(MarkFrom::Wait(Duration::from_nanos(ns)))),
+    ];
+    let distance = prop::option::of(1u32..6);
+    (any::<bool>(), any::<bool>(), mark, distance)
+        .prop_map(|(bucket, fair, mark, distance)| Knobs { bucket, fair, mark, distance })
+}
+
+/// When each of `count` full frames arrives, in µs, that are pushed at once.
+fn arrivals_at_once(config: LinkConfig, count: usize) -> Vec<u64> {
+    let mut link = Link::new(config);
+    (0..count).for_each(|_| link.push(ZERO, &[0; 1250]));
+    drain(&mut link).iter().map(|(at, _)| at.as_nanos() / 1000).collect()
+}
+
+#[test]
+fn a_bucket_lets_a_burst_pass_and_then_its_rate() {
+    // 1,250 bytes are 1 ms at 10 Mbit/s. Three of them are in the bucket.
+    let bucket = Some(Bucket { bits_per_second: 10_000_000, burst_bytes: 3750 });
+    let config = LinkConfig { bucket, ..LinkConfig::default() };
+    assert_eq!(arrivals_at_once(config.clone(), 6), [0, 0, 0, 0, 1000, 2000]);
+    // Each takes 100 µs beside that.
+    let rate = Rate::BitsPerSecond(100_000_000);
+    assert_eq!(
+        arrivals_at_once(LinkConfig { rate, ..config.clone() }, 6),
+        [100, 200, 300, 400, 1100, 2100]
+    );
+    // It fills while nothing comes, and no further than it holds. Over a long time its rate holds.
+    let mut link = Link::new(config);
+    for burst in 0..100 {
+        (0..6).for_each(|_| link.push(Instant::from_millis(burst * 6), &[0; 1250]));
+    }
+    let arrivals: Vec<u64> = drain(&mut link).iter().map(|(at, _)| at.as_millis()).collect();
+    for (burst, of) in (0u64..).zip(arrivals.chunks(6)) {
+        let after = of.iter().map(|at| at - burst * 6);
+        assert!(after.eq([0, 0, 0, 0, 1, 2]) || burst > 0 && of[5] - burst * 6 <= 4, "{of:?}");
+    }
+    assert!(arrivals[599] >= 600 - 6, "{}", arrivals[599]);
+}
+
+#[test]
+fn a_packet_is_overtaken_by_as_many_as_said() {
+    let config = LinkConfig { reorder: 0.02, reorder_distance: Some(3), ..LinkConfig::default() };
+    let (out, counters) = run(config.clone(), 10_000, 10_000);
+    let place: Vec<usize> =
+        (0..10_000u32).map(|number| out.iter().position(|&(_, n)| n == number).unwrap()).collect();
+    let behind = |number: usize| {
+        (number + 1..10_000.min(number + 20)).filter(|later| place[*later] < place[number]).count()
+    };
+    let late: Vec<usize> = (0..9900).filter(|number| behind(*number) > 0).collect();
+    assert!(counters.reordered > 150);
+    let are_three = late.iter().filter(|number| behind(**number) == 3).count();
+    // Two that wait at once overtake each other.
+    assert!(are_three * 100 >= late.len() * 90, "{are_three} of {}", late.len());
+    // The last ones are overtaken by nobody, and arrive none the less.
+    let (out, counters) = run(LinkConfig { reorder: 1.0, ..config }, 5, 0);
+    let within = ZERO + LinkConfig::OVERTAKEN_WITHIN;
+    assert!(out.iter().all(|(at, _)| *at == within) && counters.delivered == 5);
+}
+
+/// A fat flow fills a link of 10 Mbit/s, and a thin one sends a packet each 10 ms: how long the
+/// thin one's last packets take, in ms.
+fn thin_beside_fat(fair: Option<FairConfig>) -> (u64, Counters) {
+    let rate = Rate::BitsPerSecond(10_000_000);
+    let queue = QueueLimit::Packets(100);
+    let config = LinkConfig { rate, queue, fair, ..LinkConfig::default() };
+    let mut link = Link::new(config);
+    let mut longest = 0;
+    for ms in 0..3000 {
+        let now = Instant::from_millis(ms);
+        if ms % 10 == 0 {
+            link.push(now, &ipv4(2, 2, 10));
+        }
+        (0..2).for_each(|_| link.push(now, &ipv4(1, 2, 1196)));
+        while let Some(Delivered { arrival, entered, packet }) = link.deliver(now) {
+            if packet.len() < 100 && ms > 2000 {
+                longest = longest.max(arrival.since(entered).as_millis() as u64);
+            }
+        }
+    }
+    (longest, link.counters())
+}
+
+#[test]
+fn flow_queues_spare_a_thin_flow_the_fat_ones_queue() {
+    let (first_come, _) = thin_beside_fat(None);
+    let (in_turns, counters) = thin_beside_fat(Some(FairConfig::default()));
+    assert!(first_come >= 85 && in_turns <= 2, "{first_come} ms, {in_turns} ms");
+    assert!(counters.overflowed > 2000, "the fat one loses what does not fit");
+    assert_eq!(counters.delivered + counters.overflowed + 100, counters.pushed);
+}
+
+#[test]
+fn marks_begin_where_they_should_and_spare_ends_without_ecn() {
+    let marked = |mark, field| {
+        let rate = Rate::BitsPerSecond(10_000_000);
+        let mut link = Link::new(LinkConfig { rate, mark: Some(mark), ..LinkConfig::default() });
+        (0..20).for_each(|_| link.push(ZERO, &ipv4(1, field, 1196)));
+        let is_marked = |packet: &Packet| packet[15] & 3 == 3;
+        let all: Vec<bool> = drain(&mut link).iter().map(|(_, it)| is_marked(it)).collect();
+        assert_eq!(all.iter().filter(|marked| **marked).count() as u64, link.counters().marked);
+        let first = all.iter().position(|marked| *marked);
+        assert!(all[first.unwrap_or(20)..].iter().all(|marked| *marked));
+        first
+    };
+    // A frame of 1,250 bytes takes 1 ms.
+    assert_eq!(marked(MarkFrom::Packets(5), 2), Some(5));
+    assert_eq!(marked(MarkFrom::Bytes(6250), 1), Some(5));
+    assert_eq!(marked(MarkFrom::Bytes(6251), 2), Some(6));
+    assert_eq!(marked(MarkFrom::Wait(Duration::from_millis(5)), 2), Some(5));
+    assert_eq!(marked(MarkFrom::Packets(5), 0), None);
+}
+
+#[test]
+fn what_waits_stays_when_flows_get_their_own_queues() {
+    let rate = Rate::BitsPerSecond(10_000_000);
+    let first = LinkConfig { rate, ..LinkConfig::default() };
+    let mut link = Link::changeable(ZERO, first.clone());
+    (0..10).for_each(|n| link.push(ZERO, &ipv4(n % 2, 0, 1196)));
+    let fair = LinkConfig { fair: Some(FairConfig::default()), ..first.clone() };
+    link.reconfigure(at_ns(1_500_000), fair);
+    assert_eq!(link.queued(at_ns(1_500_000)).packets, 9);
+    link.reconfigure(at_ns(2_500_000), first);
+    let (all, counters) = (drain(&mut link), link.counters());
+    assert_eq!((all.len(), counters.delivered, counters.overflowed), (10, 10, 0));
+}
+
 proptest! {
     #[test]
     fn the_same_seed_behaves_the_same(seed: u64, gap_ns in 0u64..100_000) {
@@ -340,40 +506,75 @@ proptest! {
     }
 
     #[test]
-    fn how_often_one_looks_changes_nothing(seed: u64, every_us in 1u64..2000, jitter in 0usize..3) {
+    fn how_often_one_looks_changes_nothing(
+        seed: u64,
+        every_us in 1u64..2000,
+        jitter in 0usize..3,
+        knobs in knobs(),
+    ) {
         let distributions = [Distribution::Uniform, Distribution::Normal, Distribution::Pareto];
         let jitter_distribution = distributions[jitter];
         let codel = Some(CodelConfig { target: Duration::from_micros(100), ..Default::default() });
-        let config = LinkConfig { jitter_distribution, codel, ..troubled(seed) };
+        let config = LinkConfig { jitter_distribution, codel, ..knobs.of(troubled(seed)) };
         let (mut often, mut seldom) = (Link::new(config.clone()), Link::new(config));
         let mut out = Vec::new();
         for n in 0..500u64 {
-            let now = at_ns(n * 150_000);
-            often.push(now, &[0; 1200]);
-            seldom.push(now, &[0; 1200]);
+            let (now, packet) = (at_ns(n * 150_000), ipv4(n as u16 % 3, 2, 1000));
+            often.push(now, &packet);
+            seldom.push(now, &packet);
             for us in (0..150).step_by(every_us as usize) {
                 let look = now.plus_nanos(us * 1000);
-                out.extend(std::iter::from_fn(|| often.pop_with_arrival(look)));
+                let next = || often.deliver(look).map(|it| (it.arrival, it.packet));
+                out.extend(std::iter::from_fn(next));
             }
         }
         out.extend(drain(&mut often));
-        prop_assert_eq!(out, drain(&mut seldom));
+        prop_assert_eq!(first_difference(&out, &drain(&mut seldom)), None);
         prop_assert_eq!(often.counters(), seldom.counters());
     }
 
     #[test]
-    fn deciding_early_or_late_is_the_same(seed: u64, gap_ns in 0u64..300_000, limit in 1usize..70) {
-        let config = LinkConfig { queue: QueueLimit::Packets(limit), ..troubled(seed) };
+    fn deciding_early_or_late_is_the_same(
+        seed: u64,
+        gap_ns in 0u64..300_000,
+        limit in 1usize..70,
+        knobs in knobs(),
+    ) {
+        let troubled = LinkConfig { queue: QueueLimit::Packets(limit), ..troubled(seed) };
+        let config = LinkConfig { fair: None, ..knobs.of(troubled) };
         let (mut early, mut late) = (Link::new(config.clone()), Link::changeable(ZERO, config));
         for n in 0..500 {
             for link in [&mut early, &mut late] {
-                link.push(at_ns(n * gap_ns), &[n as u8; 1200]);
+                link.push(at_ns(n * gap_ns), &ipv4(n as u16, 2, 1100));
             }
             let now = at_ns(n * gap_ns);
             prop_assert_eq!(early.queued(now), late.queued(now));
         }
-        prop_assert_eq!(drain(&mut early), drain(&mut late));
+        let [one, other] = [&mut early, &mut late].map(drain);
+        prop_assert_eq!(first_difference(&one, &other), None);
         prop_assert_eq!(early.counters(), late.counters());
+    }
+
+    #[test]
+    fn what_does_not_arrive_is_told(seed: u64, gap_ns in 0u64..200_000, knobs in knobs()) {
+        let config = LinkConfig { duplicate: 0.0, ..knobs.of(troubled(seed)) };
+        let mut link = Link::new(config);
+        link.keep_gone();
+        let mut pushed = Vec::new();
+        for n in 0..300 {
+            let packet = ipv4(n, 0, usize::from(n % 7) * 200);
+            link.push(at_ns(u64::from(n) * gap_ns), &packet);
+            pushed.push(packet);
+        }
+        let arrived = drain(&mut link).into_iter().map(|(_, packet)| packet);
+        let mut found: Vec<Packet> = arrived.collect();
+        let gone: Vec<Packet> = std::iter::from_fn(|| link.take_gone()).collect();
+        let c = link.counters();
+        prop_assert_eq!(gone.len() as u64, c.overflowed + c.codel_dropped + c.lost);
+        found.extend(gone);
+        found.sort_unstable();
+        pushed.sort_unstable();
+        prop_assert_eq!(found, pushed);
     }
 
     #[test]
