@@ -8,7 +8,8 @@
 //!
 //! A panic in a task unwinds the turn, and ends what drives the shard, unless panics are contained
 //! ([`Handle::contain_panics`], the default of a [`Stack`]): then it ends that task alone, and its
-//! [`JoinHandle`] returns it, as tokio's does.
+//! [`JoinHandle`] returns it, as tokio's does. The drop of a task's future, or of an output that
+//! nobody takes, is the task's code as its poll is.
 //!
 //! [`Handle::contain_panics`]: crate::shard::Handle::contain_panics
 //! [`Stack`]: crate::Stack
@@ -19,12 +20,10 @@ mod task;
 
 pub use join::{JoinError, JoinHandle};
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use std::task::{Context, Poll, Waker};
 
 use inbox::Inbox;
 pub(crate) use task::Task;
-use task::{State, Work};
+use task::{Panic, Panics, State, Work};
 
 use crate::shard::local::{self, Local};
 use crate::shard::waiters::Waiter;
@@ -47,8 +46,7 @@ pub(crate) struct Executor {
     inbox: Arc<Inbox>,
     /// The number of their shard, unique in the process.
     shard: u64,
-    /// A panic in a task ends that task alone.
-    contains_panics: Cell<bool>,
+    panics: Cell<Panics>,
 }
 
 #[derive(Default)]
@@ -63,13 +61,13 @@ const KEPT_TASKS: usize = 256;
 
 impl Executor {
     pub(crate) fn new(shard: u64, inbox: Arc<Inbox>) -> Self {
-        let (places, ready, contains_panics) = Default::default();
-        Executor { places, ready, current: Cell::default(), inbox, shard, contains_panics }
+        let (places, ready, panics) = Default::default();
+        Executor { places, ready, current: Cell::default(), inbox, shard, panics }
     }
 
     /// Sets whether a panic in a task ends that task alone.
     pub(crate) fn contain_panics(&self, contains: bool) {
-        self.contains_panics.set(contains);
+        self.panics.set(if contains { Panics::Contained } else { Panics::Unwind });
     }
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
@@ -154,14 +152,20 @@ impl Executor {
         places.tasks.len() - places.free.len()
     }
 
-    /// Drops every task.
+    /// Drops every task, and those that are spawned meanwhile.
     pub(crate) fn clear(&self) {
-        let count = self.places.borrow().tasks.len();
-        for place in 0..count {
-            let task = self.places.borrow_mut().tasks[place].take();
-            // Dropped here, with nothing borrowed: a future's drop may call anything.
-            if let Some(task) = task {
-                task.drop_work();
+        let mut has_found = true;
+        while std::mem::take(&mut has_found) {
+            let count = self.places.borrow().tasks.len();
+            for place in 0..count {
+                let task = self.places.borrow_mut().tasks[place].take();
+                // Dropped here, with nothing borrowed: a future's drop may call anything.
+                if let Some(task) = task {
+                    has_found = true;
+                    if let Some(work) = task.work.take() {
+                        self.end_aborted(&task, work);
+                    }
+                }
             }
         }
         *self.places.borrow_mut() = Places::default();
@@ -173,27 +177,38 @@ impl Executor {
         let Some(mut work) = task.work.take() else { return };
         self.current.set(task.place);
         let mut context = Context::from_waker(&task.waker);
-        let polled = if self.contains_panics.get() {
-            // The future is not polled again, whatever state it is in.
-            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context))) {
-                Ok(polled) => polled,
-                Err(panic) => return self.end_panicked(task, work, panic),
+        let panics = self.panics.get();
+        match panics.call(|| work.as_mut().poll(&mut context)) {
+            Ok(Poll::Pending) => task.work.set(Some(work)),
+            Ok(Poll::Ready(output)) => {
+                task.work.set(Some(work));
+                self.vacate(task);
+                self.end(task, State::Finished(output, panics));
             }
-        } else {
-            work.as_mut().poll(&mut context)
-        };
-        task.work.set(Some(work));
-        if let Poll::Ready(output) = polled {
-            self.vacate(task);
-            task.end(State::Finished(output));
+            Err(panic) => self.end_panicked(task, work, panic),
         }
     }
 
-    /// Ends a task that has panicked. A panic while its future is dropped counts as the same one.
-    fn end_panicked(&self, task: &Task, work: Pin<Box<dyn Work>>, panic: Box<dyn Any + Send>) {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
+    /// Ends a task that has panicked. Its future is not polled again, whatever state it is in; a
+    /// panic while it is dropped counts as the same one.
+    fn end_panicked(&self, task: &Task, work: Pin<Box<dyn Work>>, panic: Panic) {
+        self.panics.get().discard(work);
         self.vacate(task);
-        task.end(State::Panicked(panic));
+        self.end(task, State::Panicked(panic));
+    }
+
+    /// Ends a task whose future is dropped before its end.
+    fn end_aborted(&self, task: &Task, work: Pin<Box<dyn Work>>) {
+        let dropped = self.panics.get().call(|| drop(work));
+        self.end(task, dropped.map_or_else(State::Panicked, |()| State::Aborted));
+    }
+
+    /// Sets how a task ended. Without a handle, what it leaves is dropped.
+    fn end(&self, task: &Task, end: State) {
+        let panics = self.panics.get();
+        if let Err(panic) = panics.call(|| task.end(end)) {
+            panics.discard(panic);
+        }
     }
 
     /// Frees the place of a task that has ended. If a handle still refers to the task, the next

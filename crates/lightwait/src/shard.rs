@@ -309,8 +309,9 @@ impl Handle {
 
     /// Sets whether a panic in a task ends that task alone, and its [`JoinHandle`] returns it. If
     /// no task waits for that, only the panic hook reports it. A panic of the engine, in a call of
-    /// the task, is contained as well. A new shard contains none: a panic unwinds the turn, and
-    /// ends what drives the shard. A [`Stack`](crate::Stack) contains them.
+    /// the task, is contained as well, and one while its future is dropped ([`JoinHandle::abort`],
+    /// the shard's end) or an output that nobody took. A new shard contains none: a panic unwinds
+    /// the turn, and ends what drives the shard. A [`Stack`](crate::Stack) contains them.
     pub fn contain_panics(&self, contains: bool) {
         self.local.executor().contain_panics(contains);
     }

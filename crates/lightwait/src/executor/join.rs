@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use super::task::{State, Task};
+use super::task::{Panic, Panics, State, Task};
 use crate::shard::local::Local;
 
 /// Waits for a task's end. The task goes on if the handle is dropped.
@@ -25,9 +25,6 @@ pub struct JoinError {
     /// Locked so that the error is `Sync`, as `std::io::Error` asks of its causes.
     panic: Option<Mutex<Panic>>,
 }
-
-/// The payload of a task's panic.
-type Panic = Box<dyn Any + Send>;
 
 impl JoinError {
     /// True if the task was aborted, or its shard is gone.
@@ -90,7 +87,8 @@ impl<T> JoinHandle<T> {
         JoinHandle { task, local: Rc::downgrade(local), unbox }
     }
 
-    /// Drops the task's future. A task that has ended, or is running now, stays.
+    /// Drops the task's future. A task that has ended, or is running now, stays. If the drop panics
+    /// and panics are contained, the task has panicked.
     pub fn abort(&self) {
         let Some(local) = self.local.upgrade() else { return };
         if !self.task.is_running() {
@@ -98,8 +96,7 @@ impl<T> JoinHandle<T> {
         }
         let Some(work) = self.task.work.take() else { return };
         local.executor().vacate(&self.task);
-        drop(work);
-        self.task.end(State::Aborted);
+        local.executor().end_aborted(&self.task, work);
     }
 
     /// True if the task has ended.
@@ -118,7 +115,7 @@ impl<T> Future for JoinHandle<T> {
                 *state = State::Running(Some(context.waker().clone()));
                 Poll::Pending
             }
-            State::Finished(output) => Poll::Ready(Ok((self.unbox)(output))),
+            State::Finished(output, _) => Poll::Ready(Ok((self.unbox)(output))),
             State::Panicked(panic) => {
                 Poll::Ready(Err(JoinError { panic: Some(Mutex::new(panic)) }))
             }
@@ -131,8 +128,12 @@ impl<T> Drop for JoinHandle<T> {
     #[inline]
     fn drop(&mut self) {
         // Dropped with nothing borrowed: the output's drop may call anything.
-        let left = self.task.state.replace(State::Detached);
-        drop(left);
+        match self.task.state.replace(State::Detached) {
+            State::Finished(output, panics) => panics.discard(output),
+            // The task's panic was contained.
+            State::Panicked(panic) => Panics::Contained.discard(panic),
+            State::Running(_) | State::Aborted | State::Detached => {}
+        }
     }
 }
 

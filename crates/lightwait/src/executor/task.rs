@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
@@ -28,9 +29,48 @@ pub(super) enum State {
     Detached,
     /// The task has not ended. Holds the waker of the handle that waits.
     Running(Option<Waker>),
-    Finished(Box<dyn Any>),
-    Panicked(Box<dyn Any + Send>),
+    /// The output, and what a panic of its drop does.
+    Finished(Box<dyn Any>, Panics),
+    Panicked(Panic),
     Aborted,
+}
+
+/// The payload of a task's panic.
+pub(super) type Panic = Box<dyn Any + Send>;
+
+/// What a panic in a task's code does. A task's code is also the drop of its future and of its
+/// output.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Panics {
+    /// It unwinds the caller.
+    #[default]
+    Unwind,
+    /// It ends the task alone.
+    Contained,
+}
+
+impl Panics {
+    /// Calls `run`.
+    ///
+    /// # Errors
+    /// The payload of a panic that is contained.
+    #[inline]
+    pub(super) fn call<R>(self, run: impl FnOnce() -> R) -> Result<R, Panic> {
+        match self {
+            Panics::Unwind => Ok(run()),
+            Panics::Contained => catch_unwind(AssertUnwindSafe(run)),
+        }
+    }
+
+    /// Drops what nobody waits for. The panic hook reports a panic that is contained.
+    pub(super) fn discard<T>(self, unwanted: T) {
+        if let Err(panic) = self.call(|| drop(unwanted))
+            // A payload is a value of the task's, and its drop may panic, too.
+            && let Err(endless) = self.call(|| drop(panic))
+        {
+            std::mem::forget(endless);
+        }
+    }
 }
 
 /// Room for futures of one type, one after the other.
@@ -81,13 +121,8 @@ impl Task {
         }
     }
 
-    /// Drops the future, unless it is being polled.
-    pub(super) fn drop_work(&self) {
-        drop(self.work.take());
-        self.end(State::Aborted);
-    }
-
-    /// Sets how the task ended, once, and wakes the handle that waits.
+    /// Sets how the task ended, once, and wakes the handle that waits. Drops `end` if there is no
+    /// handle.
     pub(super) fn end(&self, end: State) {
         let mut state = self.state.borrow_mut();
         if let State::Running(waiter) = &mut *state {

@@ -7,6 +7,8 @@ use std::future::poll_fn;
 use std::task::Waker;
 use std::time::Duration;
 
+mod panics;
+
 /// The state of a shard with an idle host.
 fn local() -> Rc<Local> {
     let plain = Capabilities::plain(Medium::Ip, 1500);
