@@ -29,7 +29,7 @@ use crate::control::Control;
 use crate::date::Date;
 use crate::memory::Memory;
 use crate::patient::{Bounds, Patient, Phase};
-use crate::refusal::{Owed, Refusable, Refused};
+use crate::refusal::{self, Owed, Refusable, Refused};
 use crate::stop::{Stop, Wait};
 use crate::waiting::{Seat, Wanted};
 use crate::{Clock, Pending};
@@ -448,11 +448,13 @@ impl<H: Handler> Visit<H> {
         if self.has_parted.get() && outcome.is_ok() {
             let cut = server.stop.wait_cut();
             Box::pin(server.part(&mut parts.io.inner, phase.clone(), &waits.seat, cut)).await;
-        } else if let Some(status) = owed.refused() {
+        } else if let Some(status) =
+            owed.refused().or(refusal::unanswered(&outcome, &parts.read_buf))
+        {
             if parts.io.read_as_1_1(&parts.read_buf) {
                 return Awake::Rests(parts.io);
             }
-            let refused = Refused::new(status, &parts.read_buf);
+            let refused = owed.take_refused(status, &parts.read_buf);
             Box::pin(self.refuse(&mut parts.io.inner, refused)).await;
         }
         Awake::Over(parts.io, outcome)
@@ -466,8 +468,8 @@ impl<H: Handler> Visit<H> {
     {
         let (server, status) = (&self.server, refused.status);
         let entry = self.log.as_ref().map(|log| {
-            let (method, target) = (refused.method.clone(), refused.target.clone());
-            log.begin(Access { status, ..Access::new(log.peer, method, target) })
+            let line = refused.line.clone();
+            log.begin(Access { status, ..Access::new(log.peer, line) })
         });
         let date = server.date.at((server.clock.wall)());
         let (body_bytes, complete) = refused.answer(io, &date).await;

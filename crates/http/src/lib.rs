@@ -47,7 +47,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
-pub use access::Access;
+pub use access::{Access, RequestLine};
 pub use admission::{Admission, CONNECTION_BYTES, Refusal, Tally};
 pub use body::Body;
 pub use client::{Client, ClientConfig};

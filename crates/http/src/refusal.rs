@@ -8,7 +8,7 @@
 //! hyper reads a head only after it has flushed the response before. Bytes that it writes after
 //! that, and before it hands a request on, are such an answer ([`Owed`] keeps the account).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -19,11 +19,9 @@ use std::task::{Context, Poll, ready};
 use http::{HeaderValue, Method, StatusCode};
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 
+use crate::access::RequestLine;
 use crate::control::Control;
 use crate::patient::Patient;
-
-/// Bytes of a refused request's target in its record, at most.
-const TARGET_BYTES: usize = 256;
 
 /// Tells whether hyper writes a response of ours. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +31,11 @@ pub(crate) struct Owed(Rc<Account>);
 struct Account {
     step: Cell<Step>,
     refused: Cell<Option<StatusCode>>,
+    /// The last digit of the version of the request that hyper reads, if it reads another.
+    minor: Cell<Option<u8>>,
+    /// The beginning of the head that hyper reads first. It drops a head that it understands before
+    /// it judges the target and the length of the body.
+    head: RefCell<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,11 +53,32 @@ impl Owed {
     /// A request was handed on.
     pub(crate) fn on_request(&self) {
         self.0.step.set(Step::Response);
+        self.0.head.take();
     }
 
     /// hyper has its response.
     pub(crate) fn on_response(&self) {
         self.0.step.set(Step::Flush);
+    }
+
+    /// The last digit of that request's version, if hyper read another. Call it once a request.
+    pub(crate) fn take_minor(&self) -> Option<u8> {
+        self.0.minor.take()
+    }
+
+    /// The request that hyper has refused with that status; `unread`: what it has not dropped.
+    pub(crate) fn take_refused(&self, status: StatusCode, unread: &[u8]) -> Refused {
+        let head = self.0.head.take();
+        let is_first = FirstLine::of(&head).is_whole;
+        let is_left = status != StatusCode::BAD_REQUEST || is_malformed(unread);
+        let head = if is_first {
+            &head
+        } else if is_left {
+            unread
+        } else {
+            &[][..]
+        };
+        Refused::new(status, head, self.take_minor())
     }
 
     /// True if every response is written and flushed.
@@ -130,26 +154,46 @@ impl<I> Refusable<I> {
     /// If hyper refused a request of HTTP/1.2 or later, begins again with the bytes that it read,
     /// as of HTTP/1.1. False if that was not the reason.
     pub(crate) fn read_as_1_1(&mut self, read: &[u8]) -> bool {
-        let Some((1, minor @ 2..)) = version(read) else { return false };
-        let end = read.iter().position(|byte| *byte == b'\n').unwrap_or(read.len());
-        let digit = read[..end].iter().rposition(|byte| *byte == b'0' + minor);
-        let Some(digit) = digit else { return false };
+        let line = FirstLine::of(read);
+        let Some((1, minor @ 2..)) = line.version() else { return false };
         let mut bytes = read.to_vec();
-        bytes[digit] = b'1';
+        bytes[line.end - 1] = b'1';
         self.first = Some(Ok(bytes));
         self.owed.0.refused.set(None);
+        self.owed.0.minor.set(Some(minor));
         true
     }
 }
 
-/// The version at the end of a complete first line, if it is one.
-fn version(read: &[u8]) -> Option<(u8, u8)> {
-    let end = read.iter().position(|byte| *byte == b'\n')?;
-    let line = read[..end].strip_suffix(b"\r").unwrap_or(&read[..end]);
-    let at = line.iter().rposition(|byte| *byte == b' ')?;
-    match line[at + 1..].strip_prefix(b"HTTP/")? {
-        [major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] => Some((major - b'0', minor - b'0')),
-        _ => None,
+/// The first line of a head. Empty lines before it do not count (RFC 9112 §2.2).
+struct FirstLine<'a> {
+    line: &'a [u8],
+    /// Where it ends in what was read.
+    end: usize,
+    /// All of it was read.
+    is_whole: bool,
+}
+
+impl FirstLine<'_> {
+    fn of(read: &[u8]) -> FirstLine<'_> {
+        let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let begin = read.iter().position(|byte| !is_end(byte)).unwrap_or(read.len());
+        let rest = &read[begin..];
+        let end = rest.iter().position(|byte| *byte == b'\n');
+        let line = &rest[..end.unwrap_or(rest.len())];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        FirstLine { line, end: begin + line.len(), is_whole: end.is_some() }
+    }
+
+    /// The version at its end, if it is whole and has one.
+    fn version(&self) -> Option<(u8, u8)> {
+        let at = self.line.iter().rposition(|byte| *byte == b' ')?;
+        match self.line[at + 1..].strip_prefix(b"HTTP/")? {
+            [major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] if self.is_whole => {
+                Some((major - b'0', minor - b'0'))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -165,6 +209,7 @@ impl<I: Read + Unpin> Read for Refusable<I> {
         let mut bytes = first?;
         let rest = bytes.split_off(bytes.len().min(out.remaining()));
         out.put_slice(&bytes);
+        self.owed.0.head.replace(bytes);
         self.first = (!rest.is_empty()).then_some(Ok(rest));
         Poll::Ready(Ok(()))
     }
@@ -215,40 +260,47 @@ impl<I: Write + Unpin> Write for Refusable<I> {
     }
 }
 
+/// The status for a head that hyper refused without an answer of its own: HTTP/2's preface.
+pub(crate) fn unanswered<E>(outcome: &Result<(), E>, unread: &[u8]) -> Option<StatusCode> {
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    (outcome.is_err() && unread.starts_with(preface)).then_some(StatusCode::BAD_REQUEST)
+}
+
+/// True if hyper's parser does not understand these bytes, so that they are the refused head.
+/// Behind a head that hyper has dropped there may be the next request.
+fn is_malformed(unread: &[u8]) -> bool {
+    let mut fields = [httparse::EMPTY_HEADER; 100];
+    let parsed = httparse::Request::new(&mut fields).parse(unread);
+    parsed.is_err_and(|error| error != httparse::Error::TooManyHeaders)
+}
+
 /// A refused request, as far as it could be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
-    /// `-` if it cannot be read.
-    pub(crate) method: Method,
-    /// The beginning of the request's target; `-` if it cannot be read.
-    pub(crate) target: String,
+    pub(crate) line: RequestLine,
 }
 
 impl Refused {
-    /// Reads what can be read of a head that hyper did not understand.
-    pub(crate) fn new(status: StatusCode, unread: &[u8]) -> Refused {
-        let end = unread.iter().position(|byte| *byte == b'\n');
-        let mut words = unread[..end.unwrap_or(unread.len())].split(|byte| *byte == b' ');
-        let method = words.next().and_then(|word| Method::from_bytes(word).ok());
-        let (Some(method), Some(target)) = (method, words.next()) else {
-            let method = Method::from_bytes(b"-").expect("a token");
-            return Refused { status, method, target: "-".to_owned() };
-        };
+    /// Reads what can be read of a head that hyper did not understand. `minor`: see
+    /// [`Owed::take_minor`].
+    fn new(status: StatusCode, head: &[u8], minor: Option<u8>) -> Refused {
+        let first = FirstLine::of(head);
+        let mut line = RequestLine::refused(first.line);
+        line.restore(minor);
+        if line.target().is_none() {
+            return Refused { status, line };
+        }
         // If the first line does not end, its target is too long (RFC 9110 §15.5.15).
-        let is_long = status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE && end.is_none();
+        let is_long = status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE && !first.is_whole;
         let is_foreign = status == StatusCode::BAD_REQUEST
-            && version(unread).is_some_and(|(major, _)| major != 1);
+            && first.version().is_some_and(|(major, _)| major != 1);
         let status = match (is_long, is_foreign) {
             (true, _) => StatusCode::URI_TOO_LONG,
             (_, true) => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
             _ => status,
         };
-        let mut told = target[..target.len().min(TARGET_BYTES)].escape_ascii().to_string();
-        if target.len() > TARGET_BYTES {
-            told.push_str("...");
-        }
-        Refused { status, method, target: told }
+        Refused { status, line }
     }
 
     /// The body of the answer.
@@ -272,7 +324,8 @@ impl Refused {
     where
         I: Write + Unpin,
     {
-        let body = if self.method == Method::HEAD { String::new() } else { self.text() };
+        let is_head = self.line.method() == Some(Method::HEAD.as_str());
+        let body = if is_head { String::new() } else { self.text() };
         let head = format!(
             "HTTP/1.1 {} {}\r\ncontent-type: text/plain; charset=utf-8\r\n\
              x-content-type-options: nosniff\r\ncontent-length: {}\r\nconnection: close\r\n\
@@ -304,28 +357,39 @@ impl Refused {
 mod tests {
     use super::*;
 
-    fn refused(status: u16, unread: &[u8]) -> (u16, String, String) {
-        let Refused { status, method, target } =
-            Refused::new(StatusCode::from_u16(status).unwrap(), unread);
-        (status.as_u16(), method.to_string(), target)
+    fn refused(status: u16, unread: &[u8]) -> (u16, String) {
+        let Refused { status, line } =
+            Refused::new(StatusCode::from_u16(status).unwrap(), unread, None);
+        (status.as_u16(), line.as_bytes().escape_ascii().to_string())
     }
 
     #[test]
-    fn what_can_be_read_of_a_request_is_told() {
-        let of = |status, method: &str, target: &str| (status, method.into(), target.into());
-        assert_eq!(refused(431, b"GET /a HTTP/1.1\r\nX: xx"), of(431, "GET", "/a"));
-        assert_eq!(refused(400, b"GET /\x1b[0m\" HTTP/1.1\r\n"), of(400, "GET", "/\\x1b[0m\\\""));
-        assert_eq!(refused(400, b"GET / HTTP/9.9\r\n"), of(505, "GET", "/"));
-        assert_eq!(refused(400, b"GET / HTTP/9.9"), of(400, "GET", "/"), "it may go on");
-        assert_eq!(refused(400, b"\x16\x03\x01 x"), of(400, "-", "-"));
-        assert_eq!(refused(400, b""), of(400, "-", "-"));
+    fn the_line_of_a_refused_request_is_told_as_it_came() {
+        for (status, unread, wanted, line) in [
+            (431, &b"GET /a HTTP/1.1\r\nX: xx"[..], 431, "GET /a HTTP/1.1"),
+            (400, b"GET /\x1b[0m\" HTTP/1.1\r\n", 400, "GET /\\x1b[0m\\\" HTTP/1.1"),
+            (400, b"GET /a\rb HTTP/1.1\r\n", 400, "GET /a\\rb HTTP/1.1"),
+            (400, b"GET  / HTTP/1.1\r\n", 400, "GET  / HTTP/1.1"),
+            (400, b"GET / HTTP/9.9\r\n", 505, "GET / HTTP/9.9"),
+            (400, b"\r\n\nGET / HTTP/3.0\n", 505, "GET / HTTP/3.0"),
+            (400, b"PRI * HTTP/2.0\r\n\r\n", 505, "PRI * HTTP/2.0"),
+            // It may go on.
+            (400, b"GET / HTTP/9.9", 400, "GET / HTTP/9.9"),
+            (400, b"\x16\x03\x01 x", 400, "\\x16\\x03\\x01 x"),
+            (400, b"", 400, ""),
+            (400, b"\r\n", 400, ""),
+        ] {
+            assert_eq!(refused(status, unread), (wanted, line.to_owned()));
+        }
+        let minor = Refused::new(StatusCode::BAD_REQUEST, b"GET / HTTP/1.1\r\n\x00", Some(2));
+        assert_eq!(minor.line, "GET / HTTP/1.2".into());
     }
 
     #[test]
     fn a_first_line_that_does_not_end_is_too_long_by_its_target() {
         let long = [b"GET /", "x".repeat(1000).as_bytes()].concat();
-        let (status, method, target) = refused(431, &long);
-        assert_eq!((status, method.as_str(), target.len()), (414, "GET", TARGET_BYTES + 3));
+        let (status, line) = refused(431, &long);
+        assert_eq!((status, line.len()), (414, 256 + "...".len()));
         assert_eq!(refused(400, &long).0, 400);
     }
 }

@@ -14,11 +14,10 @@ use serde_json::{Value, json};
 pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> String {
     let begun = ended.checked_sub(access.duration).unwrap_or(ended);
     let mut line = format!("{} - - [{}] \"", access.peer.ip(), Utc::of(begun).in_log());
-    escape(&mut line, access.method.as_str());
-    line.push(' ');
-    escape(&mut line, &access.target);
+    let request = access.request.as_bytes();
+    escape(&mut line, if request.is_empty() { b"-" } else { request });
     let (status, bytes) = (access.status.as_u16(), access.body_bytes);
-    let _ = write!(line, " {:?}\" {status} {bytes}", access.version);
+    let _ = write!(line, "\" {status} {bytes}");
     quote(&mut line, " ", access.referer.as_deref());
     quote(&mut line, " ", access.user_agent.as_deref());
     if has_fields {
@@ -34,15 +33,18 @@ pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> Stri
     line
 }
 
-/// An object for programs.
+/// An object for programs. The request is there as it came, and in parts, as far as it has them. A
+/// byte that is no UTF-8 becomes U+FFFD, as JSON is text.
 pub(super) fn object(access: &Access) -> Value {
+    let request = &access.request;
     let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     json!({
         "event": "access",
         "peer": access.peer.to_string(),
-        "method": access.method.as_str(),
-        "target": access.target,
-        "version": format!("{:?}", access.version),
+        "request": String::from_utf8_lossy(request.as_bytes()),
+        "method": request.method(),
+        "target": request.target().map(String::from_utf8_lossy),
+        "version": request.version(),
         "host": access.host,
         "referer": access.referer,
         "user_agent": access.user_agent,
@@ -59,13 +61,13 @@ pub(super) fn object(access: &Access) -> Value {
 fn quote(line: &mut String, before: &str, text: Option<&str>) {
     line.push_str(before);
     line.push('"');
-    escape(line, text.unwrap_or("-"));
+    escape(line, text.unwrap_or("-").as_bytes());
     line.push('"');
 }
 
 /// Appends `text` as nginx does: no byte of it ends the field or the line.
-fn escape(line: &mut String, text: &str) {
-    for byte in text.bytes() {
+fn escape(line: &mut String, text: &[u8]) {
+    for &byte in text {
         match byte {
             b'"' | b'\\' | ..b' ' | 0x7f.. => {
                 let _ = write!(line, "\\x{byte:02X}");
@@ -79,8 +81,6 @@ fn escape(line: &mut String, text: &str) {
 mod tests {
     use std::net::SocketAddr;
     use std::time::Duration;
-
-    use hyper::Method;
 
     use lightwait_load::trace::{Line, Trace};
 
@@ -96,8 +96,12 @@ mod tests {
             duration: Duration::from_micros(1500),
             srtt: Some(Duration::from_micros(250)),
             retransmits: Some(3),
-            ..Access::new(SocketAddr::from(([192, 0, 2, 1], 5)), Method::GET, "/a?\"b".to_owned())
+            ..of("GET /a?\"b HTTP/1.1")
         }
+    }
+
+    fn of(request: &str) -> Access {
+        Access::new(SocketAddr::from(([192, 0, 2, 1], 5)), request.into())
     }
 
     #[test]
@@ -112,10 +116,58 @@ mod tests {
             fields,
             format!("{combined} host=\"example.org\" port=5 ms=1.500 srtt_ms=0.250 retransmits=3")
         );
-        let bare = Access::new(SocketAddr::from(([0; 16], 5)), Method::PUT, "/".to_owned());
+        let bare = Access::new(SocketAddr::from(([0; 16], 5)), "PUT / HTTP/1.1".into());
         let text = line(ended, &bare, true);
         let rest = "\"PUT / HTTP/1.1\" 200 0 \"-\" \"-\" host=\"-\" port=5 ms=0.000 cut";
         assert_eq!(text, format!(":: - - [01/Jan/1970:01:01:02 +0000] {rest}"));
+    }
+
+    /// Requests as they come, what Combined has between its quotes, and what JSON has.
+    const REQUESTS: [(&str, &str, [Option<&str>; 3]); 9] = [
+        ("GET /a HTTP/1.2", "GET /a HTTP/1.2", [Some("GET"), Some("/a"), Some("HTTP/1.2")]),
+        ("GET /a HTTP/3.0", "GET /a HTTP/3.0", [Some("GET"), Some("/a"), Some("HTTP/3.0")]),
+        ("PRI * HTTP/2.0", "PRI * HTTP/2.0", [Some("PRI"), Some("*"), Some("HTTP/2.0")]),
+        ("GET  /a HTTP/1.1", "GET  /a HTTP/1.1", [Some("GET"), Some("/a"), Some("HTTP/1.1")]),
+        (
+            "GET /a\rb HTTP/1.1",
+            "GET /a\\x0Db HTTP/1.1",
+            [Some("GET"), Some("/a\rb"), Some("HTTP/1.1")],
+        ),
+        ("GET /a\\x0Db", "GET /a\\x5Cx0Db", [Some("GET"), Some("/a\\x0Db"), None]),
+        ("GET /é", "GET /\\xC3\\xA9", [Some("GET"), Some("/é"), None]),
+        ("\u{16}\u{3}", "\\x16\\x03", [None; 3]),
+        ("", "-", [None; 3]),
+    ];
+
+    #[test]
+    fn a_request_is_written_as_it_came_and_escaped_once() {
+        for (request, combined, parts) in REQUESTS {
+            let text = line(SystemTime::UNIX_EPOCH, &of(request), false);
+            assert_eq!(text.split('"').nth(1), Some(combined), "{request:?}");
+            let object: Value = object(&of(request)).to_string().parse().unwrap();
+            assert_eq!(object["request"], request);
+            let found = ["method", "target", "version"].map(|part| object[part].as_str());
+            assert_eq!(found, parts, "{request:?}");
+        }
+    }
+
+    #[test]
+    fn the_load_generator_leaves_out_what_is_no_request() {
+        for (request, _, [.., version]) in REQUESTS {
+            let text = line(SystemTime::now(), &of(request), false);
+            let mut read = Vec::new();
+            let trace = Trace::read(text.as_bytes(), |line| {
+                read.push((line.method.clone(), line.target.clone()));
+                Err(String::new())
+            });
+            assert_eq!(trace.unwrap().skipped, 1);
+            let words: Vec<&str> = request.split(' ').collect();
+            let is_request = words.len() == 3 || words.len() == 2 && version.is_none();
+            assert_eq!(read.len(), usize::from(is_request), "{request:?}");
+            if let [(method, target)] = &read[..] {
+                assert_eq!([method, target], [words[0], words[1]]);
+            }
+        }
     }
 
     #[test]
@@ -133,7 +185,7 @@ mod tests {
         let access = access();
         let fields = [("Referer", access.referer), ("User-Agent", access.user_agent)];
         let fields = fields.map(|(name, text)| field(name, &text.unwrap()));
-        let line = Line { method: "GET".into(), target: access.target, fields: fields.into() };
+        let line = Line { method: "GET".into(), target: "/a?\"b".into(), fields: fields.into() };
         assert_eq!(read, [line.clone(), line]);
     }
 

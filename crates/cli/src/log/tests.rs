@@ -2,7 +2,7 @@ use super::*;
 
 fn access() -> Record {
     let peer = "192.0.2.1:5".parse().unwrap();
-    Record::Access(Box::new(Access::new(peer, "GET".parse().unwrap(), "/a".to_owned())))
+    Record::Access(Box::new(Access::new(peer, "GET /a HTTP/1.1".into())))
 }
 
 fn human(time: SystemTime, record: &Record) -> String {

@@ -29,7 +29,8 @@ impl<H: Handler> Exchange<H> {
         let Visit { server, phase, owed, log, .. } = &*self.visit;
         owed.on_request();
         phase.on_request(server.clock.timer.now(), !request.body().is_end_stream());
-        let mut entry = log.as_ref().map(|log| log.begin(Access::of(log.peer, &request)));
+        let minor = owed.take_minor();
+        let mut entry = log.as_ref().map(|log| log.begin(Access::of(log.peer, &request, minor)));
         let end = End::of(&request, self.last);
         let in_flight = server.door.begin_response();
         let mut response = if let Some(why) = self.parting_fault(&request) {

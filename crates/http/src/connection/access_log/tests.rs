@@ -1,7 +1,7 @@
 use super::*;
 use crate::memory::Memory;
 use crate::testing::peer;
-use http::{Method, StatusCode};
+use http::StatusCode;
 use std::cell::Cell;
 use std::task::Waker;
 
@@ -54,7 +54,7 @@ fn scene() -> Scene {
 impl Scene {
     /// Begins a response.
     fn begin(&self) -> Entry {
-        let mut entry = self.log.begin(Access::new(peer(), Method::GET, "/".to_owned()));
+        let mut entry = self.log.begin(Access::new(peer(), "GET / HTTP/1.1".into()));
         entry.on_head(&Response::new(()));
         entry
     }
