@@ -1,4 +1,5 @@
-//! Faults in a request's head that hyper does not see: its host, and the coding of its body.
+//! Faults in a request's head that hyper does not see: its host, in the field or in the target, and
+//! the coding of its body.
 //!
 //! A body whose end two programs see at different places lets a request hide in it (request
 //! smuggling, RFC 9112 §11.2). So what is doubtful is refused, and the connection closes. If there
@@ -7,7 +8,7 @@
 use std::str::FromStr;
 
 use http::header::{self, HeaderMap};
-use http::{Request, StatusCode, Version};
+use http::{Method, Request, StatusCode, Uri, Version};
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,9 @@ impl Fault {
 
 /// The first fault in a request's head.
 pub(crate) fn fault<B>(request: &Request<B>) -> Option<Fault> {
-    framing_fault(request.headers(), request.version()).or_else(|| host_fault(request))
+    framing_fault(request.headers(), request.version())
+        .or_else(|| host_fault(request))
+        .or_else(|| target_fault(request.method(), request.uri()))
 }
 
 /// The fault in what says where the body ends (RFC 9112 §6.1, §6.3, §7).
@@ -74,6 +77,25 @@ fn host_fault<B>(request: &Request<B>) -> Option<Fault> {
     // A target without an authority has an empty one.
     let is_valid = host.is_empty() || is_authority(host.as_bytes());
     (!is_valid).then(|| Fault::bad("The request's host is no host."))
+}
+
+/// The fault in a target that is more than a path: the URL of a client that takes the server for a
+/// proxy, or a CONNECT's authority (RFC 9112 §3.2). Its authority stands in for `Host`, and has no
+/// name of a user in it (RFC 9110 §4.2.4). What is behind `https` came through a gateway, if at all
+/// (RFC 9110 §7.4).
+fn target_fault(method: &Method, target: &Uri) -> Option<Fault> {
+    let authority = target.authority()?;
+    let detail = match target.scheme_str() {
+        None if method != Method::CONNECT => "The request's target is no path.",
+        Some(scheme) if !matches!(scheme, "http" | "https") => {
+            "The request's target has a scheme that this server does not know."
+        }
+        _ if !is_authority(authority.as_str().as_bytes()) => {
+            "The host of the request's target is no host."
+        }
+        _ => return None,
+    };
+    Some(Fault::bad(detail))
 }
 
 /// True if these bytes are `uri-host [ ":" port ]` (RFC 3986 §3.2.2, §3.2.3), and the port one that
@@ -188,6 +210,44 @@ mod tests {
             assert!(!is_authority(host.as_bytes()), "{host}");
         }
         assert!(!is_authority(b"\xff") && !is_authority("é".as_bytes()));
+    }
+
+    #[test]
+    fn a_target_with_an_authority_has_a_scheme_of_ours_and_a_host() {
+        let is_faulty = |method: Method, target: &str| {
+            let fault = target_fault(&method, &target.parse().unwrap());
+            fault.inspect(|fault| assert_eq!(fault.status, 400)).is_some()
+        };
+        for target in [
+            "/a",
+            "//a",
+            "*",
+            "http://b",
+            "http://b/",
+            "HTTP://B:80/a?b",
+            "http://b:/",
+            "http://b:65535/",
+            "http://[::1]:80/",
+            "https://b/",
+        ] {
+            assert!(!is_faulty(Method::GET, target), "{target}");
+        }
+        for target in [
+            "http://b:99999/",
+            "http://b:65536/",
+            "http://u@b/",
+            "http://u:p@b/",
+            "http://@b/",
+            "http://:80/",
+            "http://[::1%25eth0]/",
+            "ftp://b/",
+            "ws://b/",
+            "b:80",
+            "b",
+        ] {
+            assert!(is_faulty(Method::GET, target), "{target}");
+        }
+        assert!(!is_faulty(Method::CONNECT, "b:80") && is_faulty(Method::CONNECT, "u@b:80"));
     }
 
     #[test]

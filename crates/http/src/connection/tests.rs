@@ -111,6 +111,27 @@ async fn a_host_that_is_none_is_refused() {
 }
 
 #[tokio::test]
+async fn the_authority_of_a_target_is_judged_as_a_host() {
+    for (target, host, status) in [
+        ("http://b:81/a", "h", 200),
+        ("http://b/a", "", 200),
+        ("http://b/a", "a b", 400),
+        ("http://b:99999/a", "h", 400),
+        ("http://u@b/a", "h", 400),
+        ("http:///a", "h", 400),
+        ("ftp://b/a", "h", 400),
+        ("b:80", "h", 400),
+        ("b", "h", 400),
+        ("*", "h", 400),
+    ] {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(judged(head.as_bytes()).await.0, status, "{target} {host}");
+    }
+    // RFC 9112 §3.2 asks for `Host` all the same.
+    assert_eq!(judged(b"GET http://b/a HTTP/1.1\r\n\r\n").await.0, 400);
+}
+
+#[tokio::test]
 async fn a_body_whose_end_is_doubtful_is_refused_and_closes() {
     let te = |fields: &str| format!("GET /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n0\r\n\r\n");
     for (fields, status) in [
