@@ -65,14 +65,21 @@ pub(crate) fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Control characters have no place in HTML, escaped or not.
-            c if c.is_control() => {
+            // Control characters have no place in HTML, escaped or not. Those of Unicode's
+            // Bidi_Control would show `exe.gpj` as `jpg.exe`.
+            c if c.is_control() || is_bidi_control(c) => {
                 let _ = write!(escaped, "\u{fffd}");
             }
             c => escaped.push(c),
         }
     }
     escaped
+}
+
+/// True for a character that changes the direction of the text around it (UAX #9).
+fn is_bidi_control(c: char) -> bool {
+    let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
+    is_mark || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -98,5 +105,11 @@ mod tests {
     fn nothing_escaped_can_end_text_or_attribute() {
         assert_eq!(escape("<a href=\"x\">'&'"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;");
         assert_eq!(escape("a\u{0}\n\u{7f}é"), "a\u{fffd}\u{fffd}\u{fffd}é");
+        for c in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}".chars() {
+            assert_eq!(escape(&c.to_string()), "\u{fffd}", "{c:?}");
+        }
+        for c in "\u{61b}\u{200d}\u{2010}\u{2029}\u{202f}\u{2065}\u{206a}ש".chars() {
+            assert_eq!(escape(&c.to_string()), c.to_string(), "{c:?}");
+        }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) fn page(path: &RelativePath, listed: Entries) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<table>\n<thead><tr>\
-         <th scope=\"col\">Name</th><th scope=\"col\" class=\"size\">Size</th>\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1><bdi>{title}</bdi></h1>\n<table>\n\
+         <thead><tr><th scope=\"col\">Name</th><th scope=\"col\" class=\"size\">Size</th>\
          <th scope=\"col\">Modified (UTC)</th></tr></thead>\n<tbody>\n"
     );
     if !path.as_bytes().is_empty() {
@@ -50,14 +50,16 @@ fn row(page: &mut String, entry: &Entry) {
         Kind::Directory => ("/", String::new()),
         Kind::File => {
             let bytes = entry.metadata.len_bytes;
-            ("", format!("<span title=\"{bytes} bytes\">{}</span>", size(bytes)))
+            let plural = if bytes == 1 { "" } else { "s" };
+            ("", format!("<span title=\"{bytes} byte{plural}\">{}</span>", size(bytes)))
         }
     };
-    // `./` first: a name with a colon would be read as a scheme.
+    // `./` first: a name with a colon would be read as a scheme. `bdi`: a name that is written from
+    // right to left turns nothing round but itself.
     let (link, name) = (encode(&entry.name), escape(&String::from_utf8_lossy(&entry.name)));
     let _ = writeln!(
         page,
-        "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a></td>\
+        "<tr><td><a href=\"./{link}{slash}\"><bdi>{name}</bdi>{slash}</a></td>\
          <td class=\"size\">{size}</td><td>{}</td></tr>",
         entry.metadata.modified.map_or(String::new(), time)
     );
@@ -120,6 +122,25 @@ mod tests {
             assert!(page.contains(&format!("<a href=\"{link}\">")), "{link} in {page}");
         }
         assert!(page.contains("The first 5 entries; there are more."));
+    }
+
+    #[test]
+    fn a_name_turns_nothing_round() {
+        let entries = [("photo\u{202e}gpj.exe", 1), ("שלום", 2)];
+        let entries = entries.map(|(name, len)| entry(name, Kind::File, len)).into();
+        let path = RelativePath::default().join("\u{2067}d".as_bytes()).unwrap();
+        let page = page(&path, Entries { entries, ..whole() });
+        assert!(!page.contains(['\u{202e}', '\u{2067}']), "{page}");
+        for part in [
+            "<title>/\u{fffd}d</title>",
+            "<h1><bdi>/\u{fffd}d</bdi></h1>",
+            "<a href=\"./photo%E2%80%AEgpj.exe\"><bdi>photo\u{fffd}gpj.exe</bdi></a>",
+            "<bdi>שלום</bdi>",
+            "title=\"1 byte\"",
+            "title=\"2 bytes\"",
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
     }
 
     #[test]
