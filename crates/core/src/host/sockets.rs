@@ -156,7 +156,7 @@ impl Host {
         // RFC 9293 MUST-46, RFC 1122 §3.2.1.3: no group, broadcast or loopback.
         let is_plain = self.ip.is_plain_route(now, &ends);
         if remote.port() == 0 || !(is_plain || self.ip.is_host(remote.ip())) {
-            return Err(ConnectError::InvalidInput("the remote address names no host and port"));
+            return Err(ConnectError::InvalidInput(why_no_remote(remote)));
         }
         if self.connections() >= self.config.limits.connections {
             return Err(ConnectError::Limit);
@@ -468,5 +468,15 @@ pub fn any_local(remote: &SocketAddr) -> SocketAddr {
     match remote {
         SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
         SocketAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+    }
+}
+
+/// Why no connection goes to that remote end.
+fn why_no_remote(remote: SocketAddr) -> &'static str {
+    match remote.ip() {
+        _ if remote.port() == 0 => "the remote port is 0",
+        ip if ip.is_loopback() => "the remote address is loopback, which this stack cannot reach",
+        ip if ip.is_unspecified() => "the remote address is unspecified",
+        _ => "the remote address is a group's or a broadcast",
     }
 }

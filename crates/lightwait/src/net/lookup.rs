@@ -72,6 +72,16 @@ fn named(name: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
+/// `error` of an open to `remote`. If no open can go there, and a name led to it, with both.
+pub(super) fn of_name(name: Option<&str>, remote: SocketAddr, error: io::Error) -> io::Error {
+    match name {
+        Some(name) if error.kind() == io::ErrorKind::InvalidInput => {
+            named(&format!("{name} is {}", remote.ip()), &error)
+        }
+        _ => error,
+    }
+}
+
 /// Addresses that were given or found.
 pub(super) enum Addresses<I> {
     Given(I),

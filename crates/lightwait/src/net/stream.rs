@@ -24,7 +24,7 @@ pub use control::Control;
 pub(super) use options::hop_limit;
 
 use super::address::no_address;
-use super::lookup::addresses_for;
+use super::lookup::{addresses_for, of_name};
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ToSocketAddrs, io_error};
 use crate::shard::Handle;
@@ -78,9 +78,10 @@ impl TcpStream {
         local: Option<SocketAddr>,
         addresses: A,
     ) -> io::Result<TcpStream> {
-        let mut failure = None;
+        let (mut failure, name) = (None, addresses.host_name().map(|(name, _)| name));
         for remote in addresses_for(shard, &addresses).await? {
             let opened = TcpStream::open(shard, local.unwrap_or(any_address(remote)), remote);
+            let opened = opened.map_err(|error| of_name(name, remote, error));
             let connected = match opened {
                 Ok(stream) => stream.established().await,
                 Err(error) => Err(error),

@@ -30,6 +30,24 @@ fn an_open_to_a_group_a_broadcast_or_nobody_is_an_error() {
 }
 
 #[test]
+fn an_open_that_goes_nowhere_says_why() {
+    let mut host = Host::new(plain()).unwrap();
+    let now = crate::Instant::from_millis(1000);
+    for (remote, why) in [
+        ("10.0.0.1:0", "port is 0"),
+        ("127.0.0.1:80", "loopback, which this stack cannot reach"),
+        ("[::1]:80", "loopback, which this stack cannot reach"),
+        ("0.0.0.0:80", "unspecified"),
+        ("224.0.0.1:80", "a group's or a broadcast"),
+        ("10.0.0.255:80", "a group's or a broadcast"),
+    ] {
+        let local = crate::host::any_local(&at(remote));
+        let text = host.connect(now, local, at(remote)).unwrap_err().to_string();
+        assert!(text.starts_with("invalid input: the remote ") && text.contains(why), "{text}");
+    }
+}
+
+#[test]
 fn a_syn_to_a_group_or_a_broadcast_is_dropped_in_silence() {
     let mut config = plain();
     config.addresses.push("10.0.1.2/24".parse().unwrap());
