@@ -171,10 +171,10 @@ pub struct Outcome {
 /// Counters of events in a whole load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
-    /// Requests answered with a status below 400, the warm-up's included. Reports do not keep it.
+    /// Requests answered with a status below 400, the warm-up's included.
     pub answered: u64,
     /// Requests that failed, the warm-up's included, without those that the end of the load cut
-    /// off. Reports do not keep it.
+    /// off.
     pub failed: u64,
     /// Connections that the server closed first.
     pub closed_by_server: u64,

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::engine::{Close, Outcome};
 use crate::share::Share;
+use crate::sources::Rule;
 
 /// The percentiles in reports.
 pub const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -89,7 +90,36 @@ impl Report {
 
     /// True if the load was warm: TIME-WAITs began and ended at the same rate throughout.
     pub fn is_steady(&self) -> bool {
-        self.outcome.warm_up >= self.setup.steady_after && self.outcome.notes.kernel_overflow == 0
+        self.outcome.warm_up >= self.steady_after() && self.outcome.notes.kernel_overflow == 0
+    }
+
+    /// The warm-up after which the load is in its steady state. Connections that were to be kept,
+    /// and were not, leave TIME-WAITs, too.
+    fn steady_after(&self) -> Duration {
+        let Setup { steady_after, rest, .. } = self.setup;
+        if self.has_lost_connections() { rest.max(steady_after) } else { steady_after }
+    }
+
+    /// True if connections were to be kept, and a tenth of the requests and more opened one.
+    fn has_lost_connections(&self) -> bool {
+        let ended = &self.outcome.totals.ended;
+        let is_more = ended.connections > self.setup.connections;
+        let is_kept = self.setup.requests_per_connection.is_none();
+        is_kept && is_more && ended.connections * 10 >= ended.answered + ended.failed
+    }
+
+    /// Source addresses that the recorded part's rate of connections needs, beside those that are
+    /// held. `None` if 4-tuples do not rest, or nothing was recorded.
+    fn addresses_needed(&self) -> Option<u64> {
+        let Report { setup, outcome, .. } = self;
+        if setup.rest.is_zero() || outcome.recorded.is_zero() {
+            return None;
+        }
+        let rate = self.per_second(outcome.totals.ended.connections);
+        let rule =
+            Rule { rest: setup.rest, life: Duration::ZERO, ports: setup.ports, random: None };
+        let held = setup.connections + outcome.idle.asked;
+        Some(((rule.tuples(rate) + held as f64) / f64::from(setup.ports)).ceil() as u64)
     }
 }
 

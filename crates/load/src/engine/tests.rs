@@ -46,6 +46,8 @@ struct Server {
     is_older: bool,
     /// The server announces the end, and leaves the connection open.
     stays: bool,
+    /// The server ends each connection in place of an answer.
+    breaks: bool,
     seen: RefCell<Seen>,
 }
 
@@ -72,8 +74,20 @@ impl Server {
         let (seen, stall, asks, resets, is_older) = Default::default();
         let most = usize::MAX;
         let patience = Duration::MAX;
-        let (knows, stays) = (true, false);
-        Server { service: MS, patience, stall, most, asks, knows, resets, is_older, stays, seen }
+        let (knows, stays, breaks, service) = (true, false, false, MS);
+        Server {
+            service,
+            patience,
+            stall,
+            most,
+            asks,
+            knows,
+            resets,
+            is_older,
+            stays,
+            breaks,
+            seen,
+        }
     }
 
     async fn serve(self: Rc<Self>, listener: TcpListener) {
@@ -110,6 +124,9 @@ impl Server {
             for request in requests {
                 if request.starts_with(client_close::METHOD) {
                     self.on_farewell(&mut stream, request).await;
+                    break 'connection;
+                }
+                if self.breaks {
                     break 'connection;
                 }
                 self.wait().await;
@@ -588,4 +605,16 @@ fn the_same_load_is_the_same_again() {
         run_for(Server::new(), Plan { duration: S * 5, ..plan }).0
     };
     assert_eq!(poisson(), poisson());
+}
+
+#[test]
+fn a_closed_loop_pauses_after_a_connection_that_breaks() {
+    for resets in [false, true] {
+        let server = Server { breaks: true, resets, ..Server::new() };
+        let (outcome, server) = run_for(server, plan(Mode::Closed { connections: 2 }));
+        // One each 10 ms and on each connection, in 10 s.
+        let failed = outcome.totals.faults.sum();
+        assert!((1000..=2002).contains(&failed), "{failed} failures");
+        assert!(server.seen.borrow().connections.len() <= 2002);
+    }
 }

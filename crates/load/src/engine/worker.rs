@@ -19,9 +19,10 @@ const SERVER_PATIENCE: Duration = Duration::from_millis(300);
 /// A load waits for the server to close as long as no more than one in so many connections waited
 /// in vain: others get no wait, so that a server that leaves its connections open costs no time.
 const CLOSES_OFTEN: u64 = 16;
-/// The time that a worker of a closed loop waits after a connection that could not be opened.
-/// Without it the worker would only retry.
+/// The time that a worker of a closed loop waits after a connection that could not be opened, or
+/// that broke. Without it the worker would only retry.
 const FAULT_PAUSE: Duration = Duration::from_millis(10);
+
 /// An open connection.
 struct Session<S> {
     stream: S,
@@ -86,6 +87,7 @@ impl<N: Network> Engine<N> {
                         self.note(|notes| notes.reopened += 1);
                     } else {
                         self.fail(&mut batch, fault);
+                        self.pause().await;
                     }
                 }
             }

@@ -111,6 +111,8 @@ fn idle(idle: &IdleOutcome) -> Value {
 
 fn counts(notes: &Notes) -> Value {
     json!({
+        "answered_in_all": notes.answered,
+        "failed_in_all": notes.failed,
         "closed_by_server": notes.closed_by_server,
         "closed_by_client": notes.closed_by_client,
         "closed_by_reset": notes.closed_by_reset,

@@ -32,6 +32,8 @@ impl Report {
             seconds,
             second_latencies,
             notes: Notes {
+                answered: object.later("answered_in_all")?,
+                failed: object.later("failed_in_all")?,
                 closed_by_server: object.count("closed_by_server")?,
                 closed_by_client: object.count("closed_by_client")?,
                 closed_by_reset: object.later("closed_by_reset")?,
@@ -45,7 +47,6 @@ impl Report {
                 swapped: object.later("swapped")?,
                 agreed: object.later("agreed")?,
                 held: object.later("held")?,
-                ..Notes::default()
             },
             idle: idle(&object)?,
         };

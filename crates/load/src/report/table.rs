@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{PERCENTILES, Report};
 use crate::engine::Close;
 use crate::recorder::Latencies;
-use crate::sources::{Rule, per_second};
+use crate::sources::per_second;
 
 impl Report {
     /// The report for a terminal, some twenty lines.
@@ -44,6 +44,9 @@ impl Report {
         let requests = match setup.requests_per_connection {
             Some(1) => "a new connection for each".to_owned(),
             Some(count) => format!("{count} requests a connection"),
+            None if self.has_lost_connections() => {
+                format!("kept alive in vain: {} were opened", outcome.totals.ended.connections)
+            }
             None => "kept alive".to_owned(),
         };
         let closer = match setup.close {
@@ -79,20 +82,18 @@ impl Report {
         );
     }
 
-    /// How many addresses would do, where a closed loop had more, as text: it takes them before its
-    /// rate is known.
+    /// How many addresses would do, as text: where a closed loop had more, as it takes them before
+    /// its rate is known, and where connections were not kept, which took more than there were.
     fn need(&self) -> String {
-        let Report { setup, outcome, .. } = self;
-        let is_new = setup.requests_per_connection.is_some() && !setup.rest.is_zero();
-        if setup.rate.is_some() || !is_new || outcome.recorded.is_zero() {
-            return String::new();
+        let Report { setup, .. } = self;
+        let is_new = setup.requests_per_connection.is_some() && setup.rate.is_none();
+        match self.addresses_needed() {
+            Some(need) if is_new && need < setup.addresses => format!(" (this rate needs {need})"),
+            Some(need) if self.has_lost_connections() && need > setup.addresses => {
+                format!(" (this rate needs {need})")
+            }
+            _ => String::new(),
         }
-        let rate = outcome.totals.ended.connections as f64 / outcome.recorded.as_secs_f64();
-        let rule =
-            Rule { rest: setup.rest, life: Duration::ZERO, ports: setup.ports, random: None };
-        let held = setup.connections + outcome.idle.asked;
-        let need = ((rule.tuples(rate) + held as f64) / f64::from(setup.ports)).ceil() as u64;
-        if need < setup.addresses { format!(" (this rate needs {need})") } else { String::new() }
     }
 
     fn idle(&self, text: &mut String) {

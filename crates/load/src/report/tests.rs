@@ -28,7 +28,9 @@ pub(super) fn report() -> Report {
         recorder.on_second(Gauges { in_flight: 3, time_wait: 100 * u64::from(second + 1) });
     }
     let (totals, seconds, second_latencies) = recorder.into_parts();
-    let notes = Notes { closed_by_server: 400, asked: 5, obeyed: 4, ..Notes::default() };
+    let notes =
+        Notes { answered: 396, failed: 8, closed_by_server: 400, asked: 5, ..Notes::default() };
+    let notes = Notes { obeyed: 4, ..notes };
     Report {
         setup: Setup {
             url: "http://h/".to_owned(),
@@ -176,7 +178,16 @@ fn the_json_has_rates_over_the_recorded_part_and_names_for_all() {
 #[test]
 fn a_report_of_before_there_were_ways_to_close_is_read() {
     let mut json = report().json();
-    for key in ["client_closes", "asked", "obeyed", "swapped", "agreed", "held"] {
+    for key in [
+        "answered_in_all",
+        "failed_in_all",
+        "client_closes",
+        "asked",
+        "obeyed",
+        "swapped",
+        "agreed",
+        "held",
+    ] {
         json.as_object_mut().unwrap().remove(key).unwrap();
     }
     json.as_object_mut().unwrap().remove("idle").unwrap();
@@ -225,6 +236,34 @@ fn the_csv_has_a_line_for_every_second_with_its_phase() {
     assert!(lines.iter().all(|line| line.split(',').count() == columns), "{csv}");
     assert!(lines[2].starts_with("2,warm_up,99,2,100,100000,3,200,"), "{csv}");
     assert!(lines[3].starts_with("3,recorded,99,2,100,100000,3,300,"), "{csv}");
+}
+
+#[test]
+fn connections_that_were_not_kept_are_told_with_what_they_take() {
+    let mut kept = report();
+    kept.setup.requests_per_connection = None;
+    (kept.setup.addresses, kept.setup.rate, kept.setup.connections) = (1, None, 10);
+    (kept.setup.steady_after, kept.outcome.warm_up) = (Duration::ZERO, Duration::ZERO);
+    // 1000 connections a second, each of which rests for 61 s, and ten that are held.
+    kept.outcome.totals.ended.connections = 2000;
+    let table = kept.table();
+    for part in [
+        "closed loop, 10 connections; kept alive in vain: 2000 were opened; the server",
+        "source addresses: 1, of 28232 ports each (this rate needs 3); a 4-tuple",
+        "connections were not kept: 2000 were opened for 202 requests; that rate needs 3 source \
+         addresses, of which there were 1",
+        "not the steady state: recorded after 0.0 s, where TIME-WAIT takes 61 s to fill",
+    ] {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    assert!(!kept.is_steady());
+    // As many as were to be kept, or one for every eleventh request.
+    for (connections, answered) in [(10, 200), (18, 196)] {
+        let ended = &mut kept.outcome.totals.ended;
+        (ended.connections, ended.answered, ended.failed) = (connections, answered, 2);
+        assert!(kept.table().contains("10 connections; kept alive; the server"));
+        assert!(kept.is_steady() && !kept.table().contains("not kept"));
+    }
 }
 
 #[test]

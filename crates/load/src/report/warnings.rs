@@ -71,12 +71,12 @@ impl Report {
                 notes.kernel_overflow,
             ));
         }
-        if outcome.warm_up < setup.steady_after {
+        if outcome.warm_up < self.steady_after() {
             warnings.push(format!(
                 "not the steady state: recorded after {:.1} s, where TIME-WAIT takes {:.0} s to \
                  fill (--warm-up)",
                 outcome.warm_up.as_secs_f64(),
-                setup.steady_after.as_secs_f64(),
+                self.steady_after().as_secs_f64(),
             ));
         }
         if setup.rest.is_zero() && setup.requests_per_connection.is_some() {
@@ -132,6 +132,21 @@ impl Report {
         let Report { setup, outcome, .. } = self;
         let notes = &outcome.notes;
         let mut warnings = Vec::new();
+        if self.has_lost_connections() {
+            let ended = &outcome.totals.ended;
+            let need = self.addresses_needed().map_or(String::new(), |need| {
+                format!(
+                    "; that rate needs {need} source addresses, of which there were {}",
+                    setup.addresses
+                )
+            });
+            warnings.push(format!(
+                "connections were not kept: {} were opened for {} requests{need} (without \
+                 --keep-alive a load takes as many as it needs)",
+                ended.connections,
+                ended.answered + ended.failed,
+            ));
+        }
         if notes.tuple_waits > 0 {
             let allowed = setup.addresses as f64 * f64::from(setup.ports);
             warnings.push(format!(
