@@ -256,6 +256,30 @@ fn a_load_that_only_failed_before_it_is_stopped_has_failed() {
     }
 }
 
+#[test]
+fn a_threshold_is_missed_where_nothing_was_recorded() {
+    let server = Server::start(OK, Duration::ZERO);
+    let flags = [&*server.url, "-c", "2", "--warm-up", "60s"];
+    let nothing = "lightwait: nothing was recorded: the thresholds cannot be judged\n";
+    let (p99, errors) = (["--max-p99", "5s"], ["--max-error-rate", "100%"]);
+    for (thresholds, code) in
+        [(&[][..], 0), (&p99[..], 1), (&errors[..], 1), (&[p99, errors].concat()[..], 1)]
+    {
+        let seen = server.peers.lock().unwrap().len();
+        let load = start(&[&flags[..], thresholds].concat());
+        while server.peers.lock().unwrap().len() < seen + 10 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        interrupt(&load);
+        let output = load.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{thresholds:?}: {text}");
+        let lines = text.matches(nothing).count();
+        assert_eq!(lines, usize::from(code == 1), "{thresholds:?}: {text}");
+        assert!(!text.contains("of 0 requests"), "{text}");
+    }
+}
+
 /// Sends SIGINT.
 fn interrupt(load: &Child) {
     let id = load.id().to_string();

@@ -29,7 +29,7 @@ use crate::plan::Setting;
 ///
 /// SIGINT (Ctrl-C) and SIGTERM end the load early: pending requests get 5 s, and the recorded part
 /// is reported. A second signal ends the wait; the exit status is then 130. It is 1 if a threshold
-/// is missed.
+/// is missed, or cannot be judged as nothing was recorded.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(disable_help_subcommand = true)]

@@ -97,7 +97,7 @@ impl LoadPlan {
         let url = args.url.as_deref().expect("clap asks for it");
         let target = Target::new(url)?;
         let tls = tls(args, &target)?;
-        let addresses = fitting_addresses(&target, args)?;
+        let addresses = fitting_addresses(&target, args, on_device)?;
         let to = addresses[which];
         let requests = Requests::new(args, &target)?;
         let idle = share(args).count(args.idle.map_or(0, NonZeroU32::get).into()) as u32;
@@ -310,7 +310,11 @@ fn server_setting(close: CloseArg) -> Option<Setting> {
 }
 
 /// The server's addresses, of the sources' IP version if sources are given; at least one.
-fn fitting_addresses(target: &Target, args: &LoadArgs) -> Result<Vec<SocketAddr>, Failure> {
+fn fitting_addresses(
+    target: &Target,
+    args: &LoadArgs,
+    on_device: bool,
+) -> Result<Vec<SocketAddr>, Failure> {
     let given = args.source.iter().chain(&args.device.ip);
     let versions: Vec<bool> = given.map(|cidr| cidr.address().is_ipv4()).collect();
     let fits = |to: &&SocketAddr| versions.is_empty() || versions.contains(&to.is_ipv4());
@@ -319,7 +323,23 @@ fn fitting_addresses(target: &Target, args: &LoadArgs) -> Result<Vec<SocketAddr>
         let url = &target.url;
         return Err(usage(format!("{url}: no address of the IP version of --source or --ip")));
     }
-    Ok(fitting)
+    // A device has one link, the kernel one for each interface.
+    let is_complete = |to: &SocketAddr| on_device || !lacks_zone(*to);
+    let (complete, incomplete): (Vec<_>, Vec<_>) = fitting.into_iter().partition(is_complete);
+    match (complete.first(), incomplete.first()) {
+        (None, Some(to)) => Err(usage(format!(
+            "{}: {ip} is on the link of some interface: say which, such as http://[{ip}%25eth0]/",
+            target.url,
+            ip = to.ip(),
+        ))),
+        _ => Ok(complete),
+    }
+}
+
+/// True for a link-local address without its interface.
+fn lacks_zone(to: SocketAddr) -> bool {
+    let SocketAddr::V6(v6) = to else { return false };
+    v6.ip().is_unicast_link_local() && v6.scope_id() == 0
 }
 
 /// The number of connections beside `idle` idle ones.

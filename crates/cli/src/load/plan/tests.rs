@@ -373,3 +373,20 @@ fn https_asks_by_tls_and_may_leave_certificates_unchecked() {
     assert!(plan.tls.is_some());
     assert_eq!(plan.engine.to.port(), 443);
 }
+
+#[test]
+fn a_link_local_address_wants_its_interface_but_on_a_device() {
+    for url in ["http://[fe80::1]/", "http://[FE80::1]:81/a", "http://[febf::1]/"] {
+        let text = plan_for(url, "-c 1").map(|_| ()).expect_err(url).to_string();
+        assert!(text.starts_with(url) && text.contains("%25eth0]"), "{text}");
+    }
+    for (url, line) in [
+        ("http://[fe80::1%25lo]/", "-c 1 --source ::1"),
+        ("http://[fe80::1]/", "-c 1 --tap lw0 --ip fd00::2/64"),
+        ("http://[fec0::1]/", "-c 1 --source ::1"),
+    ] {
+        if let Err(why) = plan_for(url, line) {
+            panic!("{url} {line}: {why}");
+        }
+    }
+}
