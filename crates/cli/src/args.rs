@@ -53,12 +53,14 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
-/// Write the manual: a page for the program and one for each command.
+/// Print a page of the manual, or write all of them: one for the program, one for each command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The directory for lightwait.1, lightwait-serve.1 and the others [default: print the
-    /// program's page]
-    pub(crate) dir: Option<PathBuf>,
+    /// A command such as serve or load-merge, whose page is printed; or a directory for
+    /// lightwait.1, lightwait-serve.1 and the others. A new directory is given with a slash, as in
+    /// ./man [default: print the program's page]
+    #[arg(value_name = "PAGE|DIR")]
+    pub(crate) what: Option<PathBuf>,
 }
 
 /// Serve a directory over HTTP, on our own TCP/IP stack.

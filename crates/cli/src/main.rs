@@ -61,7 +61,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Wan(args) => wan::wan(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
         Command::Completions(args) => pages::completions(args.shell),
-        Command::Man(args) => pages::man(args.dir.as_deref()),
+        Command::Man(args) => pages::man(args.what.as_deref()),
     }
 }
 

@@ -21,22 +21,48 @@ pub(crate) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the page of each command into a directory, or prints that of the program.
-pub(crate) fn man(dir: Option<&Path>) -> Result<ExitCode, Failure> {
+/// Prints the page of a command or, without a name, that of the program; or writes all pages into a
+/// directory, and says so.
+pub(crate) fn man(what: Option<&Path>) -> Result<ExitCode, Failure> {
     let program = built();
-    let Some(dir) = dir else {
-        failure::print(&String::from_utf8_lossy(&page(&program)))?;
+    let printed = what.map_or(Some(&program), |what| named(&program, what));
+    if let Some(command) = printed {
+        failure::print(&String::from_utf8_lossy(&page(command)))?;
         return Ok(ExitCode::SUCCESS);
-    };
+    }
+    let dir = what.expect("without it the program's page is printed");
+    // A word may be a mistyped command: no directory comes of it.
+    if !has_slash(dir) && !dir.exists() {
+        let dir = dir.display();
+        return Err(Failure::Usage(format!(
+            "{dir}: neither a command nor a directory; a new directory is given as ./{dir}"
+        )));
+    }
     let written = |path: &Path, result: io::Result<()>| {
         result.map_err(|error| Failure::Output(path.to_owned(), error))
     };
     written(dir, fs::create_dir_all(dir))?;
-    for command in all(&program) {
+    let commands = all(&program);
+    for command in &commands {
         let path = dir.join(format!("{}.1", name(command)));
         written(&path, fs::write(&path, page(command)))?;
     }
+    eprintln!("{} pages are in {}", commands.len(), dir.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// True if a path is written with a slash, as `./man` and `man/` are.
+fn has_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().contains(&b'/')
+}
+
+/// The command of that name: `serve`, `load-merge`, or as `man` has them, `lightwait-serve`.
+fn named<'a>(program: &'a Command, what: &Path) -> Option<&'a Command> {
+    let what = what.to_str()?;
+    all(program).into_iter().find(|command| {
+        let name = name(command);
+        name == what || name.strip_prefix("lightwait-") == Some(what)
+    })
 }
 
 /// The command line with the names that its commands have in full. `help` has no page: `man` says
@@ -90,6 +116,23 @@ fn usages(command: &Command) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_found_by_the_name_of_its_command() {
+        let program = built();
+        let of = |what: &str| named(&program, Path::new(what)).map(name);
+        for (what, page) in [
+            ("serve", "lightwait-serve"),
+            ("load-merge", "lightwait-load-merge"),
+            ("lightwait-man", "lightwait-man"),
+            ("lightwait", "lightwait"),
+        ] {
+            assert_eq!(of(what), Some(page));
+        }
+        for what in ["./serve", "serve/", "sreve", "merge", "help", ""] {
+            assert_eq!(of(what), None, "{what}");
+        }
+    }
 
     /// The synopsis of the page of that name.
     fn synopsis(of: &str) -> String {

@@ -191,6 +191,24 @@ fn the_manual_is_printed_or_written_a_page_for_each_command() {
     assert!(page("lightwait-serve.1").contains(r"\-\-file\-io"));
     assert!(page("lightwait-load-merge.1").contains(".TH lightwait-load-merge 1"));
 
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("pages are in ") && text.contains("share/man1"), "{text}");
+
+    // A command is no directory, and neither is one that was mistyped.
+    let man = |what: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+        program.args(["man", what]).current_dir(dir.path()).output().unwrap()
+    };
+    assert_eq!(String::from_utf8(man("serve").stdout).unwrap(), page("lightwait-serve.1"));
+    let mistyped = man("sreve");
+    let text = String::from_utf8(mistyped.stderr).unwrap();
+    assert!(
+        mistyped.status.code() == Some(2) && text.contains("sreve: neither a command"),
+        "{text}"
+    );
+    assert!(!dir.path().join("serve").exists() && !dir.path().join("sreve").exists());
+    assert!(man("./serve").status.success() && dir.path().join("serve/lightwait.1").exists());
+
     let taken = pages.join("lightwait.1");
     let (status, text) = refusal(&["man", taken.to_str().unwrap()]);
     assert!(status == 1 && text.contains("lightwait.1: cannot be written"), "{text}");
