@@ -92,6 +92,11 @@ fn a_log_that_grows_arrives_as_long_as_its_head_said() {
             let url = format!("{}/log", URLS[0]);
             let mut curl = tools::curl(&url);
             curl.args(["--limit-rate", "60M", "--output", "-"]);
+            let mut download = curl.stdout(Stdio::piped()).spawn().unwrap();
+            let mut body = download.stdout.take().unwrap();
+            // The head has promised a length by then.
+            let mut got = vec![0; 1000];
+            body.read_exact(&mut got).unwrap();
             let appending = thread::spawn({
                 let log = log.clone();
                 move || {
@@ -102,10 +107,11 @@ fn a_log_that_grows_arrives_as_long_as_its_head_said() {
                     }
                 }
             });
-            let output = curl.output().unwrap();
+            body.read_to_end(&mut got).unwrap();
             appending.join().unwrap();
-            assert!(output.status.success(), "{turn}: {}", output.status);
-            assert_eq!(output.stdout.len() as u64, length, "{turn}");
+            let status = download.wait().unwrap();
+            assert!(status.success(), "{turn}: {status}");
+            assert_eq!(got.len() as u64, length, "{turn}");
             if turn < 2 {
                 thread::sleep(Duration::from_secs(3));
             }

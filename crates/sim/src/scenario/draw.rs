@@ -8,7 +8,9 @@ use lightwait_core::config::{
     TimeWaitConfig, TimeWaitState, Wish,
 };
 use lightwait_core::rng::Rng;
-use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
+use lightwait_netem::{
+    Bucket, CodelConfig, FairConfig, LinkConfig, Loss, MarkFrom, QueueLimit, Rate,
+};
 
 use super::{Conversation, Ending, Scenario};
 
@@ -39,6 +41,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     };
     scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
     scenario.tcp.iter_mut().for_each(|tcp| place_time_wait(rng, tcp));
+    scenario.links.iter_mut().for_each(|link| queue_otherwise(rng, link));
     scenario
 }
 
@@ -131,6 +134,32 @@ fn link(rng: &mut Rng) -> LinkConfig {
         link.corrupt = rng.unit() * 0.01;
     }
     link
+}
+
+/// Draws how packets wait, and how they overtake. Each keeps its default most of the time.
+fn queue_otherwise(rng: &mut Rng, link: &mut LinkConfig) {
+    if rng.chance(0.2) {
+        let bits_per_second = spread(rng, 1_000_000, 1_000_000_000);
+        let burst_bytes = spread(rng, 2_000, 200_000) as usize;
+        link.bucket = Some(Bucket { bits_per_second, burst_bytes });
+    }
+    if rng.chance(0.2) {
+        link.codel = Some(CodelConfig { ecn: rng.chance(0.7), ..CodelConfig::default() });
+    }
+    if rng.chance(0.2) {
+        let queues = spread(rng, 1, 1024) as u32;
+        link.fair = Some(FairConfig { queues, ..FairConfig::default() });
+    }
+    if rng.chance(0.2) {
+        link.mark = Some(match rng.below(3) {
+            0 => MarkFrom::Packets(spread(rng, 1, 100) as usize),
+            1 => MarkFrom::Bytes(spread(rng, 1_000, 100_000) as usize),
+            _ => MarkFrom::Wait(micros(rng, 10, 20_000)),
+        });
+    }
+    if rng.chance(0.2) {
+        link.reorder_distance = Some(spread(rng, 1, 30) as u32);
+    }
 }
 
 fn tcp(rng: &mut Rng) -> TcpConfig {
