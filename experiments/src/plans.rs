@@ -28,6 +28,7 @@ pub(crate) mod c_fig4;
 pub(crate) mod c_fig5_7;
 pub(crate) mod c_short_msl;
 pub(crate) mod c_table2;
+pub(crate) mod c_table2_rate;
 pub(crate) mod c_table3;
 pub(crate) mod c_table4;
 pub(crate) mod d_cost;

@@ -2,7 +2,8 @@
 //! each client and the server. The server's segments are also looked up in lists of other systems.
 //!
 //! Time is virtual or true. True time goes on by the processor time of the server's turns, so that
-//! a slow server is slow for everyone. Clients take no time; each is a machine of its own.
+//! a slow server is slow for everyone. Virtual time can do so too, by the speed of a processor of
+//! the papers' days. Clients take no time; each is a machine of its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -20,6 +21,9 @@ use super::blocks::{Blocks, Key};
 const BURST: usize = 32;
 /// The most packets that a host sends in a turn.
 const OUTBOX: usize = 256;
+/// The same of a server that takes a time for each packet: between two of its packets others act.
+const SLOW_BURST: usize = 1;
+const SLOW_OUTBOX: usize = 2;
 /// The least time between two turns.
 const STEP: Duration = Duration::from_micros(1);
 const MTU: u16 = 1500;
@@ -78,6 +82,23 @@ pub(crate) enum Time {
     Made,
     /// True: by the server's processor time.
     True,
+    /// Virtual: by the time that a processor of this speed takes for the server's turns.
+    Slow(Speed),
+}
+
+/// What a processor takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Speed {
+    /// For a packet that the server receives or sends.
+    pub(crate) packet: Duration,
+    /// For a block that a search looks at.
+    pub(crate) block: Duration,
+}
+
+impl Speed {
+    fn of(self, packets: usize, blocks: u64) -> Duration {
+        self.packet * packets as u32 + self.block * blocks as u32
+    }
 }
 
 /// A host, and its outbox.
@@ -87,9 +108,9 @@ struct Station {
 }
 
 impl Station {
-    fn new(config: Config) -> Station {
+    fn new(config: Config, outbox: usize) -> Station {
         let host = Host::new(config).expect("a sound configuration");
-        Station { host, outbox: Outbox::new(OUTBOX) }
+        Station { host, outbox: Outbox::new(outbox) }
     }
 }
 
@@ -173,7 +194,8 @@ impl Lan {
         clients: Vec<Config>,
         link: &LinkConfig,
     ) -> Lan {
-        let mut server = Station::new(server);
+        let outbox = if let Time::Slow(_) = time { SLOW_OUTBOX } else { OUTBOX };
+        let mut server = Station::new(server, outbox);
         for &port in ports {
             server.host.listen(self::server(port), 4096).expect("a free port");
         }
@@ -185,7 +207,7 @@ impl Lan {
                 })
             };
             Client {
-                station: Station::new(config),
+                station: Station::new(config, OUTBOX),
                 to_server: link(0),
                 from_server: link(1),
                 due: Some(Instant::ZERO),
@@ -249,9 +271,9 @@ impl Lan {
             self.turn_of_client(application, number);
         }
         self.now = match self.time {
-            Time::True if is_busy => self.now.max(begin + STEP),
+            Time::True | Time::Slow(_) if is_busy => self.now.max(begin + STEP),
             // Waiting takes no processor time.
-            Time::True | Time::Made => self.next(),
+            Time::True | Time::Slow(_) | Time::Made => self.next(),
         };
     }
 
@@ -301,8 +323,9 @@ impl Lan {
     /// Receives packets for the server, one of each client in turn, as a switch forwards them.
     fn arrive(&mut self) {
         let count = self.clients.len();
+        let burst = if let Time::Slow(_) = self.time { SLOW_BURST } else { BURST };
         let mut silent = 0;
-        while silent < count && self.arrived.len() < BURST {
+        while silent < count && self.arrived.len() < burst {
             self.turns = (self.turns + 1) % count;
             match self.clients[self.turns].to_server.pop(self.now) {
                 Some(packet) => {
@@ -325,12 +348,14 @@ impl Lan {
             captured.extend(self.arrived.iter().map(to_server));
         }
         let now = self.now;
-        let is_timed = self.time == Time::True;
-        let begin = if is_timed { processor_time() } else { Duration::ZERO };
+        let begin = if self.time == Time::True { processor_time() } else { Duration::ZERO };
+        let mut looked_at = 0;
         for lookup in self.lookups.iter_mut().filter(|lookup| lookup.is_searched) {
+            let before = lookup.blocks.work.blocks;
             for packet in &self.arrived {
                 lookup.blocks.find(key_of(packet));
             }
+            looked_at += lookup.blocks.work.blocks - before;
         }
         let Station { host, outbox } = &mut self.server;
         let frames = self.arrived.iter().map(|packet| RxFrame::plain(packet));
@@ -340,11 +365,13 @@ impl Lan {
             application.on_server(host, now, event);
         }
         host.emit(now, outbox);
-        if is_timed {
-            let taken = processor_time().saturating_sub(begin);
-            self.taken += taken;
-            self.now = self.now + taken;
-        }
+        let taken = match self.time {
+            Time::Made => Duration::ZERO,
+            Time::True => processor_time().saturating_sub(begin),
+            Time::Slow(speed) => speed.of(self.arrived.len() + outbox.len(), looked_at),
+        };
+        self.taken += taken;
+        self.now = self.now + taken;
         self.keep_in_step();
         while let Some(frame) = self.server.outbox.front() {
             self.whole.clear();

@@ -120,7 +120,7 @@ impl Run {
     /// Runs a turn; virtual time does not go beyond `end`.
     fn turn(&self, lan: &mut Lan, web: &mut Web, end: Instant) {
         lan.turn(web);
-        if self.time == Time::Made {
+        if self.time != Time::True {
             lan.now = lan.now.min(end);
         }
     }
@@ -141,9 +141,9 @@ impl Run {
         }
         let mut lan = Lan::new(self.time, server, &[web::PORT], clients, &self.link);
         if let Keeping::List(most) = self.keeping {
-            // In virtual time a search takes no time.
+            // Where packets take no time, a search takes none either.
             let blocks = Blocks::new(Search::Linear, most, self.plan.seed);
-            lan.keep(blocks, &[web::PORT], self.time == Time::True);
+            lan.keep(blocks, &[web::PORT], self.time != Time::Made);
         }
         lan
     }
