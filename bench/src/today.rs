@@ -58,7 +58,7 @@ pub fn run(
     let mut rows = Vec::new();
     for file in FILES {
         for kind in [Kind::Limit(file.1), Kind::Tap, Kind::Nginx] {
-            let serving = Serving::start(directory, &[file], kind)?;
+            let serving = Serving::start(directory, &[file], kind, &[])?;
             for clients in CLIENTS {
                 let row = measure(&serving, kind, file.0, clients, seconds)?;
                 each(&row);
@@ -92,7 +92,7 @@ pub fn run_in_turn(
     std::fs::write(&script, text)?;
     let mut rows = Vec::new();
     for kind in [Kind::Tap, Kind::Nginx] {
-        let serving = Serving::start(directory, &files, kind)?;
+        let serving = Serving::start(directory, &files, kind, &[])?;
         let row = load(&serving, kind, ("turn0", 64), seconds, &["--script", path(&script)?])?;
         let row = Row { file: "in turn", ..row };
         each(&row);

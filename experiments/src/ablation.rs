@@ -29,21 +29,20 @@ pub(crate) struct Verdict {
     pub(crate) claim: String,
     pub(crate) holds: bool,
     pub(crate) found: String,
-    /// What makes it fall; `None`: it has no ablation yet.
-    pub(crate) ablation: Option<&'static Ablation>,
+    /// What makes it fall.
+    pub(crate) ablation: &'static Ablation,
 }
 
 /// A claim with its value, and the value without what it is about.
 struct Trial {
     verdict: Verdict,
-    /// `None` if the claim has no ablation, or the run without it did not come to the claim.
+    /// `None` if the run without it did not come to the claim.
     ablated: Option<Verdict>,
 }
 
 impl Trial {
     fn outcome(&self) -> &'static str {
         match &self.ablated {
-            _ if self.verdict.ablation.is_none() => "NO ABLATION",
             _ if !self.verdict.holds => "FAILS",
             None => "NOT REACHED",
             Some(ablated) if ablated.holds => "SURVIVES",
@@ -83,7 +82,7 @@ pub(crate) fn is_tight(plan: &Plan, work: &Work, run: fn(&Plan, &Work) -> Whole)
 /// Runs the experiment once for each ablation that its claims name.
 fn try_all(plan: &Plan, work: &Work, verdicts: Vec<Verdict>) -> Result<Vec<Trial>, Failure> {
     let mut ablations: Vec<&'static Ablation> = Vec::new();
-    for ablation in verdicts.iter().filter_map(|verdict| verdict.ablation) {
+    for ablation in verdicts.iter().map(|verdict| verdict.ablation) {
         if !ablations.iter().any(|known| known.name == ablation.name) {
             ablations.push(ablation);
         }
@@ -92,9 +91,7 @@ fn try_all(plan: &Plan, work: &Work, verdicts: Vec<Verdict>) -> Result<Vec<Trial
         verdicts.into_iter().map(|verdict| Trial { verdict, ablated: None }).collect();
     for ablation in ablations {
         let found = without(plan, work, ablation)?;
-        let is_its = |trial: &&mut Trial| {
-            trial.verdict.ablation.is_some_and(|its| its.name == ablation.name)
-        };
+        let is_its = |trial: &&mut Trial| trial.verdict.ablation.name == ablation.name;
         for trial in trials.iter_mut().filter(is_its) {
             trial.ablated = found.iter().find(|one| one.claim == trial.verdict.claim).cloned();
         }
@@ -121,12 +118,11 @@ fn tell(plan: &Plan, work: &Work, trials: &[Trial]) -> Result<bool, Failure> {
     let mut table = Table::new(&head);
     for trial in trials {
         let Trial { verdict, ablated } = trial;
-        let (name, instead) =
-            verdict.ablation.map_or(("–", "–"), |ablation| (ablation.name, ablation.instead));
+        let Ablation { name, instead } = verdict.ablation;
         let value = ablated.as_ref().map_or("–", |ablated| &ablated.found);
         say_line!("{} {}", trial.outcome(), verdict.claim);
         say_line!("      {} | without ({name}: {instead}): {value}", verdict.found);
-        table.row(&[&verdict.claim, &verdict.found, &name, &instead, &value, &trial.outcome()]);
+        table.row(&[&verdict.claim, &verdict.found, name, instead, &value, &trial.outcome()]);
     }
     let path = work.out.join(plan.id).join("ablations.csv");
     std::fs::write(&path, table.csv())?;
@@ -172,13 +168,12 @@ mod tests {
             report.claim("it is large", &BASE, value > 3, value);
             report.claim("it is no fraction", &BASE, value >= 0, value);
             report.claim("it is negative", &BASE, value < 0, value);
-            report.claim_alone("it is a number", true, value);
             if value > 0 {
                 report.claim("it comes to this", &BASE, true, value);
             }
             Ok(())
         });
-        let right = ["falls", "SURVIVES", "FAILS", "NO ABLATION", "NOT REACHED"];
+        let right = ["falls", "SURVIVES", "FAILS", "NOT REACHED"];
         assert_eq!(found.unwrap(), right);
     }
 

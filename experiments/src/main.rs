@@ -75,6 +75,9 @@ struct Arguments {
     /// Print the measurements of an experiment with real packets, from a network namespace
     #[arg(long, hide = true)]
     live: bool,
+    /// Without what this ablation takes away
+    #[arg(long, hide = true, requires = "live")]
+    ablated: Option<String>,
     /// Be the client that `today` needs: keep so many connections to a server
     #[arg(long, hide = true, requires = "count")]
     idle: Option<SocketAddr>,
@@ -97,7 +100,7 @@ fn offset(text: &str) -> Result<u64, String> {
 const OFFSETS: u64 = (1 << 31) - 1;
 
 fn main() -> ExitCode {
-    let Arguments { ids, bless, out, seeds, offset, quick, section, live, idle, count } =
+    let Arguments { ids, bless, out, seeds, offset, quick, section, live, ablated, idle, count } =
         Arguments::parse();
     if let (Some(address), Some(count)) = (idle, count) {
         return match plans::today::idle(address, count) {
@@ -113,7 +116,7 @@ fn main() -> ExitCode {
         return run_section(&ids, section);
     }
     if live {
-        return print_live(&ids);
+        return print_live(&ids, ablated.as_deref());
     }
     let (ablates, ids) = match ids.split_first() {
         Some((first, rest)) if first == "ablate" => (true, rest.to_vec()),
@@ -170,13 +173,13 @@ fn run_section(ids: &[String], section: &str) -> ExitCode {
 }
 
 /// Prints the measurements of an experiment with real packets, as JSON.
-fn print_live(ids: &[String]) -> ExitCode {
+fn print_live(ids: &[String], ablated: Option<&str>) -> ExitCode {
     let id = ids.first().map_or("", String::as_str);
     let measured = match id {
         "a-delay-router" => plans::a_delay_router::measure(),
         "a-fig12-live" => plans::a_fig12_live::measure(),
         "b-fig2" => plans::b_fig2::measure(),
-        "a-packet-pair-live" => plans::a_packet_pair_live::measure(),
+        "a-packet-pair-live" => plans::a_packet_pair_live::measure(ablated),
         _ => Err(format!("no experiment {id} measures with real packets").into()),
     };
     match measured {

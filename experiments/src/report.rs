@@ -217,12 +217,9 @@ impl Report {
         holds: bool,
         found: impl Display,
     ) {
-        self.add_claim(claim, Some(ablation), holds, found.to_string());
-    }
-
-    /// Adds a claim that has no ablation yet: `ablate` fails for it.
-    pub(crate) fn claim_alone(&mut self, claim: &str, holds: bool, found: impl Display) {
-        self.add_claim(claim, None, holds, found.to_string());
+        let found = found.to_string();
+        self.check(claim, holds, &found);
+        self.verdicts.push(Verdict { claim: claim.to_owned(), holds, found, ablation });
     }
 
     /// Adds a check of the set-up, without which the claims would say nothing. It is no claim, and
@@ -232,17 +229,6 @@ impl Report {
         self.say(format_args!("{} {check}: {found}", if holds { "holds " } else { "FAILS " }));
         self.claims.push(json!({ "claim": check, "holds": holds, "found": found }));
         self.all_hold &= holds;
-    }
-
-    fn add_claim(
-        &mut self,
-        claim: &str,
-        ablation: Option<&'static Ablation>,
-        holds: bool,
-        found: String,
-    ) {
-        self.check(claim, holds, &found);
-        self.verdicts.push(Verdict { claim: claim.to_owned(), holds, found, ablation });
     }
 
     /// The claims so far.

@@ -21,19 +21,24 @@ use rustix::process::setpriority_process;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
+use crate::ablation::Ablation;
 use crate::plan::{Failure, Outcome};
 
 /// The highest priority of a thread without real-time scheduling.
 const HIGHEST: i32 = -20;
 
-/// The measurements of the experiment of that name, from a namespace.
-pub(crate) fn measured(id: &str) -> Result<Value, Failure> {
+/// The measurements of the experiment of that name, from a namespace, perhaps without what an
+/// ablation takes away.
+pub(crate) fn measured(id: &str, ablation: Option<&Ablation>) -> Result<Value, Failure> {
     let mut unshare = Command::new("unshare");
     if std::fs::metadata("/proc/self")?.uid() != 0 {
         unshare.args(["--user", "--map-root-user"]);
     }
     let program = std::env::current_exe()?;
     unshare.arg("--net").arg(program).args([id, "--live"]);
+    if let Some(ablation) = ablation {
+        unshare.args(["--ablated", ablation.name]);
+    }
     let output = unshare.stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
         return Err(format!("no measurement in a network namespace: {}", output.status).into());

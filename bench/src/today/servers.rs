@@ -72,11 +72,16 @@ enum Running {
 }
 
 impl Serving {
-    /// Starts a server, with these files in `directory`.
+    /// Starts a server, with these files in `directory`, and one of ours with these settings.
     ///
     /// # Errors
     /// If a namespace, a device or the server cannot be made.
-    pub fn start(directory: &Path, files: &[File], kind: Kind) -> Result<Serving, Failure> {
+    pub fn start(
+        directory: &Path,
+        files: &[File],
+        kind: Kind,
+        settings: &[&str],
+    ) -> Result<Serving, Failure> {
         let program = live::lightwait()?;
         let site = directory.join("site");
         fs::create_dir_all(&site)?;
@@ -100,6 +105,7 @@ impl Serving {
             let mut serve = namespace.command_on(0, &program);
             serve.arg("serve").args(device).args(["--ip", "10.9.0.1/24"]);
             serve.args(["--gateway", "10.9.0.2", "--max-client-connections", "2000000"]);
+            serve.args(settings.iter().flat_map(|setting| ["--set", *setting]));
             Server::start(serve.arg(&site)).map(Running::Ours)
         };
         let server = match kind {

@@ -3,6 +3,7 @@
 //! grow. See [`webserver`].
 
 use super::webserver::{self, Clients, Mode, RUN_S, Run, TIME_WAIT_S};
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::report::{Report, Table};
@@ -14,8 +15,15 @@ const STEP_S: u64 = 5;
 /// The first second that counts: before it the server fills caches and learns ports.
 const FROM_S: u64 = 1;
 
+const BSD_IS_OURS: Ablation = Ablation { name: "ours", instead: "4.4BSD's server is ours" };
+const OURS_IS_BSD: Ablation = Ablation { name: "bsd", instead: "our server is 4.4BSD's" };
+
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let modes = [Mode::Bsd, Mode::Default];
+    let modes = match (report.is_ablated(&BSD_IS_OURS), report.is_ablated(&OURS_IS_BSD)) {
+        (true, _) => [Mode::Default; 2],
+        (_, true) => [Mode::Bsd; 2],
+        _ => [Mode::Bsd, Mode::Default],
+    };
     let runs = [
         webserver::run(report, modes[0], Clients::modified(RATE))?,
         webserver::run(report, modes[1], Clients::modified(RATE))?,
@@ -67,23 +75,27 @@ fn claims(report: &mut Report, [bsd, ours]: &[Run; 2]) {
     let growth = |run: &Run| run.micros(late[0], late[1]) / run.micros(early[0], early[1]);
     // Ours is the control: a server at its start has cold caches, whatever its TIME-WAITs cost.
     let more = growth(bsd) / growth(ours);
-    report.claim_alone(
+    report.claim(
         "4.4BSD's connection takes more of the processor as TIME-WAITs gather, set against ours",
+        &BSD_IS_OURS,
         more > 1.15,
         format!("x {:.2} against x {:.2}", growth(bsd), growth(ours)),
     );
-    report.claim_alone(
+    report.claim(
         "ours takes no more than a twentieth more",
+        &OURS_IS_BSD,
         growth(ours) < 1.05,
         format!("x {:.2}", growth(ours)),
     );
     let change = |run: &Run| run.rate(late[0], late[1]) / run.rate(early[0], early[1]);
     let percent = |run: &Run| format!("{:+.0} %", (change(run) - 1.0) * 100.0);
-    report.claim_alone(
+    report.claim(
         "4.4BSD's rate falls in the first TIME-WAIT, set against ours (paper: by up to 25 %)",
+        &BSD_IS_OURS,
         change(bsd) < 0.9 * change(ours),
         format!("{} against {}", percent(bsd), percent(ours)),
     );
-    report.claim_alone("ours does not fall by a tenth", change(ours) > 0.9, percent(ours));
-    webserver::claim_load(report, [bsd, ours].into_iter());
+    let holds = change(ours) > 0.9;
+    report.claim("ours does not fall by a tenth", &OURS_IS_BSD, holds, percent(ours));
+    webserver::check_load(report, [bsd, ours].into_iter());
 }

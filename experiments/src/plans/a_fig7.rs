@@ -27,6 +27,7 @@ use lightwait_core::tcp::timers::bsd::Tick;
 use lightwait_core::tcp::timers::{Blocks, Bsd, Deadlines, Filed, TimeWaitTerm, Timer, TimerSet};
 use lightwait_core::time::{Duration, Instant};
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
@@ -58,7 +59,8 @@ const PAPER: [(&str, [f64; 4]); 2] =
     [("scan", [667.0, 24.0, 63.0, 25.0]), ("ordered_list", [834.0, 0.4, 0.8, 0.36])];
 
 /// The modes.
-const MODES: [(&str, Scheme, TimeWaitState); 5] = [
+type Mode = (&'static str, Scheme, TimeWaitState);
+const MODES: [Mode; 5] = [
     ("scan", Scheme::Scan, TimeWaitState::Full),
     ("ordered_list", Scheme::OrderedList, TimeWaitState::Full),
     ("wheel", Scheme::Wheel, TimeWaitState::Full),
@@ -71,6 +73,11 @@ const SCAN: usize = 0;
 const LIST: usize = 1;
 const WHEEL: usize = 2;
 const INLINE: usize = 3;
+
+const ALL_SCAN: Ablation =
+    Ablation { name: "scans", instead: "the list scans all, as 4.4BSD does" };
+const MANY_IDLE: Ablation =
+    Ablation { name: "many-idle", instead: "ten times as many connections are idle" };
 
 /// A scan's block of a connection: the size of a control block of 4.4BSD's.
 struct Block {
@@ -150,8 +157,7 @@ pub(super) fn percent([fast_ms, slow_ms]: [f64; 2]) -> f64 {
     (fast_ms * FAST_HZ + slow_ms * SLOW_HZ) / 10.0
 }
 
-fn plan(mode: usize, time_wait: usize, idle: usize, conversation: Duration) -> Plan {
-    let (_, scheme, state) = MODES[mode];
+fn plan((_, scheme, state): Mode, time_wait: usize, idle: usize, conversation: Duration) -> Plan {
     let variant = Variant::Keeping(scheme, state);
     Plan { time_wait, idle, at_once: 16, variant, conversation, ..Plan::default() }
 }
@@ -164,6 +170,7 @@ fn ratio(of: &[f64], to: &[f64]) -> f64 {
 /// For a number of connections in TIME-WAIT and of idle ones: the scans of both lists, and the
 /// rates in each mode, build by build, in conversations a second of processor time.
 struct Measured {
+    modes: [Mode; MODES.len()],
     time_wait: usize,
     idle: usize,
     /// The stack's time for a conversation, by mode.
@@ -174,36 +181,39 @@ struct Measured {
 
 impl Measured {
     fn new(
+        modes: [Mode; MODES.len()],
         time_wait: usize,
         idle: usize,
         conversation: [Duration; MODES.len()],
         turns: usize,
     ) -> Measured {
         let plans: [Plan; MODES.len()] =
-            std::array::from_fn(|mode| plan(mode, time_wait, idle, conversation[mode]));
+            std::array::from_fn(|mode| plan(modes[mode], time_wait, idle, conversation[mode]));
+        let is_ordered = modes[LIST].1 == Scheme::OrderedList;
         Measured {
+            modes,
             time_wait,
             idle,
             conversation,
-            scans_ms: [false, true].map(|ordered| scans_ms(ordered, time_wait, idle)),
+            scans_ms: [false, is_ordered].map(|ordered| scans_ms(ordered, time_wait, idle)),
             rates: Which::take_turns(&plans, BUILDS, turns),
         }
     }
 
     /// Measures with as many as gather within [`TERM`].
-    fn gathering(time_wait: usize, idle: usize) -> Measured {
+    fn gathering(modes: [Mode; MODES.len()], time_wait: usize, idle: usize) -> Measured {
         let conversation = TERM / time_wait as u32;
         let turns = if time_wait > COUNTS[0] { TURNS } else { SHORT_TURNS };
-        Measured::new(time_wait, idle, [conversation; MODES.len()], turns)
+        Measured::new(modes, time_wait, idle, [conversation; MODES.len()], turns)
     }
 
     /// Measures with the stack's time equal to the processor's.
-    fn saturated(time_wait: usize) -> Measured {
+    fn saturated(modes: [Mode; MODES.len()], time_wait: usize) -> Measured {
         let plans: [Plan; MODES.len()] =
-            std::array::from_fn(|mode| plan(mode, time_wait, 0, GUESS));
+            std::array::from_fn(|mode| plan(modes[mode], time_wait, 0, GUESS));
         let pilot = Which::take_turns(&plans, 1, PILOT_TURNS);
         let took = std::array::from_fn(|mode| Duration::from_secs_f64(1.0 / pilot[mode][0]));
-        Measured::new(time_wait, 0, took, TURNS)
+        Measured::new(modes, time_wait, 0, took, TURNS)
     }
 
     fn rate(&self, mode: usize) -> f64 {
@@ -274,7 +284,8 @@ impl Measured {
         ));
         let mut table = Table::new(&["mode", "conn/s", "stack's µs a conversation", "TIME-WAIT s"]);
         for (i, (name, ..)) in MODES.iter().enumerate() {
-            let lasts = plan(i, self.time_wait, 0, self.conversation[i]).time_wait_lasts();
+            let lasts =
+                plan(self.modes[i], self.time_wait, 0, self.conversation[i]).time_wait_lasts();
             table.row(&[
                 name,
                 &format!("{:.0}", self.rate(i)),
@@ -290,24 +301,30 @@ impl Measured {
 
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let [few, many] = COUNTS.map(|count| Measured::gathering(count, 0));
-    let among_idle = Measured::gathering(COUNTS[0], IDLE);
+    let mut modes = MODES;
+    if report.is_ablated(&ALL_SCAN) {
+        modes[LIST].1 = Scheme::Scan;
+    }
+    let [few, many] = COUNTS.map(|count| Measured::gathering(modes, count, 0));
+    let among_idle = Measured::gathering(modes, COUNTS[0], IDLE);
     for measured in [&few, &among_idle, &many] {
         measured.show_gathering(report)?;
     }
-    let saturated = Measured::saturated(COUNTS[1]);
+    let saturated = Measured::saturated(modes, COUNTS[1]);
     saturated.show_saturated(report)?;
     for measured in [&few, &many] {
         let [scan, list] = measured.scans_ms.map(percent);
-        report.claim_alone(
+        report.claim(
             &format!("the list scans for less than a tenth of the time, {}", measured.time_wait),
+            &ALL_SCAN,
             list < scan / 10.0,
             format!("{list:.4} % of a processor against {scan:.3} % (paper: 0.36 and 25 %)"),
         );
     }
     let more = [&few, &many].map(Measured::more_percent);
-    report.claim_alone(
+    report.claim(
         "4.4BSD's scan takes more of a processor than the list, and the more the more there are",
+        &ALL_SCAN,
         more[0] > 0.1 && more[1] > 2.0 * more[0],
         format!(
             "{:.2} % more with 48 048, {:.1} % with 1 000 000 (paper: 25 % with 48 048)",
@@ -315,14 +332,16 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         ),
     );
     let lost = saturated.lost_percent();
-    report.claim_alone(
+    report.claim(
         "saturated among 1 000 000, 4.4BSD's scan serves less than the list",
+        &ALL_SCAN,
         lost > 5.0,
         format!("{lost:.1} % less (paper: 20 % with 48 048; that share of ours is {:.2})", more[0]),
     );
     let ratio = ratio(&saturated.rates[LIST], &saturated.rates[WHEEL]);
-    report.claim_alone(
+    report.claim(
         "saturated among 1 000 000, the list is at least as fast as the eager wheel",
+        &ALL_SCAN,
         // Two runs of one mode differ by as much.
         ratio >= 0.98,
         format!("{:+.1} % (paper: 5 % more with 48 048)", (ratio - 1.0) * 100.0),
@@ -335,8 +354,11 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 /// is saturated, as the paper's was.
 fn claim_idle(report: &mut Report, measured: &Measured) {
     let time_wait = measured.time_wait;
-    let plan = |mode: usize, idle| plan(mode, time_wait, idle, measured.conversation[mode]);
-    let modes = [LIST, INLINE].map(|mode| [0, IDLE].map(|idle| plan(mode, idle)));
+    let idle = if report.is_ablated(&MANY_IDLE) { 10 * IDLE } else { IDLE };
+    let plan = |mode: usize, idle| {
+        plan(measured.modes[mode], time_wait, idle, measured.conversation[mode])
+    };
+    let modes = [LIST, INLINE].map(|mode| [0, idle].map(|idle| plan(mode, idle)));
     let rates = Which::take_turns(modes.as_flattened(), BUILDS_WITH_IDLE, TURNS);
     let lost = |with: usize, without: usize| (1.0 - ratio(&rates[with], &rates[without])) * 100.0;
     let [list, inline] = [lost(1, 0), lost(3, 2)];
@@ -347,13 +369,15 @@ fn claim_idle(report: &mut Report, measured: &Measured) {
          {list:.1} %, and `inline`, which scans nothing, {inline:.1} %; scanning them costs \
          {scan:.1} %"
     ));
-    report.claim_alone(
+    report.claim(
         &format!("the scan of 10 000 idle connections costs the list 5 % at most, {time_wait}"),
+        &MANY_IDLE,
         scan <= 5.0,
         format!("{scan:.1} % (paper: 5 % with all that idle connections cost)"),
     );
-    report.claim_alone(
+    report.claim(
         &format!("10 000 idle connections cost the list 5 % at most, {time_wait}"),
+        &MANY_IDLE,
         list <= 5.0,
         format!("{list:.1} %, of which {inline:.1} % without any scan (paper: 5 %)"),
     );

@@ -13,6 +13,7 @@ use lightwait_wan::Release;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
@@ -30,6 +31,13 @@ const INTERVAL: Duration = Duration::from_millis(30);
 /// Bytes on the link for a full segment with timestamps, over the payload in it.
 const WIRE: f64 = 1514.0 / 1448.0;
 
+/// A second's ticks of the measurement clock, and without a fine one.
+const FINE_HZ: u64 = 1_000_000_000;
+const COARSE_HZ: u64 = 10;
+
+const COARSE: Ablation =
+    Ablation { name: "coarse-clock", instead: "the clock ticks once in 100 ms" };
+
 /// Reads everything on connection after connection, until the process ends.
 fn listen() -> Result<SocketAddr, Failure> {
     let listener = TcpListener::bind("10.9.0.2:0")?;
@@ -43,11 +51,13 @@ fn listen() -> Result<SocketAddr, Failure> {
 }
 
 /// The sender's estimates, at intervals, in Mbit/s on the wire.
-fn estimates(rate_mbit: u64, to: SocketAddr) -> Result<Vec<f64>, Failure> {
+fn estimates(rate_mbit: u64, to: SocketAddr, measure_hz: u64) -> Result<Vec<f64>, Failure> {
     let link = format!("rate={rate_mbit}Mbit,delay=5ms,queue=1MiB");
     let routed = routed(Kind::Sockets, [&link, "delay=5ms"], Release::Polling, || {
         let device = AfPacket::open("lw0", false)?;
-        let sender = Stack::on(Box::new(device), "10.9.0.1/24".parse()?, |_| ())?;
+        let sender = Stack::on(Box::new(device), "10.9.0.1/24".parse()?, |config| {
+            config.tcp.clock.measure_hz = measure_hz;
+        })?;
         let infos = lightwait::run([sender], async move {
             let mut stream = TcpStream::connect(to).await?;
             let data = vec![b'd'; 1 << 16];
@@ -74,13 +84,14 @@ fn estimates(rate_mbit: u64, to: SocketAddr) -> Result<Vec<f64>, Failure> {
 }
 
 /// Measures, in a namespace.
-pub(crate) fn measure() -> Result<Value, Failure> {
+pub(crate) fn measure(ablated: Option<&str>) -> Result<Value, Failure> {
+    let measure_hz = if ablated == Some(COARSE.name) { COARSE_HZ } else { FINE_HZ };
     run_before_others();
     lay_cables()?;
     ip("addr add 10.9.0.2/24 dev lw3")?;
     let to = listen()?;
     let found: Result<Vec<Vec<f64>>, Failure> =
-        RATES_MBIT.into_iter().map(|rate| estimates(rate, to)).collect();
+        RATES_MBIT.into_iter().map(|rate| estimates(rate, to, measure_hz)).collect();
     Ok(json!(found?))
 }
 
@@ -101,7 +112,8 @@ fn is_right(value: f64, rate_mbit: u64) -> bool {
 
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let measured = routed::measured("a-packet-pair-live")?;
+    let measured =
+        routed::measured("a-packet-pair-live", report.is_ablated(&COARSE).then_some(&COARSE))?;
     let mut table = Table::new(&["true Mbit/s", "estimate, median", "right to a tenth, % of time"]);
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for (number, rate) in RATES_MBIT.into_iter().enumerate() {
@@ -116,8 +128,9 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     report.say("What the sender believes, in Mbit/s on the wire, over some seconds:");
     report.table("estimates", &table)?;
     let (sure, rest): (Vec<u64>, Vec<u64>) = wrong.iter().partition(|rate| **rate <= SURE_MBIT);
-    report.claim_alone(
+    report.claim(
         "packet pair finds the rate from 1 to 10 Mbit/s to a tenth, at the median",
+        &COARSE,
         sure.is_empty(),
         format!("wrong at {sure:?} Mbit/s"),
     );

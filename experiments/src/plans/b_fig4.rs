@@ -24,6 +24,7 @@ use lightwait_core::rng::Rng;
 
 use super::b_fig3::REQUESTS;
 use super::queueing::{Way, overheads};
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
@@ -39,6 +40,9 @@ const WALKED: usize = 6_000_000;
 /// The engine's ticks: 200 ms, and 500 ms, which is not measured.
 const FAST_MS: u128 = 200;
 const SLOW_MS: u128 = 500;
+
+const FEW: Ablation =
+    Ablation { name: "few", instead: "each walk is over 30 connections, however many there are" };
 
 /// The number of measured walks over `count` connections.
 fn walks(count: usize) -> usize {
@@ -148,7 +152,10 @@ fn share(percent: f64) -> String {
 
 /// Runs the experiment.
 pub(crate) fn run(report: &mut Report) -> Outcome {
-    let of = |walk: fn(usize) -> f64| COUNTS.map(|count| (count as f64, walk(count))).to_vec();
+    let few = report.is_ablated(&FEW).then_some(COUNTS[0]);
+    let of = |walk: fn(usize) -> f64| {
+        COUNTS.map(|count| (count as f64, walk(few.unwrap_or(count)))).to_vec()
+    };
     let (ticks, walks) = (of(tick_ns), of(walk_ns));
     let ns = overheads();
     // The share of a processor that all requests take, in total and by the paper's definition.
@@ -186,24 +193,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     ));
     let lines = [&ticks, &walks].map(|walks| (walks, [asked_ns, less_flag_ns].map(percent)));
     let crossings = report_crossings(report, &lines)?;
-    let (first, last) = (ticks[0].1, ticks[ticks.len() - 1].1);
-    report.claim_alone(
-        "a walk costs more the more connections there are",
-        ticks.windows(2).all(|pair| pair[0].1 < pair[1].1),
-        format!("{first:.0} ns for {}, {:.1} ms for a million", COUNTS[0], last / 1e6),
-    );
-    let known: Vec<f64> = crossings.iter().filter_map(|row| row[0]).collect();
-    let found = match known.first() {
-        Some(count) => format!("from {count:.0} at 200 ms (paper: about {PAPER_CROSSING})"),
-        None => "never".to_owned(),
-    };
-    let all = known.len() == PERIODS_MS.len();
-    report.claim_alone("from some number of connections on it is dearer than buckets", all, found);
-    report.claim_alone(
-        "the shorter the period, the sooner",
-        all && known.windows(2).all(|pair| pair[1] < pair[0]),
-        known.iter().map(|count| format!("{count:.0}")).collect::<Vec<_>>().join(", "),
-    );
+    claims(report, &ticks, &crossings);
     report.observe(
         "the same by the paper's definition, buckets less flag",
         less_flag_ns > 0.0,
@@ -213,6 +203,31 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         },
     );
     pictures(report, &ticks, percent(asked_ns))
+}
+
+/// What a walk costs, and from how many connections on it is dearer.
+fn claims(report: &mut Report, ticks: &[(f64, f64)], crossings: &[[Option<f64>; 4]]) {
+    let (first, last) = (ticks[0].1, ticks[ticks.len() - 1].1);
+    report.claim(
+        "a walk costs more the more connections there are",
+        &FEW,
+        ticks.windows(2).all(|pair| pair[0].1 < pair[1].1),
+        format!("{first:.0} ns for {}, {:.1} ms for a million", COUNTS[0], last / 1e6),
+    );
+    let known: Vec<f64> = crossings.iter().filter_map(|row| row[0]).collect();
+    let found = match known.first() {
+        Some(count) => format!("from {count:.0} at 200 ms (paper: about {PAPER_CROSSING})"),
+        None => "never".to_owned(),
+    };
+    let all = known.len() == PERIODS_MS.len();
+    let claim = "from some number of connections on it is dearer than buckets";
+    report.claim(claim, &FEW, all, found);
+    report.claim(
+        "the shorter the period, the sooner",
+        &FEW,
+        all && known.windows(2).all(|pair| pair[1] < pair[0]),
+        known.iter().map(|count| format!("{count:.0}")).collect::<Vec<_>>().join(", "),
+    );
 }
 
 /// Walks by the number of connections, and the share of a processor that buckets take by either

@@ -21,6 +21,7 @@ use lightwait_core::time::Duration;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use tokio::io::AsyncReadExt;
 
+use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
@@ -31,6 +32,9 @@ const LENGTH: Duration = Duration::from_secs(5);
 /// Frames that a shard receives before it runs its timers: the default, and others.
 const BUDGETS: [usize; 4] = [64, 256, 1024, 4096];
 const PERCENTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
+
+const NO_LOAD: Ablation = Ablation { name: "no-load", instead: "no data comes before timers" };
+const COARSE: Ablation = Ablation { name: "coarse", instead: "a tick lasts 50 ms, not 1 ms" };
 
 /// The results of one run.
 struct Measured {
@@ -55,12 +59,12 @@ impl Measured {
 }
 
 /// A shard whose tasks read all data.
-fn shard(line: Line, receive_frames: usize) -> Result<Shard, Failure> {
+fn shard(line: Line, receive_frames: usize, tick: Duration) -> Result<Shard, Failure> {
     let capabilities = Capabilities::plain(Medium::Ip, 1500);
     let mut config = Config::new(capabilities, Cidr::new(SERVER, 24).ok_or("24 bits")?, [1; 32]);
     config.tcp.ack.delay = AckDelay::Timer;
     config.tcp.ack.timer = DELAY;
-    config.tcp.clock.tick = TICK;
+    config.tcp.clock.tick = tick;
     config.tcp.ack.quick = 0;
     let budgets = Budgets { receive_frames, ..Budgets::default() };
     let shard = Shard::with_budgets(config, Box::new(line), budgets)?;
@@ -78,9 +82,16 @@ fn shard(line: Line, receive_frames: usize) -> Result<Shard, Failure> {
 }
 
 /// Watches timers under `load`.
-fn measure(name: &str, load: Load, receive_frames: usize) -> Result<Measured, Failure> {
+fn measure(
+    report: &Report,
+    name: &str,
+    load: Load,
+    receive_frames: usize,
+) -> Result<Measured, Failure> {
+    let load = if report.is_ablated(&NO_LOAD) { Load::Nothing } else { load };
+    let tick = if report.is_ablated(&COARSE) { 50 * TICK } else { TICK };
     let traffic = Rc::new(RefCell::new(Traffic::new()));
-    let mut shard = shard(Line(traffic.clone()), receive_frames)?;
+    let mut shard = shard(Line(traffic.clone()), receive_frames, tick)?;
     let mut now = Instant::from_millis(1_000);
     for _ in 0..CONNECTIONS {
         shard.turn(now);
@@ -118,13 +129,13 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut saturated = Vec::new();
     for frames in BUDGETS {
         let name = format!("saturated, {frames} frames first");
-        saturated.push(measure(&name, Load::Saturated, frames)?);
+        saturated.push(measure(report, &name, Load::Saturated, frames)?);
     }
     let capacity = saturated[1].frames_per_second;
-    let mut all = vec![measure("no load", Load::Nothing, default)?];
+    let mut all = vec![measure(report, "no load", Load::Nothing, default)?];
     for percent in [50.0, 90.0] {
         let load = Load::Rate(capacity * percent / 100.0);
-        all.push(measure(&format!("{percent} % of what saturates it"), load, default)?);
+        all.push(measure(report, &format!("{percent} % of what saturates it"), load, default)?);
     }
     all.extend(saturated);
     let mut table = Table::new(&[
@@ -161,28 +172,31 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 
 fn claims(report: &mut Report, all: &[Measured]) {
     let (idle, busy) = (&all[0], &all[4]);
-    report.claim_alone(
+    report.claim(
         "data goes first: timers are later under load",
+        &NO_LOAD,
         busy.percentile(0.5) > idle.percentile(0.5),
         format!("{:.1} against {:.1} µs, medians", busy.percentile(0.5), idle.percentile(0.5)),
     );
     // Those requested in the last 100 ms are not due yet.
     let due = |one: &Measured| one.requests - (DELAY + TICK).as_micros() as u64 / 500;
-    report.claim_alone(
+    report.check(
         "but not for ever: every timer fired",
         all.iter().all(|one| one.late_us.len() as u64 + 20 >= due(one)),
         format!("{} in all", all.iter().map(|one| one.late_us.len()).sum::<usize>()),
     );
     let worst = all.iter().map(|one| one.most() / one.two_turns_us).fold(0.0, f64::max);
-    report.claim_alone(
+    report.claim(
         "and none later than two turns of its shard",
+        &COARSE,
         worst <= 1.0,
         format!("{worst:.2} of it at most"),
     );
     let late: Vec<f64> = all[3..].iter().map(|one| one.percentile(0.9)).collect();
     let found: Vec<String> = late.iter().map(|us| format!("{us:.0}")).collect();
-    report.claim_alone(
+    report.claim(
         "the fewer frames come first, the earlier",
+        &NO_LOAD,
         late.windows(2).all(|pair| pair[0] < pair[1]),
         found.join(", ") + " µs, 90 %",
     );

@@ -19,6 +19,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::ablation::Ablation;
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 use lightwait_bench::live::{self, Namespace, Process, Server};
@@ -109,6 +110,29 @@ impl Run {
         let stack = if self.stack == Stack::Ours { "our stack" } else { "kernel" };
         format!("{stack}, --close {}", self.close)
     }
+}
+
+const NOT_MOVED: Ablation =
+    Ablation { name: "not-moved", instead: "the server closes, and keeps TIME-WAIT" };
+const MOVED: Ablation =
+    Ablation { name: "moved", instead: "the client closes, and keeps TIME-WAIT" };
+const OBEYED: Ablation = Ablation { name: "obeyed", instead: "nginx's kernel obeys RSTs" };
+const SHORT: Ablation = Ablation { name: "short", instead: "the load's TIME-WAIT is 30 s" };
+
+/// The run without what an ablation takes away.
+fn bent(report: &Report, run: &Run) -> Run {
+    let mut run = Run { ..*run };
+    if report.is_ablated(&NOT_MOVED) {
+        run.close = "server";
+        if let Serving::Ours(who) = &mut run.serving {
+            *who = "keep";
+        }
+    }
+    if report.is_ablated(&MOVED) {
+        run.close = "client-close";
+    }
+    run.ignores_resets &= !report.is_ablated(&OBEYED);
+    run
 }
 
 /// The figures of one run.
@@ -316,7 +340,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let mut table = Table::new(&head);
     for run in &RUNS {
         let seconds = format!("{}s", CONNECTIONS / RATE);
-        let seen = World::new(report)?.see(run, RATE, &["--duration", &seconds])?;
+        let seen = World::new(report)?.see(&bent(report, run), RATE, &["--duration", &seconds])?;
         let count = |key| seen.count(key);
         table.row(&[
             &run.server(),
@@ -341,15 +365,21 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 fn claims(report: &mut Report, run: &Run, seen: &Seen) {
     let name = format!("{}; {}", run.server(), run.client());
     let answered = seen.count("requests_answered");
-    report.claim_alone(
+    report.check(
         &format!("{name}: every request is answered"),
         answered == CONNECTIONS && seen.count("requests_failed") == 0,
         format!("{answered} of {CONNECTIONS}; errors: {}", seen.report["errors"]),
     );
     let holds_all = run.holder != Holder::Client;
     let what = if holds_all { "all" } else { "less than one in a hundred" };
-    report.claim_alone(
+    let ablation = match run.holder {
+        Holder::Server => &MOVED,
+        Holder::Client => &NOT_MOVED,
+        Holder::Both => &OBEYED,
+    };
+    report.claim(
         &format!("{name}: the server holds {what}"),
+        ablation,
         if holds_all { seen.held >= CONNECTIONS } else { seen.held < CONNECTIONS / 100 },
         seen.held,
     );
@@ -357,18 +387,20 @@ fn claims(report: &mut Report, run: &Run, seen: &Seen) {
     let holds_most = run.holder != Holder::Server;
     let what = if holds_most { "99 in a hundred" } else { "less than one in a hundred" };
     let held = seen.held_by_client;
-    report.claim_alone(
+    report.claim(
         &format!("{name}: the client holds {what}"),
+        if holds_most { &NOT_MOVED } else { &MOVED },
         if holds_most { held >= CONNECTIONS / 100 * 99 } else { held < CONNECTIONS / 100 },
         held,
     );
     if let Some(key) = run.counts {
         let count = seen.count(key);
-        report.claim_alone(&format!("{name}: {key} counts all"), count == CONNECTIONS, count);
+        let claim = format!("{name}: {key} counts all");
+        report.claim(&claim, &NOT_MOVED, count == CONNECTIONS, count);
     }
     if run.serving == Serving::Nginx {
         let (again, _) = seen.reuse();
-        report.claim_alone(
+        report.check(
             &format!("{name}: no 4-tuple comes twice"),
             again == 0 && seen.visits.len() as u64 == CONNECTIONS,
             format!("{again} of {} connections", seen.visits.len()),
@@ -388,11 +420,12 @@ fn reuse(report: &mut Report) -> Outcome {
     ];
     let mut table = Table::new(&head);
     for close in ["swap", "client-close"] {
-        let run = run_of(Serving::Nginx, Stack::Ours, close);
+        let run = bent(report, &run_of(Serving::Nginx, Stack::Ours, close));
         let seconds = format!("{REUSING_S}s");
         // As many ports of one address as a time of rest takes.
         let ports = format!("20000-{}", 20_000 + (REUSING_RATE as f64 * REST_S) as u64);
-        let more = ["--duration", &seconds, "--ports", &ports];
+        let time_wait = if report.is_ablated(&SHORT) { "30s" } else { "60s" };
+        let more = ["--duration", &seconds, "--ports", &ports, "--time-wait", time_wait];
         let seen = World::new(report)?.see(&run, REUSING_RATE, &more)?;
         let (again, soonest) = seen.reuse();
         table.row(&[
@@ -404,22 +437,25 @@ fn reuse(report: &mut Report) -> Outcome {
             &seen.held_by_client,
         ]);
         let total = REUSING_RATE * REUSING_S;
-        report.claim_alone(
+        report.claim(
             &format!("--close {close}: 4-tuples come again, none within {TIME_WAIT_S} s"),
+            &SHORT,
             again > 0 && soonest >= TIME_WAIT_S && seen.visits.len() as u64 == total,
             format!(
                 "{again} of {total} again, the soonest after {soonest:.2} s; the load's rule is \
                  {REST_S} s"
             ),
         );
-        report.claim_alone(
+        report.claim(
             &format!("--close {close}: nothing is lost, and nginx holds next to none"),
+            &NOT_MOVED,
             seen.count("requests_failed") == 0 && seen.held < total / 100,
             format!("{} failed, {} held", seen.count("requests_failed"), seen.held),
         );
         let (held, due) = (seen.held_by_client as f64, REUSING_RATE as f64 * TIME_WAIT_S);
-        report.claim_alone(
+        report.claim(
             &format!("--close {close}: our stack holds those of the last {TIME_WAIT_S} s"),
+            &SHORT,
             (held / due - 1.0).abs() < 0.01,
             format!("{held} of {due}"),
         );
