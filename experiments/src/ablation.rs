@@ -133,7 +133,7 @@ fn tell(plan: &Plan, work: &Work, trials: &[Trial]) -> Result<bool, Failure> {
 mod tests {
     use super::*;
     use crate::expected::Known;
-    use crate::plan::{Outcome, Seeds};
+    use crate::plan::{Outcome, Paper, Seeds};
 
     const BASE: Ablation = Ablation { name: "base", instead: "zero" };
     const UNASKED: Ablation = Ablation { name: "unasked", instead: "nothing" };
@@ -143,6 +143,7 @@ mod tests {
             id: "trial",
             title: "t",
             source: "s",
+            paper: Paper::Nothing,
             cheap: true,
             known: Known::Nothing,
             seeds: Seeds::None("none"),

@@ -5,7 +5,7 @@ mod plans;
 
 use crate::ablation;
 use crate::expected::Known;
-use crate::plan::{Plan, Seeds};
+use crate::plan::{Paper, Plan, Seeds};
 use crate::report::Work;
 
 const PLANS: [Plan; 1] = [
@@ -14,6 +14,7 @@ const PLANS: [Plan; 1] = [
         id: "scaling",
         title: "What window scaling is worth as a round trip gets longer",
         source: "RFC 7323 §1.1; no figure",
+        paper: Paper::Nothing,
         cheap: true,
         known: Known::Exactly,
         seeds: Seeds::From(1),

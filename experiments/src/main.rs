@@ -22,6 +22,7 @@ mod plans;
 mod report;
 mod routed;
 mod statistics;
+mod verdicts;
 
 use lightwait_bench::say_line;
 use std::hash::{BuildHasher, RandomState};
@@ -44,7 +45,8 @@ static ALLOCATOR: lightwait_heap::Counting = lightwait_heap::Counting;
 #[command(name = "lightwait-experiments", version)]
 struct Arguments {
     /// The experiments: their names; `a-all`, `b-all` and so on for a paper's; `cheap` for those
-    /// that take seconds; `all`, or `list`. `ablate` before them runs each also without what its
+    /// that take seconds; `all`, or `list`. `table` writes README's table of the
+    /// stored results. `ablate` before them runs each also without what its
     /// claims are about, and fails for a claim that holds all the same
     #[arg(required_unless_present_any = ["section", "idle"])]
     ids: Vec<String>,
@@ -127,6 +129,15 @@ fn main() -> ExitCode {
             say_line!("{:<16} {} ({})", plan.id, plan.title, plan.source);
         }
         return ExitCode::SUCCESS;
+    }
+    if ids == ["table"] {
+        return match verdicts::write() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("README.md: {why}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let is_of = |id: &str, plan: &Plan| {
         let family = id.strip_suffix("-all").filter(|family| !family.is_empty());
