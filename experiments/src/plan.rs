@@ -487,6 +487,16 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::d_today::run,
     },
     Plan {
+        id: "d-held",
+        title: "What the memory of d-today's ample pool is made of",
+        source: "ours, after Cohen & Cohen 2002 §3",
+        paper: Paper::Nothing,
+        cheap: false,
+        known: Known::Exactly,
+        seeds: Seeds::From(1),
+        run: plans::d_today::held_parts,
+    },
+    Plan {
         id: "d-crowd",
         title: "As d-today, with ten thousand clients and few of the rules",
         source: "ours, after Cohen & Cohen 2002 §3 and §4",

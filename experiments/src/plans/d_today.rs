@@ -11,7 +11,7 @@ mod world;
 use std::fmt::Display;
 use std::ops::Range;
 
-use lightwait_core::config::{PoolPolicy, SendRule, TcpConfig};
+use lightwait_core::config::{PageSize, PoolPolicy, SendRule, TcpConfig};
 
 use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
@@ -44,6 +44,8 @@ const LOS_PRIORITY: usize = 0;
 const LINUX: usize = 1;
 /// Linux's rule with the policy of ours.
 const LINUX_PRIORITY: usize = 2;
+/// Linux's rule with a low mark.
+const LINUX_LOWAT: usize = 9;
 /// The first of them are compared among more clients, too, and drawn.
 const COMPARED: usize = 3;
 const RULES: [Rules; 12] = [
@@ -177,7 +179,8 @@ impl Sweep {
             (rules.change)(&mut tcp);
             tcp.pool.policy = rules.policy;
             let Sweep { clients, stalled_part, .. } = *self;
-            let plan = Plan { clients, pool_each, stalled_part, tcp };
+            let page = PageSize::Auto;
+            let plan = Plan { clients, pool_each, stalled_part, counts_all: false, page, tcp };
             world::run(&plan, self.seeds.start + (number % seeds) as u64)
         })?;
         let cells: Vec<Cell> = found.chunks(seeds).map(|worlds| Cell(worlds.to_vec())).collect();
@@ -275,7 +278,7 @@ fn judge(report: &mut Report, grid: &[Vec<Cell>]) {
     report.observe(
         "… no more than half",
         share.most() <= 0.5,
-        "most of what is held is in flight, and 1 MB is sent before buffers that grow are full",
+        format!("{share:.2} of it; `d-held` tells of what"),
     );
     let by_line = middle[LOS_PRIORITY].ratio(&middle[LINUX], goodput);
     report.claim(
@@ -328,6 +331,74 @@ pub(crate) fn stalled(report: &mut Report) -> Outcome {
         "and hold no more than any, with an ample pool",
         ample[LOS_PRIORITY].mean(held).mean <= least,
         format!("{:.1} MiB, the least is {least:.1}", ample[LOS_PRIORITY].mean(held)),
+    );
+    Ok(())
+}
+
+/// The rules whose memory `d-held` takes apart, with the pool's pages.
+const HELD: [(usize, PageSize, &str); 4] = [
+    (LOS_PRIORITY, PageSize::Auto, "LOS"),
+    (LOS_PRIORITY, PageSize::Segment, "LOS, pages of 512 bytes"),
+    (LINUX, PageSize::Auto, "Linux"),
+    (LINUX_LOWAT, PageSize::Auto, "Linux, lowat 16 KiB"),
+];
+/// Their places there.
+const HELD_LOS: usize = 0;
+const HELD_FINE: usize = 1;
+const HELD_LINUX: usize = 2;
+
+const LARGE_PAGES: Ablation =
+    Ablation { name: "large-pages", instead: "all pages are of 1 to 16 KiB" };
+
+/// What the memory of an ample pool is made of.
+pub(crate) fn held_parts(report: &mut Report) -> Outcome {
+    report.say(
+        "MiB of an ample pool, as in d-today: in flight, not sent yet, and the rest of pages.",
+    );
+    let clients = if report.is_quick() { QUICK_CLIENTS } else { CLIENTS };
+    let (seeds, is_large) = (report.seeds(SEEDS), report.is_ablated(&LARGE_PAGES));
+    let count = seeds.clone().count();
+    let found = parallel::map(HELD.len() * count, |number| {
+        let (rules, page, _) = HELD[number / count];
+        let page = if is_large { PageSize::Auto } else { page };
+        let rules = &RULES[rules];
+        let mut tcp = TcpConfig::default();
+        (rules.change)(&mut tcp);
+        tcp.pool.policy = rules.policy;
+        let pool_each = POOLS_EACH[POOLS_EACH.len() - 1];
+        let plan = Plan { clients, pool_each, stalled_part: 0.0, counts_all: true, page, tcp };
+        world::run(&plan, seeds.start + (number % count) as u64)
+    })?;
+    let cells: Vec<Cell> = found.chunks(count).map(|worlds| Cell(worlds.to_vec())).collect();
+    let mut table =
+        Table::new(&["rules", "held MiB", "in flight", "not sent", "rest", "goodput Mbit/s"]);
+    for ((_, _, name), cell) in HELD.iter().zip(&cells) {
+        let rest = |found: &Found| found.held_mib - found.in_flight_mib - found.unsent_mib;
+        table.row(&[
+            name,
+            &format!("{:.1}", cell.mean(held)),
+            &format!("{:.1}", cell.mean(|found| found.in_flight_mib)),
+            &format!("{:.1}", cell.mean(|found| found.unsent_mib)),
+            &format!("{:.1}", cell.mean(rest)),
+            &format!("{:.0}", cell.mean(goodput)),
+        ]);
+    }
+    report.table("held", &table)?;
+    let share = |of: usize| cells[of].ratio(&cells[HELD_LINUX], held);
+    let (ours, fine) = (share(HELD_LOS), share(HELD_FINE));
+    report.claim(
+        "LOS in pages of 512 bytes holds less of what Linux's rule does than in ours",
+        &LARGE_PAGES,
+        fine.most() < ours.least(),
+        format!("{fine} and {ours} of it"),
+    );
+    report.observe("… no more than half", fine.most() <= 0.5, format!("{fine}"));
+    let part = |of: fn(&Found) -> f64| cells[HELD_LOS].mean(|found| of(found) / found.held_mib);
+    let (sent, unsent) = (part(|found| found.in_flight_mib), part(|found| found.unsent_mib));
+    report.observe(
+        "of what LOS holds more than half is in flight",
+        sent.least() > 0.5,
+        format!("{sent} of it; {unsent} is not sent yet, and the rest is of pages"),
     );
     Ok(())
 }

@@ -13,8 +13,7 @@ use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::Instant;
-use lightwait_core::buffer::PAGE_BYTES;
-use lightwait_core::config::{Limits, TcpConfig};
+use lightwait_core::config::{Limits, PageSize, TcpConfig};
 use lightwait_core::rng::Rng;
 use lightwait_core::time::Duration;
 use lightwait_sim::Side;
@@ -56,6 +55,10 @@ pub(super) struct Plan {
     pub(super) pool_each: usize,
     /// The share of clients that never read.
     pub(super) stalled_part: f64,
+    /// The server keeps a stream until all is acknowledged, so that its bytes are counted.
+    pub(super) counts_all: bool,
+    /// The pool's pages.
+    pub(super) page: PageSize,
     pub(super) tcp: TcpConfig,
 }
 
@@ -68,7 +71,11 @@ pub(super) struct Found {
     /// Times of the watched small requests, with the opening of their connections, in order;
     /// infinite for those without an answer.
     watched_ms: Vec<f64>,
+    /// Pages in use.
     pub(super) held_mib: f64,
+    /// Bytes in the send buffers: sent and not acknowledged, and not sent yet.
+    pub(super) in_flight_mib: f64,
+    pub(super) unsent_mib: f64,
     /// Connections that failed, other than those that never read.
     pub(super) failed: u64,
 }
@@ -95,9 +102,26 @@ struct Shared {
     /// The times of those that were answered.
     watched_ms: Vec<f64>,
     failed: u64,
-    looks: (u64, u64),
+    looks: Looks,
+    /// The server's connections, as they were accepted.
+    senders: Vec<Control>,
     /// The clients' buffer.
     bytes: Vec<u8>,
+}
+
+/// Sums over the samples of the server's memory, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looks {
+    count: u64,
+    held: u64,
+    in_flight: u64,
+    unsent: u64,
+}
+
+impl Looks {
+    fn mean_mib(self, sum: u64) -> f64 {
+        sum as f64 / self.count.max(1) as f64 / f64::from(1 << 20)
+    }
 }
 
 type Notes = Rc<RefCell<Shared>>;
@@ -117,12 +141,13 @@ pub(super) fn run(plan: &Plan, seed: u64) -> Result<Found, Failure> {
             loss: LOSS,
         })
         .collect();
-    let limits = Limits { pages: plan.clients * plan.pool_each / PAGE_BYTES, ..Limits::default() };
+    let (page, bytes) = (plan.page, plan.clients * plan.pool_each);
+    let limits = Limits { pages: bytes / page.bytes(), page, ..Limits::default() };
     let hosts = [(TcpConfig::default(), Limits::default()), (plan.tcp.clone(), limits)];
     let mut world = paths::world(&ways, SEGMENT, hosts, seed)?;
     let notes = Notes::default();
     let listener = TcpListener::bind_with_backlog(&world.handle(Side::B), server(), 65_535)?;
-    world.spawn(Side::B, accept(listener));
+    world.spawn(Side::B, accept(listener, notes.clone(), plan.counts_all));
     let from = world.now() + BEGIN;
     world.spawn(Side::B, look(from, notes.clone()));
     for number in 0..plan.clients {
@@ -138,7 +163,9 @@ pub(super) fn run(plan: &Plan, seed: u64) -> Result<Found, Failure> {
         goodput_mbit: received as f64 * 8.0 / LENGTH.as_secs_f64() / 1e6,
         answers,
         watched_ms,
-        held_mib: looks.0 as f64 / looks.1.max(1) as f64 / f64::from(1 << 20),
+        held_mib: looks.mean_mib(looks.held),
+        in_flight_mib: looks.mean_mib(looks.in_flight),
+        unsent_mib: looks.mean_mib(looks.unsent),
         failed,
     })
 }
@@ -212,16 +239,17 @@ async fn read(stream: &mut TcpStream, notes: &Notes) -> io::Result<usize> {
     .await
 }
 
-async fn accept(listener: TcpListener) {
+async fn accept(listener: TcpListener, notes: Notes, counts_all: bool) {
     while let Ok((stream, _)) = listener.accept().await {
+        notes.borrow_mut().senders.push(stream.control());
         // A peer that is reset is not a failure of the server.
-        Handle::current().spawn_local(async move { send(stream).await.ok() });
+        Handle::current().spawn_local(async move { send(stream, counts_all).await.ok() });
     }
 }
 
 /// Serves like our file server: reads a block, writes it, reads the next. Data that memory is short
 /// for is taken back, and read again once the peer has taken some of the rest.
-async fn send(mut stream: TcpStream) -> io::Result<()> {
+async fn send(mut stream: TcpStream, counts_all: bool) -> io::Result<()> {
     let control = stream.control();
     let whole = if stream.read_u8().await? == b'L' { LARGE_BYTES } else { SMALL_BYTES };
     let mut written = 0;
@@ -243,7 +271,11 @@ async fn send(mut stream: TcpStream) -> io::Result<()> {
             }
         }
     }
-    stream.shutdown().await
+    stream.shutdown().await?;
+    if counts_all {
+        poll_fn(|context| control.poll_taken(context, 0)).await;
+    }
+    Ok(())
 }
 
 /// What became of a write.
@@ -270,8 +302,14 @@ async fn look(from: Instant, notes: Notes) {
         rt::sleep(LOOK).await;
         if Handle::current().now() >= from {
             let pool = Handle::current().with_host(lightwait_core::Host::pool_info);
-            let looks = &mut notes.borrow_mut().looks;
-            *looks = (looks.0 + (pool.in_use * pool.page_bytes) as u64, looks.1 + 1);
+            let Shared { looks, senders, .. } = &mut *notes.borrow_mut();
+            senders.retain(|control| control.info().is_some());
+            for info in senders.iter().filter_map(Control::info) {
+                looks.in_flight += u64::from(info.in_flight_bytes);
+                looks.unsent += u64::from(info.unsent_bytes);
+            }
+            looks.held += (pool.in_use * pool.page_bytes) as u64;
+            looks.count += 1;
         }
     }
 }
