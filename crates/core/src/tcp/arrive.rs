@@ -35,6 +35,7 @@ use crate::tcp::connection::{
     Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Step, Synchronized,
 };
 use crate::tcp::recv::Text;
+use crate::tcp::send::flight::Evidence;
 use crate::tcp::send::recovery::Mode;
 use crate::tcp::send::{SendHalf, Times};
 use crate::tcp::time_wait::negotiate::{End, Holder, Holding};
@@ -358,13 +359,14 @@ impl Step<'_> {
         }
         let was_closed = self.s.send.window == 0;
         self.s.note_stamp(segment.seq, segment.options.timestamps, self.cx.now);
-        let echo = self.s.stamps.and(segment.options.timestamps).map(|stamps| stamps.echo);
+        let offset = self.s.stamps.map(|stamps| stamps.offset);
+        let evidence = Evidence::of(offset, segment.options.timestamps);
         let Step { cx, common, s } = self;
         let mode = s.send.mode();
         let flight = s.send.flight();
         let is_congested =
             s.ecn.is_some() && segment.flags.contains(Flags::ECE) && mode == Mode::Open;
-        let acked = s.send.on_ack(times(cx), segment, echo, !is_congested, &mut cx.pool);
+        let acked = s.send.on_ack(times(cx), segment, evidence, !is_congested, &mut cx.pool);
         let recovers = ![mode, Mode::Open].contains(&s.send.mode());
         cx.counters.fast_recoveries += u64::from(recovers);
         if let Some(ecn) = &mut s.ecn {

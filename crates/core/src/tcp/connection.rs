@@ -489,11 +489,9 @@ impl Connection {
         info.backoff = send.rtt.backoff().max(send.probes);
         info.in_flight_bytes = send.flight();
         info.recovery = send.mode();
-        if let Some(recovery) = &send.recovery {
-            info.sacked_bytes = recovery.board.sacked_bytes();
-            (info.lost_bytes, info.resent_bytes) = recovery.lost_and_resent(send.una, send.nxt);
-            info.duplicate_acks = recovery.dup_acks;
-        }
+        info.sacked_bytes = send.sent.sacked();
+        (info.lost_bytes, info.resent_bytes) = (send.sent.lost(), send.sent.resent());
+        info.duplicate_acks = send.recovery.as_ref().map_or(0, |recovery| recovery.dup_acks);
         info.retransmits = send.retransmits.into();
         info.timeouts = send.timeouts.into();
         info.send_buffered_bytes = send.buffer.len() as u32;

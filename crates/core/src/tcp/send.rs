@@ -11,20 +11,19 @@
 //! probe is out, which carries a byte that does not count as sent.
 
 pub mod buffer;
+pub(crate) mod flight;
 pub mod los;
 pub mod pair;
 pub mod recovery;
 mod room;
 pub mod rtt;
-pub(crate) mod scoreboard;
-pub mod sent;
 pub mod source;
 
 use buffer::SendBuffer;
+use flight::{Evidence, Flight, Taken};
 use pair::PacketPair;
 use recovery::{Mode, Recovery};
 use rtt::Rtt;
-use sent::SentQueue;
 use source::Source;
 
 use alloc::boxed::Box;
@@ -35,6 +34,7 @@ use crate::flow::Seq;
 use crate::tcp::Settings;
 use crate::tcp::congestion::{Ack, Congestion, Loss};
 use crate::time::Instant;
+use crate::wire::options::SackBlock;
 use crate::wire::tcp::{Plain, Segment};
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
@@ -88,8 +88,8 @@ pub(crate) struct SendHalf {
     pub last_sent: Instant,
     /// Data to be sent, from SND.UNA on.
     pub buffer: SendBuffer,
-    /// When what is in flight was sent.
-    pub sent: SentQueue,
+    /// What is in flight.
+    pub sent: Flight,
     /// Round-trip time and RTO.
     pub rtt: Rtt,
     /// The narrowest link's rate.
@@ -128,7 +128,7 @@ impl SendHalf {
             silent_since: Instant::FAR_FUTURE,
             last_sent: Instant::ZERO,
             buffer: SendBuffer::default(),
-            sent: SentQueue::default(),
+            sent: Flight::default(),
             rtt,
             pair: PacketPair::default(),
             source: None,
@@ -172,7 +172,8 @@ pub struct Times {
 impl SendHalf {
     /// True if nothing is lost, nor seems to be.
     pub(crate) fn misses_nothing(&self) -> bool {
-        self.recovery.as_ref().is_none_or(|recovery| recovery.misses_nothing())
+        let is_calm = |recovery: &Recovery| recovery.is_calm() && self.sent.sacked() == 0;
+        self.recovery.as_deref().is_none_or(is_calm)
     }
 
     /// Why segments are being sent again.
@@ -194,7 +195,7 @@ impl SendHalf {
     /// Bytes believed to be in the network.
     pub(crate) fn pipe(&self) -> u32 {
         let Some(recovery) = &self.recovery else { return self.flight() };
-        let pipe = recovery.pipe(self.una, self.nxt);
+        let pipe = self.flight().saturating_sub(self.sent.out_of_network());
         if self.sack {
             return pipe;
         }
@@ -233,7 +234,7 @@ impl SendHalf {
         &mut self,
         times: Times,
         segment: &Segment<'_>,
-        echo: Option<u32>,
+        evidence: Evidence,
         may_grow: bool,
         pool: &mut PagePool,
     ) -> Acked {
@@ -244,16 +245,14 @@ impl SendHalf {
         let mut acked = Acked::default();
         if segment.ack.after(self.una) {
             let before = Before { flight, has_holes: !self.misses_nothing(), may_grow };
-            acked = self.on_new_ack(times, segment.ack, echo, before, pool);
+            acked = self.on_new_ack(times, segment.ack, evidence, before, pool);
         }
         if duplicate {
             let flight = self.flight();
             self.recovery_mut().on_duplicate(flight);
         }
         self.find_losses(times.now);
-        if self.recovery.as_ref().is_some_and(|recovery| recovery.is_behind(self.una)) {
-            self.recovery = None;
-        }
+        self.end_recovery();
         acked
     }
 
@@ -263,7 +262,7 @@ impl SendHalf {
         &mut self,
         times: Times,
         segment: &Plain<'_>,
-        stamped: bool,
+        offset: Option<u32>,
         pool: &mut PagePool,
     ) -> Acked {
         if !segment.ack.after(self.una) {
@@ -272,17 +271,28 @@ impl SendHalf {
         }
         let before = Before { flight: self.flight(), has_holes: false, may_grow: true };
         self.set_window(segment.seq, segment.ack, segment.window);
-        let echo = segment.stamps.filter(|_| stamped).map(|stamps| stamps.echo);
-        self.on_new_ack(times, segment.ack, echo, before, pool)
+        let evidence = Evidence::of(offset, segment.stamps);
+        self.on_new_ack(times, segment.ack, evidence, before, pool)
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
         if !self.sack || segment.options.sack.is_empty() {
             return 0;
         }
-        let (una, nxt) = (self.una.max(segment.ack), self.nxt);
-        let board = &mut self.recovery_mut().board;
-        segment.options.sack.iter().map(|block| board.on_block(block, una, nxt)).sum()
+        self.recovery_mut();
+        let una = self.una.max(segment.ack);
+        segment.options.sack.iter().map(|block| self.on_sack_block(block, una)).sum()
+    }
+
+    /// Takes in a block that lies beyond `una` and within what is in flight; anything else is
+    /// ignored (a D-SACK, RFC 2883, or nonsense). Returns how many bytes are newly sacked.
+    fn on_sack_block(&mut self, SackBlock { start, end }: SackBlock, una: Seq) -> u32 {
+        // Offsets from `una`: a block longer than half the space would pass for one behind it.
+        let (from, to) = (start.since(una), end.since(una));
+        // An ACK of a window probe's byte leaves `una` ahead of SND.NXT for a moment.
+        let flight = self.nxt.distance(una).max(0) as u32;
+        let is_sound = from > 0 && from < to && to <= flight;
+        if is_sound { self.sent.on_sacked(self.una, start, end) } else { 0 }
     }
 
     /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived, whether it
@@ -321,13 +331,13 @@ impl SendHalf {
         }
     }
 
-    /// An `ack` beyond SND.UNA has come, with this `echo`.
+    /// An `ack` beyond SND.UNA has come.
     #[inline(always)]
     fn on_new_ack(
         &mut self,
         Times { now, heard }: Times,
         ack: Seq,
-        echo: Option<u32>,
+        evidence: Evidence,
         Before { flight, has_holes, may_grow }: Before,
         pool: &mut PagePool,
     ) -> Acked {
@@ -335,8 +345,7 @@ impl SendHalf {
         let fin = self.fin_queued && ack.after(self.data_end());
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
-        let sacked_before = has_holes && self.has_sacked(ack - 1);
-        let sent = self.sent.on_ack(ack, echo).filter(|_| !sacked_before);
+        let Taken { sent, known } = self.sent.on_ack(ack, evidence);
         if let Some(sent) = sent {
             self.rtt.on_ack(sent, now, flight, mss);
         }
@@ -347,8 +356,9 @@ impl SendHalf {
         {
             self.pair.on_spaced(total, previous, heard, self.rtt.measure_ns());
         }
-        let known = if has_holes { self.known_delivered(ack).min(total) } else { 0 };
-        let delivered = total - known;
+        // What duplicates told of left the network then, and does not open the window now.
+        let told = if has_holes && !self.sack { self.told_by_duplicates() } else { known };
+        let delivered = total.saturating_sub(told);
         if freed > 0 {
             self.buffer.advance(freed, pool);
         }
@@ -373,40 +383,87 @@ impl SendHalf {
         Acked { progress: true, freed, fin }
     }
 
-    /// True if the receiver has reported that it holds the byte at `seq`.
-    fn has_sacked(&self, seq: Seq) -> bool {
-        self.recovery.as_ref().is_some_and(|recovery| recovery.board.contains(seq))
-    }
-
-    /// Bytes below `ack` that earlier ACKs have reported as arrived, by SACK blocks or as
-    /// duplicates: they left the network then, and do not open the window now.
-    fn known_delivered(&self, ack: Seq) -> u32 {
-        let Some(recovery) = &self.recovery else { return 0 };
-        if self.sack {
-            return ack.since(self.una) - recovery.board.unsacked_bytes(self.una, ack);
-        }
-        recovery.dup_acks.saturating_mul(self.mss.into())
+    /// Bytes that duplicate ACKs have reported as arrived.
+    fn told_by_duplicates(&self) -> u32 {
+        let dup_acks = self.recovery.as_ref().map_or(0, |recovery| recovery.dup_acks);
+        dup_acks.saturating_mul(self.mss.into())
     }
 
     /// While something is missing, `acked` bytes are acknowledged.
     fn on_recovery_progress(&mut self, acked: u32) {
         let mss = u32::from(self.mss);
         let Some(recovery) = &mut self.recovery else { return };
-        recovery.board.advance(self.una);
         let mode = recovery.mode;
         let over = recovery.advance_to(self.una);
         match mode {
             Mode::Fast if over => recovery.dup_acks = 0,
             Mode::Fast if !self.sack => {
                 // RFC 6582 §3.2 step 3: a partial ACK shows the next hole at SND.UNA.
-                recovery.lost_edge = (self.una + mss).min(self.nxt);
                 recovery.force = true;
                 let others = (acked / mss).saturating_sub(1);
                 recovery.dup_acks = recovery.dup_acks.saturating_sub(others);
+                self.lose_to((self.una + mss).min(self.nxt));
             }
             Mode::Fast => {}
             Mode::Open | Mode::Timeout => recovery.dup_acks = 0,
         }
+        if over {
+            self.sent.forget_lost();
+        }
+    }
+
+    /// What is on its way below `edge` is lost, but for what was sent again.
+    fn lose_to(&mut self, edge: Seq) {
+        let Some(recovery) = &mut self.recovery else { return };
+        if edge.after(recovery.judged) {
+            self.sent.lose(self.una, (recovery.judged, edge), recovery.high_rxt);
+            recovery.judged = edge;
+        }
+    }
+
+    /// Begins to recover all that is lost below `edge`.
+    fn enter(&mut self, mode: Mode, edge: Seq) {
+        let (una, nxt) = (self.una, self.nxt);
+        self.recovery_mut().enter(mode, una, nxt);
+        self.lose_to(edge);
+    }
+
+    /// Forgets the recovery, if it says no more than a new one would.
+    fn end_recovery(&mut self) {
+        let una = self.una;
+        if self.misses_nothing() && self.recovery.as_ref().is_some_and(|r| r.point.before(una)) {
+            self.recovery = None;
+        }
+    }
+
+    /// The bytes from `start` to `end` were sent again at `now`. The rescue, which lies above all
+    /// that is lost or sacked, says nothing of what lies below it (RFC 6675 §4, NextSeg rule 4).
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
+        let Some(recovery) = &mut self.recovery else { return };
+        let is_judged = start.before(recovery.judged);
+        let is_below = self.sent.highest_sacked().is_some_and(|highest| start.before(highest));
+        if is_judged || is_below {
+            recovery.high_rxt = recovery.high_rxt.max(end);
+        } else {
+            recovery.rescued = true;
+        }
+        recovery.force = false;
+        self.sent.on_sent_again(self.una, (start, end), now, is_below && !is_judged);
+        self.retransmits = self.retransmits.saturating_add(1);
+    }
+
+    /// When nothing is known lost and nothing new can be sent: a hole under the highest sacked byte
+    /// (RFC 6675 §4, NextSeg rule 3), or once the last segment of all (rule 4).
+    pub(crate) fn next_speculative(&self, mss: u32) -> Option<(Seq, u32)> {
+        let recovery = self.recovery.as_ref().filter(|_| self.sack && self.mode() == Mode::Fast)?;
+        let (una, nxt, from) = (self.una, self.nxt, recovery.high_rxt.max(self.una));
+        let highest = self.sent.highest_sacked();
+        if let Some((start, end)) = highest.and_then(|highest| self.sent.next_hole(from, highest)) {
+            return Some((start, end.since(start).min(mss)));
+        }
+        let tail = from.max(nxt - mss.min(nxt.since(una)));
+        let (start, end) = self.sent.next_hole(tail, nxt).filter(|_| !recovery.rescued)?;
+        Some((start, end.since(start)))
     }
 
     /// Something that is sent at `now` waits for an answer; since when something does.
@@ -425,18 +482,18 @@ impl SendHalf {
     /// Starts or extends a recovery from what the scoreboard or the duplicate ACKs show.
     fn find_losses(&mut self, now: Instant) {
         let (una, mss, flight) = (self.una, u32::from(self.mss), self.flight());
-        let Some(recovery) = &mut self.recovery else { return };
+        let Some(recovery) = &self.recovery else { return };
         let mut edge = una;
         if self.sack {
-            edge = recovery.board.lost_edge(una, mss);
+            edge = self.sent.lost_edge(mss).unwrap_or(una);
         }
         // RFC 6675 §5 step 1, as well: few or small segments may never show enough bytes.
         if recovery.dup_acks >= DUP_ACKS && recovery.mode == Mode::Open {
-            let hole = recovery.board.first_hole(una, una + mss.min(flight));
+            let hole = self.sent.next_hole(una, una + mss.min(flight));
             edge = edge.max(hole.map_or(una, |hole| hole.1));
         }
         match recovery.mode {
-            Mode::Fast if self.sack => recovery.lost_edge = recovery.lost_edge.max(edge),
+            Mode::Fast if self.sack => self.lose_to(edge),
             Mode::Fast | Mode::Timeout => {}
             // Without SACK the duplicates of a finished recovery must not start another (RFC 6582
             // §3.2 step 1): more than `point` must have been acknowledged.
@@ -444,7 +501,7 @@ impl SendHalf {
             Mode::Open if edge.after(una) => {
                 let flight = recovery.flight_before(flight);
                 self.congestion.on_loss(Loss { now, flight }, mss);
-                recovery.enter(Mode::Fast, una, edge, self.nxt);
+                self.enter(Mode::Fast, edge);
             }
             Mode::Open => {}
         }
@@ -452,7 +509,7 @@ impl SendHalf {
 
     /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).
     pub(crate) fn on_timeout(&mut self, now: Instant) {
-        let (una, nxt, flight) = (self.una, self.nxt, self.flight());
+        let flight = self.flight();
         let again = self.rtt.backoff() > 0;
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
         let in_recovery = self.mode() == Mode::Fast;
@@ -461,10 +518,9 @@ impl SendHalf {
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         self.timeouts = self.timeouts.saturating_add(1);
-        let recovery = self.recovery_mut();
-        recovery.board.clear();
-        recovery.dup_acks = 0;
-        recovery.enter(Mode::Timeout, una, nxt, nxt);
+        self.sent.forget_sacked();
+        self.recovery_mut().dup_acks = 0;
+        self.enter(Mode::Timeout, self.nxt);
     }
 
     /// The path takes segments of `mss` bytes.
@@ -485,8 +541,7 @@ impl SendHalf {
         }
         self.mss = mss;
         if self.flight() > 0 && self.mode() == Mode::Open {
-            let (una, nxt) = (self.una, self.nxt);
-            self.recovery_mut().enter(Mode::Fast, una, nxt, nxt);
+            self.enter(Mode::Fast, self.nxt);
         }
     }
 

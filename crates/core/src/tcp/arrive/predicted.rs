@@ -34,7 +34,8 @@ impl Connection {
         s.note_stamp(segment.seq, segment.stamps, cx.now);
         s.note_heard(common, cx.now);
         let times = times(cx);
-        let acked = s.send.on_predicted_ack(times, segment, s.stamps.is_some(), &mut cx.pool);
+        let offset = s.stamps.map(|stamps| stamps.offset);
+        let acked = s.send.on_predicted_ack(times, segment, offset, &mut cx.pool);
         if acked.progress {
             common.on_una_moved(&mut s.send, acked.freed, cx);
         }

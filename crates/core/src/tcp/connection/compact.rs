@@ -1,6 +1,6 @@
 //! An established connection on which nothing moves: what must be kept of it until something does.
 //!
-//! A busy connection takes some 540 bytes, and needs most of them only for what is under way:
+//! A busy connection takes some 530 bytes, and needs most of them only for what is under way:
 //! buffers, what is in flight or lost or out of order, what is owed. An idle connection has none of
 //! that, and many of its numbers are equal. A million idle connections take a third of the memory
 //! of a million busy ones. A connection comes back from rest exactly as it went.

@@ -72,33 +72,22 @@ impl Step<'_> {
             ecn.cwr_due = false;
         }
         s.recv.on_acknowledged(&mut common.deadlines);
-        let cut = (!egress.path.base.device.checksum).then_some(segment);
-        self.on_text_sent(run, cut);
+        self.on_text_sent(run);
         true
     }
 
-    /// Notes that `run` has left, in segments of `cut` bytes if we cut them ourselves.
-    fn on_text_sent(&mut self, run: Run, cut: Option<u32>) {
+    /// Notes that `run` has left.
+    fn on_text_sent(&mut self, run: Run) {
         let (seq, end) = (run.seq, run.end());
         let Step { cx, common, s } = self;
         let send = &mut s.send;
         match run.why {
             Why::New => {
-                if let Some(cut) = cut {
-                    // All but the last.
-                    let whole = run.len.saturating_sub(1) / cut;
-                    send.sent.on_run_sent(seq, cut as u16, whole, cx.now);
-                }
                 let segment = segment_bytes(s);
                 on_new_sent(s, end, segment, cx.now);
             }
             Why::Lost => {
-                let stamp = s.stamps.map_or(0, |stamps| stamp_at(cx.now, stamps.offset));
-                if let Some(recovery) = &mut send.recovery {
-                    recovery.on_retransmitted(seq, end.since(seq));
-                }
-                send.sent.on_sent_again(seq, end, cx.now, stamp);
-                send.retransmits = send.retransmits.saturating_add(1);
+                send.on_sent_again(seq, end, cx.now);
                 cx.counters.retransmits += 1;
                 // RFC 6298 §5.1, and RFC 6675 §5: the clock runs from the latest sending.
                 common.deadlines.cancel(Timer::Retransmit);
@@ -201,7 +190,7 @@ pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Ins
     send.max = send.max.max(end);
     send.last_sent = now;
     send.probes = 0;
-    send.sent.on_sent(end, now);
+    send.sent.on_sent(send.una, end, now);
     send.congestion.on_sent(Sent { now, una: send.una, nxt: end });
     s.push_due = false;
 }

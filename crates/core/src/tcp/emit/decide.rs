@@ -33,7 +33,7 @@ impl Step<'_> {
             return None;
         }
         let segment = segment_bytes(self.s);
-        match next_lost(send, segment) {
+        match send.sent.next_lost(segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
             Some((seq, len)) => may_retransmit(send, len).then(|| run(send, seq, len, Why::Lost)),
             None => self.new_text(path, room, segment).or_else(|| speculative_text(send, segment)),
@@ -138,11 +138,6 @@ pub(super) fn is_small_worth_it(
     (whole && !held_by_nagle && !corked) || len >= (send.max_window / 2).max(1)
 }
 
-/// The next range to send again, a segment at most.
-fn next_lost(send: &SendHalf, segment: u32) -> Option<(Seq, u32)> {
-    send.recovery.as_ref()?.next_lost(send.una, segment)
-}
-
 /// True if the congestion window allows `len` lost bytes, or this is the first retransmission of a
 /// recovery, which leaves whatever it says.
 fn may_retransmit(send: &SendHalf, len: u32) -> bool {
@@ -198,8 +193,7 @@ fn run(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Run {
 
 /// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and the pipe has room.
 fn speculative_text(send: &SendHalf, segment: u32) -> Option<Run> {
-    let recovery = send.recovery.as_ref().filter(|_| send.sack)?;
-    let (seq, len) = recovery.next_speculative(send.una, send.nxt, segment)?;
+    let (seq, len) = send.next_speculative(segment)?;
     let room = send.congestion.window().saturating_sub(send.pipe());
     (room >= segment).then(|| run(send, seq, len, Why::Lost))
 }

@@ -248,9 +248,8 @@ impl SendHalf {
     /// True if the windows allow a segment beyond all that is fresh.
     fn is_short_of_fresh(&self) -> bool {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
-        let recovery = self.recovery.as_ref();
         // What is lost leaves first.
-        if recovery.is_some_and(|recovery| recovery.next_lost(self.una, mss).is_some()) {
+        if self.sent.lost() > 0 {
             return false;
         }
         let fresh = (self.buffer.len() as u32).saturating_sub(flight);

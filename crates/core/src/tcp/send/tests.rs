@@ -8,6 +8,7 @@ use crate::tcp::connection::{Context, SynReceived, Synchronized, WindowUpdate};
 use crate::tcp::recv::window::WindowBudget;
 use crate::wire::options::Options;
 use crate::wire::tcp::Flags;
+use std::vec;
 
 /// What a host of `pages` lends its connections.
 pub(super) fn context(pages: usize) -> Context {
@@ -57,27 +58,37 @@ fn ack(ack: Seq) -> Segment<'static> {
     }
 }
 
+/// So many bytes more are written, and leave at once.
+fn send_at(send: &mut SendHalf, len: usize, now: Instant, pool: &mut PagePool) {
+    send.buffer.write(&vec![0; len], pool);
+    send.nxt += len as u32;
+    send.max = send.nxt;
+    send.sent.on_sent(send.una, send.nxt, now);
+}
+
 #[test]
 fn what_is_kept_of_a_loss_goes_once_it_is_behind() {
     let mut pool = PagePool::new(1000);
     let mut send = synchronized().send;
     let now = Instant::from_millis(9);
-    send.buffer.write(&[0; 10_000], &mut pool);
-    send.nxt = send.una + 10_000;
-    send.max = send.nxt;
+    send_at(&mut send, 10_000, now, &mut pool);
     assert!(send.recovery.is_none());
     for bytes in [0, 0, 0, 8000] {
-        send.on_ack(Times { now, heard: now }, &ack(send.una + bytes), None, true, &mut pool);
+        send.on_ack(
+            Times { now, heard: now },
+            &ack(send.una + bytes),
+            Evidence::default(),
+            true,
+            &mut pool,
+        );
     }
     assert_eq!(send.mode(), Mode::Fast);
-    send.on_ack(Times { now, heard: now }, &ack(send.nxt), None, true, &mut pool);
+    send.on_ack(Times { now, heard: now }, &ack(send.nxt), Evidence::default(), true, &mut pool);
     let point = send.nxt;
     assert!(send.misses_nothing() && send.recovery.is_some(), "duplicates may still come");
     assert!(Recovery::after(point, send.una).is_some(), "at rest, too");
-    send.buffer.write(&[0; 10], &mut pool);
-    send.nxt += 10;
-    send.max = send.nxt;
-    send.on_ack(Times { now, heard: now }, &ack(send.nxt), None, true, &mut pool);
+    send_at(&mut send, 10, now, &mut pool);
+    send.on_ack(Times { now, heard: now }, &ack(send.nxt), Evidence::default(), true, &mut pool);
     assert!(send.recovery.is_none() && Recovery::after(point, send.una).is_none());
 }
 
@@ -91,15 +102,20 @@ fn fast_retransmit_works_after_gibibytes_without_a_loss() {
         let next = send.una + (1 << 20);
         (send.nxt, send.max) = (next, next);
         send.buffer.write(&[0; 1 << 20], &mut pool);
-        send.on_ack(Times { now, heard: now }, &ack(next), None, true, &mut pool);
+        send.sent.on_sent(send.una, next, now);
+        send.on_ack(Times { now, heard: now }, &ack(next), Evidence::default(), true, &mut pool);
         assert_eq!(send.flight(), 0);
     }
-    send.buffer.write(&[0; 10_000], &mut pool);
-    send.nxt = send.una + 10_000;
-    send.max = send.nxt;
+    send_at(&mut send, 10_000, now, &mut pool);
     for count in 1..=3 {
         assert!(!(send.mode() != Mode::Open), "after {} duplicates", count - 1);
-        send.on_ack(Times { now, heard: now }, &ack(send.una), None, true, &mut pool);
+        send.on_ack(
+            Times { now, heard: now },
+            &ack(send.una),
+            Evidence::default(),
+            true,
+            &mut pool,
+        );
     }
     assert!((send.mode() != Mode::Open));
     assert!(send.small_end.at_or_after(send.una), "no old number seems ahead");
@@ -112,7 +128,7 @@ fn burst(segments: u32, pool: &mut PagePool) -> SendHalf {
     for _ in 0..segments {
         send.buffer.write(&[0; 1000], pool);
         send.nxt += 1000;
-        send.sent.on_sent(send.nxt, Instant::from_millis(10));
+        send.sent.on_sent(send.una, send.nxt, Instant::from_millis(10));
     }
     send.max = send.nxt;
     send
@@ -130,7 +146,7 @@ fn rate_heard(acks: &[(u64, u32)], turn: fn(u64) -> u64) -> Option<u64> {
     for &(at_ms, segments) in acks {
         let ack = ack(send.una + segments * 1000);
         let [now, heard] = [turn(at_ms), at_ms].map(Instant::from_millis);
-        send.on_ack(Times { now, heard }, &ack, None, true, &mut pool);
+        send.on_ack(Times { now, heard }, &ack, Evidence::default(), true, &mut pool);
     }
     send.pair.estimate()
 }

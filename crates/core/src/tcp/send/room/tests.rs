@@ -2,9 +2,9 @@ use super::*;
 use crate::config::TcpConfig;
 use crate::tcp::Settings;
 use crate::tcp::congestion::Congestion;
+use crate::tcp::send::flight::Evidence;
 use crate::tcp::send::tests::{context, synchronized};
 use crate::time::Duration;
-use crate::wire::options::SackBlock;
 
 /// A segment of the connections here.
 const MSS: u32 = 1000;
@@ -136,9 +136,9 @@ fn by_los_a_slow_source_gets_the_rounds_it_takes_to_bring_more() {
     assert_eq!(case.room(), 21 * MSS, "the RTT is not known");
     let at = |ms: u64| Instant::from_millis(ms);
     case.write(MSS);
-    case.send.sent.on_sent(case.send.nxt + MSS, at(0));
+    case.send.sent.on_sent(case.send.una, case.send.nxt + MSS, at(0));
     case.send(MSS);
-    let sent = case.send.sent.on_ack(case.send.nxt, None).unwrap();
+    let sent = case.send.sent.on_ack(case.send.nxt, Evidence::default()).sent.unwrap();
     case.send.rtt.on_ack(sent, at(100), MSS, MSS);
     case.write(20 * MSS);
     assert_eq!(case.send.rtt.srtt_ns(), 100_000_000);
@@ -172,9 +172,10 @@ fn by_los_what_the_peer_has_behind_a_hole_takes_no_room() {
     case.send(10 * MSS);
     assert_eq!(case.room(), 0);
     let (una, nxt) = (case.send.una, case.send.nxt);
-    let block = SackBlock { start: una + MSS, end: una + 5 * MSS };
     case.send.sack = true;
-    case.send.recovery_mut().board.on_block(block, una, nxt);
+    case.send.recovery_mut();
+    case.send.sent.on_sent(una, nxt, Instant::ZERO);
+    case.send.sent.on_sacked(una, una + MSS, una + 5 * MSS);
     assert_eq!(case.room(), 4 * MSS, "and the windows let so much more out");
 }
 

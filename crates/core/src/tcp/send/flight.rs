@@ -1,0 +1,272 @@
+//! What is in flight: one record for each range whose bytes have the same history.
+//!
+//! ```text
+//!    una                                                        nxt
+//!     │ lost │ sacked  │ sent again │ sacked │  sent once         │
+//!     ▼      ▼         ▼            ▼        ▼                    ▼
+//!     ├──────┼─────────┼────────────┼────────┼─────────┼──────────┤
+//!      at 5             at 9                  at 5      at 6
+//! ```
+//!
+//! Records tile the sequence space from SND.UNA to SND.NXT. Each says when its bytes left last and
+//! what became of them. Neighbours that agree are one record: what leaves in one turn is one, and a
+//! range that the receiver holds is one however it came. Nothing here needs to know where a segment
+//! ends.
+//!
+//! An ACK takes records off the front. A SACK block is a binary search, and a shift of the shorter
+//! side of the queue. That is mostly the front: what is sacked has grown together, and what was
+//! sent behind it lies in the way of nobody. Losses are found by cursors that only move forward. So
+//! each record is looked at a few times in its life, however many ACKs come.
+
+mod many;
+
+use alloc::boxed::Box;
+
+use crate::flow::Seq;
+use crate::flow::stamp::{stamp_at, stamp_distance};
+use crate::time::Instant;
+use crate::wire::options::Timestamps;
+use many::Many;
+
+/// What became of a range when it left last, as far as we know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is on its way.
+    InFlight,
+    /// It is on its way twice: it was sent again on suspicion (RFC 6675 §4, NextSeg rule 3).
+    Twice,
+    /// It is lost, and waits to be sent again.
+    Lost,
+    /// The receiver holds it.
+    Sacked,
+}
+
+/// A range that ends at `end` and begins where the one before it ends, or at SND.UNA. 16 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// When it left last; of no meaning once it is sacked.
+    at: Instant,
+    end: Seq,
+    fate: Fate,
+    /// It has left more than once.
+    again: bool,
+}
+
+impl Record {
+    fn new(end: Seq, at: Instant) -> Record {
+        Record { at, end, fate: Fate::InFlight, again: false }
+    }
+
+    /// When it left last, if that is still known.
+    fn known_at(&self) -> Option<Instant> {
+        (self.at != Instant::FAR_FUTURE).then_some(self.at)
+    }
+
+    /// True if the two say the same of their bytes.
+    fn agrees(&self, other: &Record) -> bool {
+        let Record { at, end: _, fate, again } = *self;
+        (at, fate, again) == (other.at, other.fate, other.again)
+    }
+}
+
+/// How an ACK shows which transmission it answers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evidence {
+    /// The timestamp that it echoes.
+    pub echo: Option<u32>,
+    /// What our timestamps add to the clock.
+    pub offset: u32,
+}
+
+impl Evidence {
+    /// Of an ACK with these timestamps, where ours have this `offset`.
+    pub(crate) fn of(offset: Option<u32>, stamps: Option<Timestamps>) -> Evidence {
+        Evidence { echo: offset.and(stamps).map(|stamps| stamps.echo), offset: offset.unwrap_or(0) }
+    }
+
+    /// True if what left again at `at` had arrived when the peer sent the ACK; `None` if the ACK
+    /// does not tell.
+    pub(super) fn shows(&self, at: Instant) -> Option<bool> {
+        Some(stamp_distance(self.echo?, stamp_at(at, self.offset)) >= 0)
+    }
+}
+
+/// What an ACK takes off the front.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// When the newest of it was sent, if that tells the RTT: it was sent once, or the echo shows
+    /// that the last transmission arrived (RFC 6298 §3).
+    pub sent: Option<Instant>,
+    /// Bytes of it that the receiver had reported before.
+    pub known: u32,
+}
+
+/// The ranges in flight, oldest first. 16 bytes, and no others while all of it left at once.
+#[derive(Debug, Default)]
+pub(crate) enum Flight {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// One range, sent once.
+    One(Record),
+    /// Several, or one that something is known of.
+    Many(Box<Many>),
+}
+
+const _: () = assert!(size_of::<Flight>() == 16);
+
+impl Flight {
+    /// True if it has no memory: nothing is in flight.
+    pub(crate) fn owns_nothing(&self) -> bool {
+        matches!(self, Flight::Empty)
+    }
+
+    /// New data up to `end` was sent at `at`; what is in flight begins at `una`.
+    #[inline(always)]
+    pub(crate) fn on_sent(&mut self, una: Seq, end: Seq, at: Instant) {
+        match self {
+            Flight::Empty => *self = Flight::One(Record::new(end, at)),
+            Flight::One(one) if one.at == at => one.end = end,
+            _ => self.many(una).push(Record::new(end, at)),
+        }
+    }
+
+    /// When the oldest of what is in flight was sent last.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        match self {
+            Flight::Empty => None,
+            Flight::One(one) => Some(one.at),
+            Flight::Many(many) => many.oldest(),
+        }
+    }
+
+    /// Everything before `ack` is acknowledged, by an ACK that says so much of when it left.
+    #[inline(always)]
+    pub(crate) fn on_ack(&mut self, ack: Seq, evidence: Evidence) -> Taken {
+        // The usual case: all that is in flight left together, once.
+        if let Flight::One(one) = *self {
+            if one.end.at_or_before(ack) {
+                *self = Flight::Empty;
+            }
+            return Taken { sent: Some(one.at), known: 0 };
+        }
+        self.take_before(ack, evidence)
+    }
+
+    fn take_before(&mut self, ack: Seq, evidence: Evidence) -> Taken {
+        let Flight::Many(many) = self else { return Taken::default() };
+        let taken = many.take_before(ack, evidence);
+        if many.is_empty() {
+            *self = Flight::Empty;
+        }
+        taken
+    }
+
+    /// The receiver holds `start` to `end`, within what is in flight, which begins at `una`.
+    /// Returns how many bytes of that are news.
+    pub(crate) fn on_sacked(&mut self, una: Seq, start: Seq, end: Seq) -> u32 {
+        if self.owns_nothing() { 0 } else { self.many(una).on_sacked(start, end) }
+    }
+
+    /// The bytes from `start` to `end` were sent again at `at`; `twice`: on suspicion.
+    pub(crate) fn on_sent_again(
+        &mut self,
+        una: Seq,
+        (start, end): (Seq, Seq),
+        at: Instant,
+        twice: bool,
+    ) {
+        if !self.owns_nothing() {
+            let fate = if twice { Fate::Twice } else { Fate::InFlight };
+            self.many(una).on_sent_again(start, end, at, fate);
+        }
+    }
+
+    /// What is on its way between `from` and `to` is lost; what was sent again before `resent` on
+    /// suspicion is on its way once now. Returns how many bytes are lost.
+    pub(crate) fn lose(&mut self, una: Seq, (from, to): (Seq, Seq), resent: Seq) -> u32 {
+        if self.owns_nothing() { 0 } else { self.many(una).lose(from, to, resent) }
+    }
+
+    /// Nothing is held lost any more.
+    pub(crate) fn forget_lost(&mut self) {
+        if let Flight::Many(many) = self {
+            many.forget_lost();
+        }
+    }
+
+    /// The receiver may have discarded what it held (RFC 2018 §8).
+    pub(crate) fn forget_sacked(&mut self) {
+        if let Flight::Many(many) = self {
+            many.forget_sacked();
+        }
+    }
+
+    /// The first lost range, `most` bytes at most.
+    pub(crate) fn next_lost(&self, most: u32) -> Option<(Seq, u32)> {
+        self.marked()?.next_lost(most)
+    }
+
+    /// The first range of bytes from `from` to `to` that the receiver is not known to hold.
+    pub(crate) fn next_hole(&self, from: Seq, to: Seq) -> Option<(Seq, Seq)> {
+        match self {
+            Flight::Many(many) => many.next_hole(from, to),
+            _ => from.before(to).then_some((from, to)),
+        }
+    }
+
+    /// Bytes that have left the network, known to be there or known to be lost, less those that are
+    /// in it twice: what the pipe lacks of all that is in flight.
+    pub(crate) fn out_of_network(&self) -> u32 {
+        self.marked().map_or(0, Many::out_of_network)
+    }
+
+    /// Bytes that the receiver holds.
+    pub(crate) fn sacked(&self) -> u32 {
+        self.marked().map_or(0, Many::sacked)
+    }
+
+    /// Bytes that are lost and wait to be sent again.
+    pub(crate) fn lost(&self) -> u32 {
+        self.marked().map_or(0, Many::lost)
+    }
+
+    /// Bytes on their way that were sent again.
+    pub(crate) fn resent(&self) -> u32 {
+        self.marked().map_or(0, Many::resent)
+    }
+
+    /// One past the highest byte that the receiver holds beyond SND.UNA.
+    pub(crate) fn highest_sacked(&self) -> Option<Seq> {
+        self.marked().and_then(Many::highest_sacked)
+    }
+
+    /// RFC 6675 §4 IsLost, as an edge: what is not sacked below it is lost, because three
+    /// discontiguous ranges, or more than two segments' bytes, are sacked above. `None` if nothing
+    /// is.
+    pub(crate) fn lost_edge(&self, mss: u32) -> Option<Seq> {
+        self.marked().and_then(|many| many.lost_edge(mss))
+    }
+
+    /// The records, of which something may be known.
+    fn marked(&self) -> Option<&Many> {
+        match self {
+            Flight::Many(many) => Some(many),
+            Flight::Empty | Flight::One(_) => None,
+        }
+    }
+
+    /// The records in a queue. Only of one that has some.
+    fn many(&mut self, una: Seq) -> &mut Many {
+        if let Flight::One(one) = *self {
+            *self = Flight::Many(Box::new(Many::new(una, one)));
+        }
+        match self {
+            Flight::Many(many) => many,
+            Flight::Empty | Flight::One(_) => unreachable!("its caller has looked"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! `Flight` against a list that has an entry for each byte.
+
+use super::many::RECORDS_MAX;
+use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn echo(ms: u32) -> Evidence {
+    Evidence { echo: Some(ms), offset: 0 }
+}
+
+const UNA: Seq = Seq(0);
+
+/// Segments of 100 bytes that left at these milliseconds, one each.
+fn flight(times: &[u64]) -> Flight {
+    let mut flight = Flight::default();
+    for (i, &ms) in times.iter().enumerate() {
+        flight.on_sent(UNA, UNA + 100 * (i as u32 + 1), at(ms));
+    }
+    flight
+}
+
+fn records(flight: &Flight) -> usize {
+    match flight {
+        Flight::Empty => 0,
+        Flight::One(_) => 1,
+        Flight::Many(many) => many.len(),
+    }
+}
+
+#[test]
+fn the_newest_byte_acknowledged_gives_the_sample() {
+    let mut flight = flight(&[0, 5]);
+    assert_eq!(flight.on_ack(Seq(200), Evidence::default()).sent, Some(at(5)));
+    assert!(flight.owns_nothing());
+}
+
+#[test]
+fn a_segment_sent_again_gives_none_unless_the_echo_tells_which() {
+    let sample = |evidence| {
+        let mut flight = flight(&[0, 0]);
+        flight.on_sent_again(UNA, (Seq(0), Seq(100)), at(50), false);
+        flight.on_ack(Seq(200), evidence).sent
+    };
+    assert_eq!(sample(Evidence::default()), None, "Karn's rule");
+    assert_eq!(sample(echo(49)), None, "the first one arrived");
+    assert_eq!(sample(echo(50)), Some(at(50)));
+}
+
+#[test]
+fn a_range_that_was_sacked_before_gives_no_sample() {
+    let mut flight = flight(&[0, 5]);
+    flight.on_sacked(UNA, Seq(100), Seq(200));
+    assert_eq!(flight.on_ack(Seq(200), echo(90)), Taken { sent: None, known: 100 });
+}
+
+#[test]
+fn what_leaves_at_once_or_is_sacked_in_a_row_is_one_record() {
+    let mut flight = flight(&[1; 50]);
+    assert!(matches!(flight, Flight::One(_)), "no memory but its own");
+    for i in (10..40).rev() {
+        flight.on_sacked(UNA, Seq(100 * i), Seq(100 * i + 100));
+    }
+    assert_eq!((records(&flight), flight.sacked()), (3, 3000));
+    flight.lose(UNA, (UNA, Seq(1000)), UNA);
+    for i in 0..10 {
+        flight.on_sent_again(UNA, (Seq(100 * i), Seq(100 * i + 100)), at(9), false);
+    }
+    assert_eq!((records(&flight), flight.lost(), flight.resent()), (3, 0, 1000));
+}
+
+#[test]
+fn the_number_of_records_is_bounded() {
+    let count = RECORDS_MAX as u32 + 10;
+    let mut flight = Flight::default();
+    for i in 1..=count {
+        flight.on_sent(UNA, Seq(i * 10), at(u64::from(i)));
+    }
+    assert_eq!(records(&flight), RECORDS_MAX);
+    // Every second byte: within a record nothing counts any more.
+    let blocks = (1..count * 5).map(|i| (Seq(i * 2), Seq(i * 2 + 1)));
+    let sacked: u32 = blocks.map(|(start, end)| flight.on_sacked(UNA, start, end)).sum();
+    assert_eq!((sacked, records(&flight)), (0, RECORDS_MAX));
+    // But whole ones do, and make room.
+    assert_eq!(flight.on_sacked(UNA, Seq(5), Seq(1005)), 990);
+    assert_eq!(records(&flight), RECORDS_MAX - 98);
+    assert_eq!(flight.on_ack(Seq(count * 10), Evidence::default()).sent, Some(at(count.into())));
+}
+
+#[test]
+fn a_hole_is_lost_under_three_ranges_or_more_than_two_segments() {
+    let mut flight = flight(&[0; 10]);
+    flight.on_sacked(UNA, Seq(300), Seq(400));
+    flight.on_sacked(UNA, Seq(500), Seq(600));
+    assert_eq!(flight.lost_edge(100), None, "two segments in two ranges");
+    flight.on_sacked(UNA, Seq(600), Seq(601));
+    assert_eq!(flight.lost_edge(100), Some(Seq(300)), "more than two segments' bytes");
+    flight.on_sacked(UNA, Seq(800), Seq(801));
+    assert_eq!(flight.lost_edge(100), Some(Seq(300)), "three ranges");
+}
+
+/// Two of three holes are lost: [0, 200) and [400, 600).
+fn with_holes() -> Flight {
+    let mut flight = flight(&[0; 10]);
+    flight.on_sacked(UNA, Seq(200), Seq(400));
+    flight.on_sacked(UNA, Seq(600), Seq(900));
+    assert_eq!(flight.out_of_network(), 500);
+    assert_eq!(flight.lose(UNA, (UNA, Seq(600)), UNA), 400);
+    flight
+}
+
+#[test]
+fn holes_are_sent_again_in_order_up_to_the_lost_edge() {
+    let mut flight = with_holes();
+    let mut sent = Vec::new();
+    while let Some((start, len)) = flight.next_lost(100) {
+        sent.push((start.0, len));
+        flight.on_sent_again(UNA, (start, start + len), at(1), false);
+    }
+    assert_eq!(sent, [(0, 100), (100, 100), (400, 100), (500, 100)]);
+}
+
+#[test]
+fn the_pipe_counts_what_was_sent_again_and_what_was_never_lost() {
+    let mut flight = with_holes();
+    assert_eq!(1000 - flight.out_of_network(), 100);
+    flight.on_sent_again(UNA, (Seq(0), Seq(100)), at(1), false);
+    assert_eq!(1000 - flight.out_of_network(), 200);
+    flight.on_sent_again(UNA, (Seq(900), Seq(1000)), at(1), true);
+    assert_eq!(1000 - flight.out_of_network(), 300, "what was not lost is there twice");
+}
+
+/// A byte of the model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Byte {
+    at: Instant,
+    fate: Fate,
+    again: bool,
+}
+
+/// What happens, at a time of its own.
+#[derive(Clone, Debug)]
+enum Step {
+    Send(u32),
+    Ack(u32),
+    Sack(u32, u32),
+    Lose(u32, u32),
+    Resend(bool),
+    ForgetLost,
+    ForgetSacked,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1u32..40).prop_map(Step::Send),
+        2 => (1u32..60).prop_map(Step::Ack),
+        4 => (0u32..200, 1u32..30).prop_map(|(from, len)| Step::Sack(from, len)),
+        2 => (0u32..200, 1u32..60).prop_map(|(from, len)| Step::Lose(from, len)),
+        3 => any::<bool>().prop_map(Step::Resend),
+        1 => Just(Step::ForgetLost),
+        1 => Just(Step::ForgetSacked),
+    ]
+}
+
+/// The model: a byte each, from `una` on.
+struct Model {
+    una: Seq,
+    bytes: Vec<Byte>,
+}
+
+impl Model {
+    fn count(&self, is_it: impl Fn(&Byte) -> bool) -> u32 {
+        self.bytes.iter().filter(|byte| is_it(byte)).count() as u32
+    }
+
+    /// A range within what is in flight, from offsets that may lie beyond.
+    fn range(&self, from: u32, len: u32) -> (Seq, Seq) {
+        let end = self.bytes.len() as u32;
+        let from = from.min(end);
+        (self.una + from, self.una + (from + len).min(end))
+    }
+
+    fn slice(&mut self, (start, end): (Seq, Seq)) -> &mut [Byte] {
+        &mut self.bytes[start.since(self.una) as usize..end.since(self.una) as usize]
+    }
+
+    fn ack(&mut self, by: u32, evidence: Evidence) -> Taken {
+        let gone: Vec<Byte> = self.bytes.drain(..by as usize).collect();
+        self.una += by;
+        let known = gone.iter().filter(|byte| byte.fate == Fate::Sacked).count() as u32;
+        let tells = |byte: &&Byte| byte.at != Instant::FAR_FUTURE;
+        let newest = gone.last().filter(tells).map(|byte| byte.at);
+        let again = gone.iter().rfind(|byte| byte.again && tells(byte)).map(|byte| byte.at);
+        let sent = match (newest, again) {
+            (Some(_), Some(at)) => (evidence.shows(at) == Some(true)).then_some(at),
+            (newest, _) => newest,
+        };
+        Taken { sent, known }
+    }
+
+    fn first_run(&self, is_it: impl Fn(&Byte) -> bool) -> Option<(u32, u32)> {
+        let start = self.bytes.iter().position(&is_it)?;
+        let len = self.bytes[start..].iter().take_while(|byte| is_it(byte)).count();
+        Some((start as u32, len as u32))
+    }
+
+    /// RFC 6675 §4 IsLost, from its text: the end of the highest byte that is lost by it.
+    fn lost_edge(&self, mss: u32) -> Option<Seq> {
+        let is_sacked = |i: usize| self.bytes[i].fate == Fate::Sacked;
+        let (mut ranges, mut bytes) = (0, 0);
+        for i in (0..self.bytes.len()).rev().filter(|i| is_sacked(*i)) {
+            bytes += 1;
+            let begins = i == 0 || !is_sacked(i - 1);
+            ranges += u32::from(begins);
+            if begins && (ranges >= 3 || bytes > 2 * mss) {
+                return Some(self.una + i as u32);
+            }
+        }
+        None
+    }
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_list_of_bytes(
+        base: u32,
+        steps in proptest::collection::vec(step(), 1..60),
+    ) {
+        let (mut flight, mut model) =
+            (Flight::default(), Model { una: Seq(base), bytes: Vec::new() });
+        for (i, step) in steps.into_iter().enumerate() {
+            // Some things happen at the same time.
+            let (now, una) = (at(i as u64 / 2), model.una);
+            match step {
+                Step::Send(len) => {
+                    let byte = Byte { at: now, fate: Fate::InFlight, again: false };
+                    model.bytes.extend((0..len).map(|_| byte));
+                    flight.on_sent(una, una + model.bytes.len() as u32, now);
+                }
+                Step::Ack(by) => {
+                    let by = by.min(model.bytes.len() as u32);
+                    if by == 0 {
+                        continue;
+                    }
+                    let evidence = echo(i as u32 / 3);
+                    let taken = flight.on_ack(una + by, evidence);
+                    prop_assert_eq!(taken, model.ack(by, evidence));
+                }
+                Step::Sack(from, len) => {
+                    let (start, end) = model.range(from, len);
+                    let before = model.count(|byte| byte.fate == Fate::Sacked);
+                    let (at, fate, again) = (Instant::FAR_FUTURE, Fate::Sacked, false);
+                    model.slice((start, end)).fill(Byte { at, fate, again });
+                    let news = model.count(|byte| byte.fate == Fate::Sacked) - before;
+                    prop_assert_eq!(flight.on_sacked(una, start, end), news);
+                }
+                Step::Lose(from, len) => {
+                    let (start, end) = model.range(from, len);
+                    let mut lost = 0;
+                    for byte in model.slice((start, end)) {
+                        if matches!(byte.fate, Fate::InFlight | Fate::Twice) {
+                            byte.fate = Fate::Lost;
+                            lost += 1;
+                        }
+                    }
+                    prop_assert_eq!(flight.lose(una, (start, end), start), lost);
+                }
+                Step::Resend(twice) => {
+                    let Some((start, len)) = flight.next_lost(25) else { continue };
+                    let fate = if twice { Fate::Twice } else { Fate::InFlight };
+                    model.slice((start, start + len)).fill(Byte { at: now, fate, again: true });
+                    flight.on_sent_again(una, (start, start + len), now, twice);
+                }
+                Step::ForgetLost => {
+                    for byte in &mut model.bytes {
+                        if matches!(byte.fate, Fate::Lost | Fate::Twice) {
+                            byte.fate = Fate::InFlight;
+                        }
+                    }
+                    flight.forget_lost();
+                }
+                Step::ForgetSacked => {
+                    for byte in &mut model.bytes {
+                        if byte.fate == Fate::Sacked {
+                            (byte.fate, byte.again) = (Fate::InFlight, true);
+                        }
+                    }
+                    flight.forget_sacked();
+                }
+            }
+            compare(&flight, &model);
+        }
+    }
+}
+
+fn compare(flight: &Flight, model: &Model) {
+    if let Flight::Many(many) = flight {
+        many.check();
+    }
+    let of = |fate| model.count(|byte| byte.fate == fate);
+    assert_eq!(flight.sacked(), of(Fate::Sacked));
+    assert_eq!(flight.lost(), of(Fate::Lost));
+    let twice = of(Fate::Twice);
+    assert_eq!(flight.out_of_network(), (of(Fate::Sacked) + of(Fate::Lost)).saturating_sub(twice));
+    let is_on_its_way = |byte: &Byte| matches!(byte.fate, Fate::InFlight | Fate::Twice);
+    assert_eq!(flight.resent(), model.count(|byte| byte.again && is_on_its_way(byte)));
+    assert_eq!(flight.oldest(), model.bytes.first().map(|byte| byte.at));
+    assert_eq!(flight.owns_nothing(), model.bytes.is_empty());
+    let lost = model.first_run(|byte| byte.fate == Fate::Lost);
+    assert_eq!(flight.next_lost(25), lost.map(|(start, len)| (model.una + start, len.min(25))));
+    let hole = model.first_run(|byte| byte.fate != Fate::Sacked);
+    let end = model.una + model.bytes.len() as u32;
+    let hole = hole.map(|(start, len)| (model.una + start, model.una + start + len));
+    assert_eq!(flight.next_hole(model.una, end), hole);
+    let highest = model.bytes.iter().rposition(|byte| byte.fate == Fate::Sacked);
+    assert_eq!(flight.highest_sacked(), highest.map(|i| model.una + i as u32 + 1));
+    assert_eq!(flight.lost_edge(7), model.lost_edge(7));
+}
