@@ -362,17 +362,15 @@ impl Step<'_> {
         let offset = self.s.stamps.map(|stamps| stamps.offset);
         let evidence = Evidence::of(offset, segment.options.timestamps);
         let Step { cx, common, s } = self;
-        let mode = s.send.mode();
         let flight = s.send.flight();
-        let is_congested =
-            s.ecn.is_some() && segment.flags.contains(Flags::ECE) && mode == Mode::Open;
-        let acked = s.send.on_ack(times(cx), segment, evidence, !is_congested, &mut cx.pool);
-        let recovers = ![mode, Mode::Open].contains(&s.send.mode());
-        cx.counters.fast_recoveries += u64::from(recovers);
+        let asks = s.ecn.is_some() && segment.flags.contains(Flags::ECE);
+        let is_congested = asks && s.send.mode() == Mode::Open;
+        let outcome = s.send.on_ack(times(cx), segment, evidence, !is_congested, &mut cx.pool);
+        cx.counters.fast_recoveries += u64::from(outcome.entered);
         if let Some(ecn) = &mut s.ecn {
             // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
             // ACK that asks for it.
-            if recovers {
+            if outcome.entered {
                 ecn.on_reduced(s.send.nxt);
             } else if is_congested && ecn.asks_to_reduce(segment.ack, segment.flags) {
                 s.send.congestion.on_loss(Loss { now: cx.now, flight }, s.send.mss.into());
@@ -391,10 +389,10 @@ impl Step<'_> {
                 common.deadlines.cancel(Timer::Retransmit);
             }
         }
-        if acked.progress {
-            common.on_una_moved(&mut s.send, acked.freed, cx);
+        if outcome.progress {
+            common.on_una_moved(&mut s.send, outcome.freed, cx);
         }
-        if acked.fin { self.on_fin_acked() } else { Continue(()) }
+        if outcome.fin { self.on_fin_acked() } else { Continue(()) }
     }
 
     /// A segment that is no SYN has come and is sound: the peer is established, and so has heard

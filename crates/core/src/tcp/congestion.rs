@@ -1,10 +1,10 @@
 //! The congestion window: how much may be in flight.
 //!
 //! The boundary behind which the algorithms stand. An algorithm hears of what is [`Sent`], of what
-//! an [`Ack`] delivers, with its RTT sample, and of each [`Loss`], each with its time; it uses what
-//! it needs. An enum and not a trait object: the call costs a predictable branch. Reno's state lies
-//! in line. A larger one goes into a box of its own variant, so that no connection grows by the
-//! state of an algorithm that it does not use.
+//! an ACK shows ([`AckOutcome`]) and in which state it comes ([`Ack`]), and of each [`Loss`], each
+//! with its time; it uses what it needs. An enum and not a trait object: the call costs a
+//! predictable branch. Reno's state lies in line. A larger one goes into a box of its own variant,
+//! so that no connection grows by the state of an algorithm that it does not use.
 
 pub(crate) mod reno;
 
@@ -25,15 +25,27 @@ pub struct Sent {
     pub nxt: Seq,
 }
 
-/// Something new is acknowledged.
+/// What one acknowledgement has shown and done. Congestion control, the counters, ECN and what
+/// sizes the buffers hear of an ACK by this alone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckOutcome {
+    /// SND.UNA has moved.
+    pub progress: bool,
+    /// Bytes of the buffer that were freed.
+    pub freed: usize,
+    /// Our FIN is acknowledged.
+    pub fin: bool,
+    /// Bytes that left the network by it: acknowledged, and not reported before.
+    pub delivered: u32,
+    /// A recovery began with it, and the window is reduced.
+    pub entered: bool,
+}
+
+/// The state in which an acknowledgement comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
     /// When.
     pub now: Instant,
-    /// The RTT sample that it brings, nanoseconds.
-    pub rtt_ns: Option<u64>,
-    /// Bytes that the receiver is now known to hold, and was not before.
-    pub delivered: u32,
     /// Bytes that were in flight.
     pub flight: u32,
     /// Why segments are being sent again, if they are.
@@ -141,7 +153,7 @@ impl Congestion {
     /// Something new is acknowledged. The window grows only if it, and nothing else, was what held
     /// the sender back.
     #[inline(always)]
-    pub fn on_ack(&mut self, ack: Ack, mss: u32) {
+    pub(crate) fn on_ack(&mut self, outcome: &AckOutcome, ack: Ack, mss: u32) {
         let used = self.usage.most.max(ack.flight);
         let window = self.window();
         let limited = if window < self.threshold() {
@@ -150,7 +162,7 @@ impl Congestion {
             used.saturating_add(3 * mss) >= window
         };
         if limited && ack.may_grow {
-            self.reno_mut().on_ack(ack, mss);
+            self.reno_mut().on_ack(outcome, ack, mss);
         }
     }
 
@@ -194,9 +206,10 @@ mod tests {
 
     fn grown(flight: u32, may_grow: bool) -> u32 {
         let mut congestion = Congestion::new(&TcpConfig::default(), MSS, Seq(1));
-        let (now, rtt_ns, delivered, mode) = (Instant::ZERO, None, MSS, Mode::Open);
+        let (now, mode) = (Instant::ZERO, Mode::Open);
         congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
-        congestion.on_ack(Ack { now, rtt_ns, delivered, flight: MSS, mode, may_grow }, MSS);
+        let outcome = AckOutcome { delivered: MSS, ..AckOutcome::default() };
+        congestion.on_ack(&outcome, Ack { now, flight: MSS, mode, may_grow }, MSS);
         congestion.window()
     }
 
@@ -211,10 +224,10 @@ mod tests {
     fn in_congestion_avoidance_an_unused_window_stays() {
         let grown = |flight: u32| {
             let mut congestion = Congestion::of_reno(10 * MSS, 5 * MSS);
-            let (now, rtt_ns, delivered, mode) = (Instant::ZERO, None, 10 * MSS, Mode::Open);
+            let (now, mode) = (Instant::ZERO, Mode::Open);
             congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
-            let ack = Ack { now, rtt_ns, delivered, flight: MSS, mode, may_grow: true };
-            congestion.on_ack(ack, MSS);
+            let outcome = AckOutcome { delivered: 10 * MSS, ..AckOutcome::default() };
+            congestion.on_ack(&outcome, Ack { now, flight: MSS, mode, may_grow: true }, MSS);
             congestion.window()
         };
         // Three segments that wait for their neighbours do not make it unused.

@@ -32,7 +32,7 @@ use crate::buffer::PagePool;
 use crate::config::TcpConfig;
 use crate::flow::Seq;
 use crate::tcp::Settings;
-use crate::tcp::congestion::{Ack, Congestion, Loss};
+use crate::tcp::congestion::{Ack, AckOutcome, Congestion, Loss};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
 use crate::wire::tcp::{Plain, Segment};
@@ -138,17 +138,6 @@ impl SendHalf {
     }
 }
 
-/// What an acceptable acknowledgement has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Acked {
-    /// SND.UNA has moved.
-    pub progress: bool,
-    /// Bytes of the buffer that were freed.
-    pub freed: usize,
-    /// Our FIN is acknowledged.
-    pub fin: bool,
-}
-
 /// The state before an acknowledgement came.
 #[derive(Clone, Copy, Debug)]
 struct Before {
@@ -203,6 +192,23 @@ impl SendHalf {
         pipe.saturating_sub(recovery.dup_acks.saturating_mul(self.mss.into()))
     }
 
+    /// Bytes that congestion control lets out now: a whole `segment` at least if nothing is in the
+    /// network, or if it is the first retransmission of a recovery (RFC 6675 §5 step 4.3).
+    pub(crate) fn allowance(&self, segment: u32, now: Instant, config: &Settings) -> u32 {
+        let mut window = self.congestion.window();
+        if self.has_idled(now, config) {
+            window = window.min(config.congestion.initial_window * u32::from(self.mss));
+        }
+        let Some(recovery) = &self.recovery else {
+            let flight = self.flight();
+            let room = window.saturating_sub(flight);
+            return if flight == 0 { room.max(segment) } else { room };
+        };
+        let pipe = self.pipe();
+        let room = window.saturating_sub(pipe);
+        if pipe == 0 || recovery.force { room.max(segment) } else { room }
+    }
+
     /// One past the last byte of data queued; FIN has this number.
     pub(crate) fn data_end(&self) -> Seq {
         self.una + self.buffer.len() as u32
@@ -237,23 +243,23 @@ impl SendHalf {
         evidence: Evidence,
         may_grow: bool,
         pool: &mut PagePool,
-    ) -> Acked {
+    ) -> AckOutcome {
         let flight = self.flight();
         let sacked = self.on_sack_blocks(segment);
         let duplicate = self.is_duplicate(segment, sacked);
         self.update_window(segment.seq, segment.ack, segment.window);
-        let mut acked = Acked::default();
+        let mut outcome = AckOutcome::default();
         if segment.ack.after(self.una) {
             let before = Before { flight, has_holes: !self.misses_nothing(), may_grow };
-            acked = self.on_new_ack(times, segment.ack, evidence, before, pool);
+            outcome = self.on_new_ack(times, segment.ack, evidence, before, pool);
         }
         if duplicate {
             let flight = self.flight();
             self.recovery_mut().on_duplicate(flight);
         }
-        self.find_losses(times.now);
+        outcome.entered = self.find_losses(times.now);
         self.end_recovery();
-        acked
+        outcome
     }
 
     /// Takes in an acknowledgement where nothing is lost or sacked and the ACK is no duplicate.
@@ -264,10 +270,10 @@ impl SendHalf {
         segment: &Plain<'_>,
         offset: Option<u32>,
         pool: &mut PagePool,
-    ) -> Acked {
+    ) -> AckOutcome {
         if !segment.ack.after(self.una) {
             self.update_window(segment.seq, segment.ack, segment.window);
-            return Acked::default();
+            return AckOutcome::default();
         }
         let before = Before { flight: self.flight(), has_holes: false, may_grow: true };
         self.set_window(segment.seq, segment.ack, segment.window);
@@ -340,7 +346,7 @@ impl SendHalf {
         evidence: Evidence,
         Before { flight, has_holes, may_grow }: Before,
         pool: &mut PagePool,
-    ) -> Acked {
+    ) -> AckOutcome {
         let mss = u32::from(self.mss);
         let fin = self.fin_queued && ack.after(self.data_end());
         let total = ack.since(self.una);
@@ -373,14 +379,13 @@ impl SendHalf {
         if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
             self.urgent = None;
         }
-        let rtt_ns = sent.map(|sent| now.nanos_since(sent));
-        let mut ack = Ack { now, rtt_ns, delivered, flight, mode: Mode::Open, may_grow };
+        let outcome = AckOutcome { progress: true, freed, fin, delivered, entered: false };
+        let mode = if has_holes { self.mode() } else { Mode::Open };
         if has_holes {
-            ack.mode = self.mode();
             self.on_recovery_progress(total);
         }
-        self.congestion.on_ack(ack, mss);
-        Acked { progress: true, freed, fin }
+        self.congestion.on_ack(&outcome, Ack { now, flight, mode, may_grow }, mss);
+        outcome
     }
 
     /// Bytes that duplicate ACKs have reported as arrived.
@@ -479,10 +484,11 @@ impl SendHalf {
         core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
     }
 
-    /// Starts or extends a recovery from what the scoreboard or the duplicate ACKs show.
-    fn find_losses(&mut self, now: Instant) {
+    /// Starts or extends a recovery from what is sacked, or what duplicate ACKs show. True if one
+    /// has begun.
+    fn find_losses(&mut self, now: Instant) -> bool {
         let (una, mss, flight) = (self.una, u32::from(self.mss), self.flight());
-        let Some(recovery) = &self.recovery else { return };
+        let Some(recovery) = &self.recovery else { return false };
         let mut edge = una;
         if self.sack {
             edge = self.sent.lost_edge(mss).unwrap_or(una);
@@ -502,9 +508,11 @@ impl SendHalf {
                 let flight = recovery.flight_before(flight);
                 self.congestion.on_loss(Loss { now, flight }, mss);
                 self.enter(Mode::Fast, edge);
+                return true;
             }
             Mode::Open => {}
         }
+        false
     }
 
     /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).

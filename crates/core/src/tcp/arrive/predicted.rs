@@ -35,17 +35,17 @@ impl Connection {
         s.note_heard(common, cx.now);
         let times = times(cx);
         let offset = s.stamps.map(|stamps| stamps.offset);
-        let acked = s.send.on_predicted_ack(times, segment, offset, &mut cx.pool);
-        if acked.progress {
-            common.on_una_moved(&mut s.send, acked.freed, cx);
+        let outcome = s.send.on_predicted_ack(times, segment, offset, &mut cx.pool);
+        if outcome.progress {
+            common.on_una_moved(&mut s.send, outcome.freed, cx);
         }
         if !segment.text.is_empty() {
             s.take_next_text(cx, common, segment.text, piece);
         }
         let has_fin = segment.flags.contains(Flags::FIN);
-        if acked.fin || has_fin {
+        if outcome.fin || has_fin {
             let fin = has_fin.then(|| segment.seq + segment.text.len() as u32);
-            self.take_predicted_fin(cx, acked.fin, fin);
+            self.take_predicted_fin(cx, outcome.fin, fin);
         }
         true
     }

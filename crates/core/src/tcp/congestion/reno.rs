@@ -6,7 +6,7 @@
 //! §7 does the same. After a timeout the limit of one segment an ACK holds, because then one ACK
 //! can cover much that left the network long ago.
 
-use super::{Ack, Loss};
+use super::{Ack, AckOutcome, Loss};
 use crate::tcp::send::recovery::Mode;
 
 /// State of the algorithm, in bytes.
@@ -35,10 +35,10 @@ impl Reno {
     }
 
     #[inline(always)]
-    pub(super) fn on_ack(&mut self, ack: Ack, mss: u32) {
+    pub(super) fn on_ack(&mut self, outcome: &AckOutcome, ack: Ack, mss: u32) {
         // In fast recovery the window stays as it is.
         if ack.mode != Mode::Fast {
-            self.grow(ack.delivered, ack.mode == Mode::Timeout, mss);
+            self.grow(outcome.delivered, ack.mode == Mode::Timeout, mss);
         }
     }
 
@@ -106,9 +106,10 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    fn ack(delivered: u32, mode: Mode) -> Ack {
-        let (now, rtt_ns, flight, may_grow) = (Instant::ZERO, None, delivered, true);
-        Ack { now, rtt_ns, delivered, flight, mode, may_grow }
+    fn ack(reno: &mut Reno, delivered: u32, mode: Mode) {
+        let outcome = AckOutcome { delivered, ..AckOutcome::default() };
+        let (now, flight, may_grow) = (Instant::ZERO, delivered, true);
+        reno.on_ack(&outcome, Ack { now, flight, mode, may_grow }, MSS);
     }
 
     fn loss(flight: u32) -> Loss {
@@ -126,10 +127,10 @@ mod tests {
     #[test]
     fn slow_start_doubles_a_round_and_stops_at_the_threshold() {
         let mut reno = Reno::new(10, MSS);
-        reno.on_ack(ack(10 * MSS, Mode::Open), MSS);
+        ack(&mut reno, 10 * MSS, Mode::Open);
         assert_eq!(reno.window, 20 * MSS);
         reno.threshold = 25 * MSS;
-        reno.on_ack(ack(20 * MSS, Mode::Open), MSS);
+        ack(&mut reno, 20 * MSS, Mode::Open);
         assert_eq!(reno.window, 25 * MSS);
     }
 
@@ -137,10 +138,10 @@ mod tests {
     fn avoidance_adds_one_segment_a_window() {
         let mut reno = Reno { window: 10 * MSS, threshold: 10 * MSS, acked: 0 };
         for _ in 0..9 {
-            reno.on_ack(ack(MSS, Mode::Open), MSS);
+            ack(&mut reno, MSS, Mode::Open);
         }
         assert_eq!(reno.window, 10 * MSS);
-        reno.on_ack(ack(MSS, Mode::Open), MSS);
+        ack(&mut reno, MSS, Mode::Open);
         assert_eq!(reno.window, 11 * MSS);
     }
 
@@ -152,7 +153,7 @@ mod tests {
             let mut reno = Reno { window: window * MSS, threshold, acked: 0 };
             let next = reno.next(reno.window, MSS);
             for _ in 0..window {
-                reno.on_ack(ack(MSS, Mode::Open), MSS);
+                ack(&mut reno, MSS, Mode::Open);
             }
             assert_eq!(reno.window, next, "{window} segments, threshold {threshold}");
         }
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn the_window_does_not_grow_in_fast_recovery() {
         let mut reno = Reno::new(10, MSS);
-        reno.on_ack(ack(5 * MSS, Mode::Fast), MSS);
+        ack(&mut reno, 5 * MSS, Mode::Fast);
         assert_eq!(reno.window, 10 * MSS);
     }
 
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!((reno.window, reno.threshold), (MSS, 10 * MSS));
         reno.on_timeout(loss(MSS), true, MSS);
         assert_eq!(reno.threshold, 10 * MSS, "the second timeout of the same data keeps it");
-        reno.on_ack(ack(5 * MSS, Mode::Timeout), MSS);
+        ack(&mut reno, 5 * MSS, Mode::Timeout);
         assert_eq!(reno.window, 2 * MSS, "after a timeout one segment an ACK");
         reno.on_loss(loss(MSS), MSS);
         assert_eq!(reno.threshold, 2 * MSS, "never under two segments");

@@ -62,7 +62,7 @@ impl Common {
     /// Bytes of the buffer are free, or it may hold more, and its writer waits for something: tells
     /// it once there is much room, and not on every ACK.
     pub(crate) fn on_freed(&mut self, send: &mut SendHalf, cx: &mut Context) {
-        let lacks = send.note_lack(cx.now);
+        let lacks = send.note_lack(cx.now, &cx.config);
         if self.blocked.is_in_line() {
             send.note_moved(&mut cx.pool);
         }

@@ -33,15 +33,17 @@ impl Step<'_> {
             return None;
         }
         let segment = segment_bytes(self.s);
+        let allowed = send.allowance(segment, self.cx.now, &self.cx.config);
         match send.sent.next_lost(segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
-            Some((seq, len)) => may_retransmit(send, len).then(|| run(send, seq, len, Why::Lost)),
-            None => self.new_text(path, room, segment).or_else(|| speculative_text(send, segment)),
+            Some((seq, len)) => (allowed >= len).then(|| run(send, seq, len, Why::Lost)),
+            None => (self.new_text(path, room, segment, allowed))
+                .or_else(|| speculative_text(send, segment, allowed)),
         }
     }
 
     /// New data and FIN, within the peer's window and the congestion window, and worth sending.
-    fn new_text(&self, path: &Path, room: usize, segment: u32) -> Option<Run> {
+    fn new_text(&self, path: &Path, room: usize, segment: u32, allowed: u32) -> Option<Run> {
         let s = &*self.s;
         let send = &s.send;
         // Less than nothing if FIN has been sent.
@@ -51,7 +53,6 @@ impl Step<'_> {
             return lone_fin(send);
         }
         let usable = send.window.saturating_sub(sent);
-        let allowed = self.congestion_room(segment);
         // What goes out at once: cut by the device, or one frame after the other by ourselves.
         let alike = send.urgent.is_none() && !s.recv.has_sack_blocks();
         let large = match path.device.checksum {
@@ -76,18 +77,6 @@ impl Step<'_> {
         }
         let fin = send.fin_queued && len == queued && sent + len < send.window;
         Some(Run { seq: send.nxt, len, fin, why: Why::New })
-    }
-
-    /// Bytes that the congestion window has room for: whole segments, unless nothing is out.
-    fn congestion_room(&self, segment: u32) -> u32 {
-        let (send, config) = (&self.s.send, &self.cx.config);
-        let mut window = send.congestion.window();
-        if send.has_idled(self.cx.now, config) {
-            window = window.min(config.congestion.initial_window * u32::from(send.mss));
-        }
-        let pipe = send.pipe();
-        let room = window.saturating_sub(pipe);
-        if pipe == 0 { room.max(segment) } else { room }
     }
 
     fn probe(&self) -> Option<Emission> {
@@ -138,14 +127,6 @@ pub(super) fn is_small_worth_it(
     (whole && !held_by_nagle && !corked) || len >= (send.max_window / 2).max(1)
 }
 
-/// True if the congestion window allows `len` lost bytes, or this is the first retransmission of a
-/// recovery, which leaves whatever it says.
-fn may_retransmit(send: &SendHalf, len: u32) -> bool {
-    let pipe = send.pipe();
-    let is_forced = send.recovery.as_ref().is_some_and(|recovery| recovery.force);
-    is_forced || pipe == 0 || send.congestion.window().saturating_sub(pipe) >= len
-}
-
 /// Bytes of the option of timestamps.
 pub(super) const STAMP_BYTES: usize = 12;
 
@@ -191,11 +172,10 @@ fn run(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Run {
     Run { seq, len, fin: send.fin_queued && reaches_end && fin_fits, why }
 }
 
-/// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and the pipe has room.
-fn speculative_text(send: &SendHalf, segment: u32) -> Option<Run> {
-    let (seq, len) = send.next_speculative(segment)?;
-    let room = send.congestion.window().saturating_sub(send.pipe());
-    (room >= segment).then(|| run(send, seq, len, Why::Lost))
+/// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and a segment is `allowed`.
+fn speculative_text(send: &SendHalf, segment: u32, allowed: u32) -> Option<Run> {
+    let (seq, len) = send.next_speculative(segment).filter(|_| allowed >= segment)?;
+    Some(run(send, seq, len, Why::Lost))
 }
 
 fn pure_ack(s: &Synchronized) -> Option<Emission> {

@@ -9,9 +9,9 @@ use super::SendHalf;
 use super::los::{self, Los};
 use crate::buffer::{PAGE_BYTES, PagePool};
 use crate::config::{PoolPolicy, SendSize};
-use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Context, Sizing};
 use crate::tcp::send::source::{Demand, SendInfo, Supply};
+use crate::tcp::{Settings, SocketOptions};
 use crate::time::{Instant, as_nanos};
 
 /// Bytes that may wait to be sent in any case, so that a writer need not come for every segment.
@@ -235,8 +235,8 @@ impl SendHalf {
 
     /// Something was acknowledged at `now`. True if the source has more, and the windows allow a
     /// segment beyond all that is fresh: a buffer miss, unless something is written at once.
-    pub(crate) fn note_lack(&mut self, now: Instant) -> bool {
-        if !self.has_more_to_come() || !self.is_short_of_fresh() {
+    pub(crate) fn note_lack(&mut self, now: Instant, config: &Settings) -> bool {
+        if !self.has_more_to_come() || !self.is_short_of_fresh(now, config) {
             return false;
         }
         if let Some(source) = &mut self.source {
@@ -246,7 +246,7 @@ impl SendHalf {
     }
 
     /// True if the windows allow a segment beyond all that is fresh.
-    fn is_short_of_fresh(&self) -> bool {
+    fn is_short_of_fresh(&self, now: Instant, config: &Settings) -> bool {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         // What is lost leaves first.
         if self.sent.lost() > 0 {
@@ -254,7 +254,7 @@ impl SendHalf {
         }
         let fresh = (self.buffer.len() as u32).saturating_sub(flight);
         let by_peer = self.window.saturating_sub(flight);
-        let by_network = self.congestion.window().saturating_sub(self.pipe());
+        let by_network = self.allowance(mss, now, config);
         by_peer.min(by_network) >= fresh.saturating_add(mss)
     }
 

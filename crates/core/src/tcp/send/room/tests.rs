@@ -277,19 +277,22 @@ fn a_source_lacks_once_the_windows_exceed_fresh_by_a_segment() {
     let now = Instant::from_millis(9);
     case.write(12 * MSS);
     case.send(10 * MSS);
-    assert!(!case.send.note_lack(now), "nobody has said that there is more");
+    assert!(!case.send.note_lack(now, &case.cx.config), "nobody has said that there is more");
     case.send.set_supply(Supply { read_time: Duration::ZERO, more: true });
-    assert!(!case.send.note_lack(now), "the window is full");
+    assert!(!case.send.note_lack(now, &case.cx.config), "the window is full");
     case.set_window(12);
-    assert!(!case.send.note_lack(now), "two are fresh");
+    assert!(!case.send.note_lack(now, &case.cx.config), "two are fresh");
     case.set_window(13);
-    assert!(case.send.note_lack(now), "and three could leave");
+    assert!(case.send.note_lack(now, &case.cx.config), "and three could leave");
     case.send.window = 12 * MSS;
-    assert!(!case.send.note_lack(now), "but for the peer");
+    assert!(!case.send.note_lack(now, &case.cx.config), "but for the peer");
     case.send.end_lack(case.cx.at(now));
     assert_eq!(case.cx.counters.buffer_misses, 0, "what comes in the same turn is not late");
     case.send.window = 13 * MSS;
-    assert!(case.send.note_lack(now) && case.send.note_lack(Instant::from_millis(10)));
+    assert!(
+        case.send.note_lack(now, &case.cx.config)
+            && case.send.note_lack(Instant::from_millis(10), &case.cx.config)
+    );
     case.send.end_lack(case.cx.at(Instant::from_millis(11)));
     case.send.end_lack(case.cx.at(Instant::from_millis(12)));
     assert_eq!(case.cx.counters.buffer_misses, 1, "once an occasion");
