@@ -14,9 +14,9 @@ pub use knob::{KnobError, parse_time};
 pub use limits::{Limits, SLOTS_MAX};
 pub use tcp::{
     AckConfig, AckDelay, BufferConfig, ClockConfig, CongestionConfig, Disagreement, Ecn, Estimator,
-    KeepaliveConfig, PageSize, PoolConfig, PoolPolicy, Push, Quirks, RtoConfig, Scheme, SendRule,
-    SendSize, StallConfig, TcpConfig, TimeWaitConfig, TimeWaitState, TimeoutConfig, WindowProbe,
-    Wish,
+    KeepaliveConfig, LossDetection, PageSize, PoolConfig, PoolPolicy, Push, Quirks, RtoConfig,
+    Scheme, SendRule, SendSize, StallConfig, TcpConfig, TimeWaitConfig, TimeWaitState,
+    TimeoutConfig, WindowProbe, Wish,
 };
 
 use alloc::vec::Vec;

@@ -42,6 +42,10 @@ counters! {
     timeouts,
     /// Fast recoveries begun.
     fast_recoveries,
+    /// Segments sent to learn of a lost tail (RFC 8985 §7).
+    loss_probes,
+    /// ACKs that told of data which arrived twice (RFC 2883).
+    duplicate_sacks,
     /// Congestion windows reduced because the peer saw marks (RFC 3168).
     ecn_reductions,
     /// Zero-window probes sent.

@@ -4,6 +4,7 @@ mod flood;
 mod http;
 mod idle;
 mod packet_pair;
+mod reorder;
 mod resting;
 mod reuse;
 mod schemes;

@@ -12,7 +12,7 @@ mod world;
 
 use std::ops::Range;
 
-use lightwait_core::config::{Estimator, Scheme, TcpConfig};
+use lightwait_core::config::{Estimator, LossDetection, Scheme, TcpConfig};
 use lightwait_core::time::Duration;
 
 use crate::ablation::Ablation;
@@ -145,6 +145,8 @@ fn run_grid(
         let (loss, setting) = (number / settings.len(), number % settings.len());
         let run = |seed| {
             let mut tcp = TcpConfig::default();
+            // Found by time, no loss waits for the timeout that is compared here.
+            tcp.congestion.detection = LossDetection::Count;
             (settings[setting].change)(&mut tcp);
             run_world(workload, tcp, (losses[loss] / 100.0, seed))
         };

@@ -11,7 +11,7 @@ mod world;
 use std::fmt::Display;
 use std::ops::Range;
 
-use lightwait_core::config::{PageSize, PoolPolicy, SendRule, TcpConfig};
+use lightwait_core::config::{LossDetection, PageSize, PoolPolicy, SendRule, TcpConfig};
 
 use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
@@ -176,6 +176,8 @@ impl Sweep {
                 number => &RULES[number],
             };
             let mut tcp = TcpConfig::default();
+            // The recovery of the other results.
+            tcp.congestion.detection = LossDetection::Count;
             (rules.change)(&mut tcp);
             tcp.pool.policy = rules.policy;
             let Sweep { clients, stalled_part, .. } = *self;

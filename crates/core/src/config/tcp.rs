@@ -63,6 +63,9 @@ group! {
         initial_window: u32 = 10, "segments", "RFC 6928";
         /// Begin again with the initial window after an idle RTO.
         restart_after_idle: bool = true, "", "RFC 5681 §4.1";
+        /// How losses are found where the peer sends SACK blocks: by when segments left, or by how
+        /// many are sacked. By time only with the default timers and estimator.
+        detection: LossDetection = LossDetection::Rack, "", "RFC 8985; RFC 6675";
     }
 }
 
@@ -416,6 +419,17 @@ impl Scheme {
     fn keeps_blocks_whole(self) -> bool {
         matches!(self, Scheme::Scan | Scheme::OrderedList)
     }
+}
+
+/// How losses are found, and how fast the window is reduced then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LossDetection {
+    /// By time: RACK-TLP (RFC 8985), with proportional rate reduction (RFC 6937).
+    #[default]
+    Rack,
+    /// By how much is sacked beyond a hole (RFC 6675). What was sent again and is lost once more
+    /// waits for the timeout.
+    Count,
 }
 
 /// How timers are looked after.

@@ -35,7 +35,7 @@ use crate::tcp::connection::{
     Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Step, Synchronized,
 };
 use crate::tcp::recv::Text;
-use crate::tcp::send::flight::Evidence;
+use crate::tcp::send::rack::Evidence;
 use crate::tcp::send::recovery::Mode;
 use crate::tcp::send::{SendHalf, Times};
 use crate::tcp::time_wait::negotiate::{End, Holder, Holding};
@@ -367,10 +367,11 @@ impl Step<'_> {
         let is_congested = asks && s.send.mode() == Mode::Open;
         let outcome = s.send.on_ack(times(cx), segment, evidence, !is_congested, &mut cx.pool);
         cx.counters.fast_recoveries += u64::from(outcome.entered);
+        cx.counters.duplicate_sacks += u64::from(outcome.has_dsack);
         if let Some(ecn) = &mut s.ecn {
             // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
             // ACK that asks for it.
-            if outcome.entered {
+            if outcome.reduced {
                 ecn.on_reduced(s.send.nxt);
             } else if is_congested && ecn.asks_to_reduce(segment.ack, segment.flags) {
                 s.send.congestion.on_loss(Loss { now: cx.now, flight }, s.send.mss.into());

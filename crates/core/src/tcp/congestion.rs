@@ -29,6 +29,8 @@ pub struct Sent {
 /// sizes the buffers hear of an ACK by this alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckOutcome {
+    /// Bytes that were in flight before it.
+    pub flight: u32,
     /// SND.UNA has moved.
     pub progress: bool,
     /// Bytes of the buffer that were freed.
@@ -37,7 +39,11 @@ pub(crate) struct AckOutcome {
     pub fin: bool,
     /// Bytes that left the network by it: acknowledged, and not reported before.
     pub delivered: u32,
-    /// A recovery began with it, and the window is reduced.
+    /// It has a D-SACK (RFC 2883): something arrived twice.
+    pub has_dsack: bool,
+    /// A loss showed, and the window is reduced.
+    pub reduced: bool,
+    /// A recovery began with it.
     pub entered: bool,
 }
 
@@ -46,8 +52,6 @@ pub(crate) struct AckOutcome {
 pub struct Ack {
     /// When.
     pub now: Instant,
-    /// Bytes that were in flight.
-    pub flight: u32,
     /// Why segments are being sent again, if they are.
     pub mode: Mode,
     /// False if it tells of congestion (RFC 3168 §6.1.2): the window must not grow.
@@ -154,7 +158,7 @@ impl Congestion {
     /// the sender back.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, outcome: &AckOutcome, ack: Ack, mss: u32) {
-        let used = self.usage.most.max(ack.flight);
+        let used = self.usage.most.max(outcome.flight);
         let window = self.window();
         let limited = if window < self.threshold() {
             used.saturating_mul(2) > window
@@ -208,8 +212,8 @@ mod tests {
         let mut congestion = Congestion::new(&TcpConfig::default(), MSS, Seq(1));
         let (now, mode) = (Instant::ZERO, Mode::Open);
         congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
-        let outcome = AckOutcome { delivered: MSS, ..AckOutcome::default() };
-        congestion.on_ack(&outcome, Ack { now, flight: MSS, mode, may_grow }, MSS);
+        let outcome = AckOutcome { delivered: MSS, flight: MSS, ..AckOutcome::default() };
+        congestion.on_ack(&outcome, Ack { now, mode, may_grow }, MSS);
         congestion.window()
     }
 
@@ -226,8 +230,8 @@ mod tests {
             let mut congestion = Congestion::of_reno(10 * MSS, 5 * MSS);
             let (now, mode) = (Instant::ZERO, Mode::Open);
             congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
-            let outcome = AckOutcome { delivered: 10 * MSS, ..AckOutcome::default() };
-            congestion.on_ack(&outcome, Ack { now, flight: MSS, mode, may_grow: true }, MSS);
+            let outcome = AckOutcome { delivered: 10 * MSS, flight: MSS, ..AckOutcome::default() };
+            congestion.on_ack(&outcome, Ack { now, mode, may_grow: true }, MSS);
             congestion.window()
         };
         // Three segments that wait for their neighbours do not make it unused.

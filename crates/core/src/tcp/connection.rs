@@ -502,7 +502,7 @@ impl Connection {
         info.peer_segment_bytes = recv.ack.full_bytes();
         info.quick_acks = recv.ack.quick();
         info.timestamps = s.stamps.is_some();
-        info.sack = send.sack;
+        info.sack = send.has_sack();
         info.ecn = s.ecn.is_some();
         info.holder = s.holder;
         info.shifts = (send.scale, recv.window.scale());

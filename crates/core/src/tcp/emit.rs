@@ -22,6 +22,7 @@ use crate::tcp::Settings;
 use crate::tcp::connection::{Common, Connection, Context, Step};
 use crate::tcp::egress::Egress;
 use crate::tcp::send::SendHalf;
+use crate::tcp::send::recovery::Pending;
 use crate::tcp::time_wait::negotiate::Code;
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant};
@@ -118,30 +119,47 @@ impl Step<'_> {
                 return Flushed::More;
             }
         }
-        self.common.arm(&self.s.send, self.cx.now, &self.cx.config);
+        self.common.arm(&mut self.s.send, self.cx.now, &self.cx.config);
         Flushed::Done
     }
 }
 
 impl Common {
     /// Sets the timers that what was sent, or could not be, calls for.
-    fn arm(&mut self, send: &SendHalf, now: Instant, config: &Settings) {
+    fn arm(&mut self, send: &mut SendHalf, now: Instant, config: &Settings) {
         if send.flight() > 0 {
             self.arm_in_flight(send, now, config);
         } else {
+            send.timer = Pending::Timeout;
             self.arm_idle(send, now, config);
         }
     }
 
     /// Sets the timers while something is in flight.
     #[inline(always)]
-    fn arm_in_flight(&mut self, send: &SendHalf, now: Instant, config: &Settings) {
-        if !self.deadlines.is_set(Timer::Retransmit) {
-            let at = now.plus_nanos(send.rtt.rto_ns(&config.rto_bounds));
-            let last = send.silent_since + self.patience(config);
-            self.deadlines.set(Timer::Retransmit, at.min(last));
+    fn arm_in_flight(&mut self, send: &mut SendHalf, now: Instant, config: &Settings) {
+        let is_set = self.deadlines.is_set(Timer::Retransmit);
+        if let Some((pending, at)) = send.pending(config) {
+            self.set_retransmit(send, pending, at, config);
+        } else if !is_set || send.timer != Pending::Timeout {
+            // It has waited for something else since the peer was heard last.
+            let from = if is_set { send.silent_since } else { now };
+            let at = from.plus_nanos(send.rtt.rto_ns(&config.rto_bounds));
+            self.set_retransmit(send, Pending::Timeout, at, config);
         }
         self.deadlines.cancel(Timer::Persist);
+    }
+
+    fn set_retransmit(
+        &mut self,
+        send: &mut SendHalf,
+        pending: Pending,
+        at: Instant,
+        config: &Settings,
+    ) {
+        let last = send.silent_since + self.patience(config);
+        self.deadlines.set(Timer::Retransmit, at.min(last));
+        send.timer = pending;
     }
 
     /// Sets the timers when nothing is in flight.

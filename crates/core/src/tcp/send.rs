@@ -13,16 +13,21 @@
 pub mod buffer;
 pub(crate) mod flight;
 pub mod los;
+mod losses;
 pub mod pair;
+mod prr;
+pub(crate) mod rack;
 pub mod recovery;
 mod room;
 pub mod rtt;
 pub mod source;
 
 use buffer::SendBuffer;
-use flight::{Evidence, Flight, Taken};
+use flight::{Flight, Taken};
 use pair::PacketPair;
-use recovery::{Mode, Recovery};
+use prr::Prr;
+use rack::{Evidence, News, Reordering};
+use recovery::{Detection, Mode, Pending, Recovery};
 use rtt::Rtt;
 use source::Source;
 
@@ -32,13 +37,10 @@ use crate::buffer::PagePool;
 use crate::config::TcpConfig;
 use crate::flow::Seq;
 use crate::tcp::Settings;
-use crate::tcp::congestion::{Ack, AckOutcome, Congestion, Loss};
+use crate::tcp::congestion::{Ack, AckOutcome, Congestion};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
 use crate::wire::tcp::{Plain, Segment};
-
-/// RFC 5681 §3.2: duplicate ACKs that show a loss.
-const DUP_ACKS: u32 = 3;
 
 /// Send sequence variables and what belongs to them.
 #[derive(Debug)]
@@ -64,14 +66,16 @@ pub(crate) struct SendHalf {
     pub mss: u16,
     /// The peer's shift count.
     pub scale: u8,
-    /// The peer accepts SACK blocks, and sends them.
-    pub sack: bool,
+    /// How losses are found.
+    pub detection: Detection,
     /// FIN follows the last byte of the buffer.
     pub fin_queued: bool,
     /// The next ACK repeats our FIN, if that is all that is not acknowledged.
     pub fin_again: bool,
     /// Zero-window probes sent in a row.
     pub probes: u8,
+    /// What the retransmission timer is set for.
+    pub timer: Pending,
     /// How much may be in flight.
     pub congestion: Congestion,
     /// One past the last urgent byte, while it is ahead of SND.UNA.
@@ -92,6 +96,8 @@ pub(crate) struct SendHalf {
     pub sent: Flight,
     /// Round-trip time and RTO.
     pub rtt: Rtt,
+    /// The path's reordering.
+    pub reordering: Reordering,
     /// The narrowest link's rate.
     pub pair: PacketPair,
     /// The source of the application's bytes; not there while the application describes none.
@@ -117,10 +123,11 @@ impl SendHalf {
             small_end: next,
             mss,
             scale: 0,
-            sack: false,
+            detection: Detection::Duplicates,
             fin_queued: false,
             fin_again: false,
             probes: 0,
+            timer: Pending::Timeout,
             congestion,
             urgent: None,
             told_by_fin: Seq(0),
@@ -130,6 +137,7 @@ impl SendHalf {
             buffer: SendBuffer::default(),
             sent: Flight::default(),
             rtt,
+            reordering: Reordering::new(false),
             pair: PacketPair::default(),
             source: None,
             retransmits: 0,
@@ -149,6 +157,17 @@ struct Before {
     may_grow: bool,
 }
 
+/// True if the first block tells of what arrived twice (RFC 2883 §4): it lies below the cumulative
+/// acknowledgement, or within the second block.
+fn has_dsack(segment: &Segment<'_>) -> bool {
+    let mut blocks = segment.options.sack.iter();
+    let Some(first) = blocks.next() else { return false };
+    let is_within = |second: SackBlock| {
+        first.start.at_or_after(second.start) && first.end.at_or_before(second.end)
+    };
+    first.end.at_or_before(segment.ack) || blocks.next().is_some_and(is_within)
+}
+
 /// When a segment has come.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -159,7 +178,7 @@ pub struct Times {
 }
 
 impl SendHalf {
-    /// True if nothing is lost, nor seems to be.
+    /// True if nothing is lost, nor seems to be. (What is lost is so only in a recovery.)
     pub(crate) fn misses_nothing(&self) -> bool {
         let is_calm = |recovery: &Recovery| recovery.is_calm() && self.sent.sacked() == 0;
         self.recovery.as_deref().is_none_or(is_calm)
@@ -176,6 +195,11 @@ impl SendHalf {
         self.recovery.get_or_insert_with(|| Box::new(Recovery::new(una)))
     }
 
+    /// True if the peer accepts SACK blocks, and sends them.
+    pub(crate) fn has_sack(&self) -> bool {
+        self.detection != Detection::Duplicates
+    }
+
     /// Everything in flight, in sequence numbers.
     pub(crate) fn flight(&self) -> u32 {
         self.nxt.since(self.una)
@@ -185,7 +209,7 @@ impl SendHalf {
     pub(crate) fn pipe(&self) -> u32 {
         let Some(recovery) = &self.recovery else { return self.flight() };
         let pipe = self.flight().saturating_sub(self.sent.out_of_network());
-        if self.sack {
+        if self.has_sack() {
             return pipe;
         }
         // Without SACK each duplicate ACK tells of a segment that left (RFC 5681 §3.2).
@@ -205,7 +229,8 @@ impl SendHalf {
             return if flight == 0 { room.max(segment) } else { room };
         };
         let pipe = self.pipe();
-        let room = window.saturating_sub(pipe);
+        let by_window = window.saturating_sub(pipe);
+        let room = recovery.prr.as_ref().map_or(by_window, Prr::allowed);
         if pipe == 0 || recovery.force { room.max(segment) } else { room }
     }
 
@@ -245,20 +270,25 @@ impl SendHalf {
         pool: &mut PagePool,
     ) -> AckOutcome {
         let flight = self.flight();
-        let sacked = self.on_sack_blocks(segment);
-        let duplicate = self.is_duplicate(segment, sacked);
+        let forward = self.sent.highest_sacked().unwrap_or(self.una);
+        let mut news = News::new(evidence, times.now, self.reordering.min_rtt_ns(), forward);
+        let sacked = self.on_sack_blocks(segment, &mut news);
+        let is_duplicate = self.is_duplicate(segment, sacked);
         self.update_window(segment.seq, segment.ack, segment.window);
-        let mut outcome = AckOutcome::default();
+        let mut outcome = AckOutcome { flight, ..AckOutcome::default() };
         if segment.ack.after(self.una) {
             let before = Before { flight, has_holes: !self.misses_nothing(), may_grow };
-            outcome = self.on_new_ack(times, segment.ack, evidence, before, pool);
+            outcome = self.on_new_ack(times, segment.ack, &mut news, before, pool);
         }
-        if duplicate {
+        outcome.delivered += sacked;
+        if is_duplicate {
             let flight = self.flight();
             self.recovery_mut().on_duplicate(flight);
         }
-        outcome.entered = self.find_losses(times.now);
-        self.end_recovery();
+        if self.recovery.is_some() {
+            outcome.has_dsack = self.has_sack() && has_dsack(segment);
+            self.recover(times.now, &news, &mut outcome, segment);
+        }
         outcome
     }
 
@@ -278,34 +308,36 @@ impl SendHalf {
         let before = Before { flight: self.flight(), has_holes: false, may_grow: true };
         self.set_window(segment.seq, segment.ack, segment.window);
         let evidence = Evidence::of(offset, segment.stamps);
-        self.on_new_ack(times, segment.ack, evidence, before, pool)
+        let mut news = News::new(evidence, times.now, 0, self.una);
+        self.on_new_ack(times, segment.ack, &mut news, before, pool)
     }
 
-    fn on_sack_blocks(&mut self, segment: &Segment<'_>) -> u32 {
-        if !self.sack || segment.options.sack.is_empty() {
+    fn on_sack_blocks(&mut self, segment: &Segment<'_>, news: &mut News) -> u32 {
+        if !self.has_sack() || segment.options.sack.is_empty() {
             return 0;
         }
         self.recovery_mut();
         let una = self.una.max(segment.ack);
-        segment.options.sack.iter().map(|block| self.on_sack_block(block, una)).sum()
+        segment.options.sack.iter().map(|block| self.on_sack_block(block, una, news)).sum()
     }
 
     /// Takes in a block that lies beyond `una` and within what is in flight; anything else is
     /// ignored (a D-SACK, RFC 2883, or nonsense). Returns how many bytes are newly sacked.
-    fn on_sack_block(&mut self, SackBlock { start, end }: SackBlock, una: Seq) -> u32 {
+    fn on_sack_block(&mut self, block: SackBlock, una: Seq, news: &mut News) -> u32 {
+        let SackBlock { start, end } = block;
         // Offsets from `una`: a block longer than half the space would pass for one behind it.
         let (from, to) = (start.since(una), end.since(una));
         // An ACK of a window probe's byte leaves `una` ahead of SND.NXT for a moment.
         let flight = self.nxt.distance(una).max(0) as u32;
         let is_sound = from > 0 && from < to && to <= flight;
-        if is_sound { self.sent.on_sacked(self.una, start, end) } else { 0 }
+        if is_sound { self.sent.on_sacked(self.una, (start, end), news) } else { 0 }
     }
 
     /// RFC 5681 §2; with SACK, RFC 6675 §2: it must tell of data newly arrived, whether it
     /// acknowledges more than before or not. After a timeout none counts: it may answer what was
     /// sent again in vain (RFC 6582 §4).
     fn is_duplicate(&self, segment: &Segment<'_>, sacked: u32) -> bool {
-        if self.sack {
+        if self.has_sack() {
             return sacked > 0 && self.mode() == Mode::Open;
         }
         self.mode() != Mode::Timeout
@@ -343,7 +375,7 @@ impl SendHalf {
         &mut self,
         Times { now, heard }: Times,
         ack: Seq,
-        evidence: Evidence,
+        news: &mut News,
         Before { flight, has_holes, may_grow }: Before,
         pool: &mut PagePool,
     ) -> AckOutcome {
@@ -351,9 +383,10 @@ impl SendHalf {
         let fin = self.fin_queued && ack.after(self.data_end());
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
-        let Taken { sent, known } = self.sent.on_ack(ack, evidence);
+        let Taken { sent, known } = self.sent.on_ack(ack, news);
         if let Some(sent) = sent {
             self.rtt.on_ack(sent, now, flight, mss);
+            self.reordering.on_sample(now.nanos_since(sent), now);
         }
         // What fills a hole acknowledges more than has passed since the ACK before.
         if let Some(previous) = self.pair.on_ack(sent, heard)
@@ -363,7 +396,7 @@ impl SendHalf {
             self.pair.on_spaced(total, previous, heard, self.rtt.measure_ns());
         }
         // What duplicates told of left the network then, and does not open the window now.
-        let told = if has_holes && !self.sack { self.told_by_duplicates() } else { known };
+        let told = if has_holes && !self.has_sack() { self.told_by_duplicates() } else { known };
         let delivered = total.saturating_sub(told);
         if freed > 0 {
             self.buffer.advance(freed, pool);
@@ -379,12 +412,13 @@ impl SendHalf {
         if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
             self.urgent = None;
         }
-        let outcome = AckOutcome { progress: true, freed, fin, delivered, entered: false };
+        let outcome =
+            AckOutcome { flight, progress: true, freed, fin, delivered, ..AckOutcome::default() };
         let mode = if has_holes { self.mode() } else { Mode::Open };
         if has_holes {
             self.on_recovery_progress(total);
         }
-        self.congestion.on_ack(&outcome, Ack { now, flight, mode, may_grow }, mss);
+        self.congestion.on_ack(&outcome, Ack { now, mode, may_grow }, mss);
         outcome
     }
 
@@ -392,83 +426,6 @@ impl SendHalf {
     fn told_by_duplicates(&self) -> u32 {
         let dup_acks = self.recovery.as_ref().map_or(0, |recovery| recovery.dup_acks);
         dup_acks.saturating_mul(self.mss.into())
-    }
-
-    /// While something is missing, `acked` bytes are acknowledged.
-    fn on_recovery_progress(&mut self, acked: u32) {
-        let mss = u32::from(self.mss);
-        let Some(recovery) = &mut self.recovery else { return };
-        let mode = recovery.mode;
-        let over = recovery.advance_to(self.una);
-        match mode {
-            Mode::Fast if over => recovery.dup_acks = 0,
-            Mode::Fast if !self.sack => {
-                // RFC 6582 §3.2 step 3: a partial ACK shows the next hole at SND.UNA.
-                recovery.force = true;
-                let others = (acked / mss).saturating_sub(1);
-                recovery.dup_acks = recovery.dup_acks.saturating_sub(others);
-                self.lose_to((self.una + mss).min(self.nxt));
-            }
-            Mode::Fast => {}
-            Mode::Open | Mode::Timeout => recovery.dup_acks = 0,
-        }
-        if over {
-            self.sent.forget_lost();
-        }
-    }
-
-    /// What is on its way below `edge` is lost, but for what was sent again.
-    fn lose_to(&mut self, edge: Seq) {
-        let Some(recovery) = &mut self.recovery else { return };
-        if edge.after(recovery.judged) {
-            self.sent.lose(self.una, (recovery.judged, edge), recovery.high_rxt);
-            recovery.judged = edge;
-        }
-    }
-
-    /// Begins to recover all that is lost below `edge`.
-    fn enter(&mut self, mode: Mode, edge: Seq) {
-        let (una, nxt) = (self.una, self.nxt);
-        self.recovery_mut().enter(mode, una, nxt);
-        self.lose_to(edge);
-    }
-
-    /// Forgets the recovery, if it says no more than a new one would.
-    fn end_recovery(&mut self) {
-        let una = self.una;
-        if self.misses_nothing() && self.recovery.as_ref().is_some_and(|r| r.point.before(una)) {
-            self.recovery = None;
-        }
-    }
-
-    /// The bytes from `start` to `end` were sent again at `now`. The rescue, which lies above all
-    /// that is lost or sacked, says nothing of what lies below it (RFC 6675 §4, NextSeg rule 4).
-    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
-        let Some(recovery) = &mut self.recovery else { return };
-        let is_judged = start.before(recovery.judged);
-        let is_below = self.sent.highest_sacked().is_some_and(|highest| start.before(highest));
-        if is_judged || is_below {
-            recovery.high_rxt = recovery.high_rxt.max(end);
-        } else {
-            recovery.rescued = true;
-        }
-        recovery.force = false;
-        self.sent.on_sent_again(self.una, (start, end), now, is_below && !is_judged);
-        self.retransmits = self.retransmits.saturating_add(1);
-    }
-
-    /// When nothing is known lost and nothing new can be sent: a hole under the highest sacked byte
-    /// (RFC 6675 §4, NextSeg rule 3), or once the last segment of all (rule 4).
-    pub(crate) fn next_speculative(&self, mss: u32) -> Option<(Seq, u32)> {
-        let recovery = self.recovery.as_ref().filter(|_| self.sack && self.mode() == Mode::Fast)?;
-        let (una, nxt, from) = (self.una, self.nxt, recovery.high_rxt.max(self.una));
-        let highest = self.sent.highest_sacked();
-        if let Some((start, end)) = highest.and_then(|highest| self.sent.next_hole(from, highest)) {
-            return Some((start, end.since(start).min(mss)));
-        }
-        let tail = from.max(nxt - mss.min(nxt.since(una)));
-        let (start, end) = self.sent.next_hole(tail, nxt).filter(|_| !recovery.rescued)?;
-        Some((start, end.since(start)))
     }
 
     /// Something that is sent at `now` waits for an answer; since when something does.
@@ -482,53 +439,6 @@ impl SendHalf {
     /// The peer has answered. True if something had waited for that.
     pub(crate) fn stop_waiting(&mut self) -> bool {
         core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
-    }
-
-    /// Starts or extends a recovery from what is sacked, or what duplicate ACKs show. True if one
-    /// has begun.
-    fn find_losses(&mut self, now: Instant) -> bool {
-        let (una, mss, flight) = (self.una, u32::from(self.mss), self.flight());
-        let Some(recovery) = &self.recovery else { return false };
-        let mut edge = una;
-        if self.sack {
-            edge = self.sent.lost_edge(mss).unwrap_or(una);
-        }
-        // RFC 6675 §5 step 1, as well: few or small segments may never show enough bytes.
-        if recovery.dup_acks >= DUP_ACKS && recovery.mode == Mode::Open {
-            let hole = self.sent.next_hole(una, una + mss.min(flight));
-            edge = edge.max(hole.map_or(una, |hole| hole.1));
-        }
-        match recovery.mode {
-            Mode::Fast if self.sack => self.lose_to(edge),
-            Mode::Fast | Mode::Timeout => {}
-            // Without SACK the duplicates of a finished recovery must not start another (RFC 6582
-            // §3.2 step 1): more than `point` must have been acknowledged.
-            Mode::Open if !self.sack && una.at_or_before(recovery.point) => {}
-            Mode::Open if edge.after(una) => {
-                let flight = recovery.flight_before(flight);
-                self.congestion.on_loss(Loss { now, flight }, mss);
-                self.enter(Mode::Fast, edge);
-                return true;
-            }
-            Mode::Open => {}
-        }
-        false
-    }
-
-    /// The retransmission timer fired (RFC 6298 §5.4–5.6; RFC 2018 §8: forget what was sacked).
-    pub(crate) fn on_timeout(&mut self, now: Instant) {
-        let flight = self.flight();
-        let again = self.rtt.backoff() > 0;
-        // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
-        let in_recovery = self.mode() == Mode::Fast;
-        let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
-        let loss = Loss { now, flight: flight.min(limit) };
-        self.congestion.on_timeout(loss, again, self.mss.into());
-        self.rtt.back_off();
-        self.timeouts = self.timeouts.saturating_add(1);
-        self.sent.forget_sacked();
-        self.recovery_mut().dup_acks = 0;
-        self.enter(Mode::Timeout, self.nxt);
     }
 
     /// The path takes segments of `mss` bytes.
@@ -549,7 +459,7 @@ impl SendHalf {
         }
         self.mss = mss;
         if self.flight() > 0 && self.mode() == Mode::Open {
-            self.enter(Mode::Fast, self.nxt);
+            self.recover_all();
         }
     }
 

@@ -3,7 +3,7 @@
 use core::ops::Deref;
 
 use super::send::rtt::Bounds;
-use crate::config::TcpConfig;
+use crate::config::{Estimator, LossDetection, Scheme, TcpConfig};
 
 /// How TCP behaves, and what of it is wanted in ns for nearly every segment.
 #[derive(Clone, Debug)]
@@ -11,6 +11,9 @@ pub struct Settings {
     tcp: TcpConfig,
     /// The bounds of the retransmission timeouts.
     pub(crate) rto_bounds: Bounds,
+    /// How losses are found where the peer sends SACK blocks. The ticks of 4.4BSD are longer than a
+    /// path's round trips, so they find none by time.
+    pub(crate) detection: LossDetection,
     /// [`TcpConfig::shift`].
     pub(crate) shift: u8,
 }
@@ -18,7 +21,10 @@ pub struct Settings {
 impl Settings {
     /// The settings that follow from the configuration.
     pub fn new(tcp: TcpConfig) -> Self {
-        Settings { rto_bounds: Bounds::new(&tcp), shift: tcp.shift(), tcp }
+        let is_fine = matches!(tcp.timers, Scheme::Inline | Scheme::Wheel)
+            && tcp.rto.estimator == Estimator::Rfc6298;
+        let detection = if is_fine { tcp.congestion.detection } else { LossDetection::Count };
+        Settings { rto_bounds: Bounds::new(&tcp), detection, shift: tcp.shift(), tcp }
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 use lightwait_core::config::{
-    AckConfig, AckDelay, BufferConfig, Disagreement, Ecn, Estimator, Scheme, SendRule, TcpConfig,
-    TimeWaitConfig, TimeWaitState, Wish,
+    AckConfig, AckDelay, BufferConfig, CongestionConfig, Disagreement, Ecn, Estimator,
+    LossDetection, Scheme, SendRule, TcpConfig, TimeWaitConfig, TimeWaitState, Wish,
 };
 use lightwait_core::rng::Rng;
 use lightwait_netem::{
@@ -187,6 +187,10 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
         time_wait: TimeWaitConfig {
             length: Duration::from_secs(between(rng, 1, 120)),
             ..TimeWaitConfig::default()
+        },
+        congestion: CongestionConfig {
+            detection: [LossDetection::Rack, LossDetection::Count][rng.below(2) as usize],
+            ..CongestionConfig::default()
         },
         ..TcpConfig::default()
     }

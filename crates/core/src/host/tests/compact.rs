@@ -43,9 +43,19 @@ fn all_of(pair: &mut Pair, side: Side, id: ConnectionId) -> String {
     connection.deadlines.tighten();
     let all = format!("{connection:#?}");
     let is_found_again = |line: &&str| {
-        ["interval_end", "emptied_after_ns", "burst", "acked_at", "initial_rto_ns", "start", "end"]
-            .iter()
-            .any(|name| line.trim_start().starts_with(&format!("{name}:")))
+        [
+            "interval_end",
+            "emptied_after_ns",
+            "burst",
+            "acked_at",
+            "initial_rto_ns",
+            "start",
+            "end",
+            "min_rtt_ns",
+            "epoch",
+        ]
+        .iter()
+        .any(|name| line.trim_start().starts_with(&format!("{name}:")))
     };
     all.lines().filter(|line| !is_found_again(line)).collect()
 }

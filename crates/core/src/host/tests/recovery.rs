@@ -1,7 +1,7 @@
 //! Retransmission: timeouts, back-off and giving up; fast retransmit and recovery.
 
 use super::peer::{A, Peer, S, Say, plain};
-use crate::config::{ClockConfig, Config, Estimator, Scheme, TcpConfig};
+use crate::config::{ClockConfig, Config, Estimator, LossDetection, Scheme, TcpConfig};
 use crate::error::Error;
 use crate::tcp::State;
 use crate::time::Duration;
@@ -12,6 +12,7 @@ const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Schem
 fn with_sack() -> Peer {
     let mut config = plain();
     config.tcp.sack = true;
+    config.tcp.congestion.detection = LossDetection::Count;
     Peer::established_with(config, |syn| syn.mss(1000).sack_permitted())
 }
 
@@ -334,6 +335,7 @@ fn what_was_told_of_before_does_not_open_the_window_again() {
     for sack in [true, false] {
         let mut config = plain();
         config.tcp.sack = sack;
+        config.tcp.congestion.detection = LossDetection::Count;
         let mut peer = Peer::established_with(config, |syn| syn.mss(1000).sack_permitted());
         peer.write(15_000);
         assert_eq!(peer.hear().len(), 10);

@@ -33,7 +33,7 @@ impl Connection {
         };
         let final_state = s.final_state(holding);
         s.recv.window.release(budget);
-        Some((final_state, s.send.sack))
+        Some((final_state, s.send.has_sack()))
     }
 
     /// Makes the orphan whose `record` was kept again, with timestamps that far ahead of our clock.

@@ -12,6 +12,7 @@ use crate::tcp::recv::ack::AckState;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::window::{RecvWindow, Sizes};
 use crate::tcp::send::SendHalf;
+use crate::tcp::send::recovery::Detection;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::time_wait::Predecessor;
 use crate::tcp::time_wait::negotiate::{ASKING_SYNS, End, Holder};
@@ -335,7 +336,7 @@ impl SynReceived {
             wl1,
             wl2,
             scale: self.peer_scale.unwrap_or(0),
-            sack: self.sack,
+            detection: Detection::of(self.sack, &cx.config),
             last_sent: cx.now,
             ..SendHalf::new(next, mss, congestion, rtt)
         }

@@ -16,17 +16,18 @@
 //!         240    receive buffer                             32
 //!         272    FIN, disorder                              16
 //!         288    sequence space, windows, MSS, scale, SACK  36
-//!         324    FIN, probes                                 3
+//!         324    FIN, probes, timer                          4
 //!         328    congestion window, its usage               20
 //!         348    urgent, told by FIN, recovery              20
 //!         368    silent since, last sent                    16
 //!         384    send buffer                                48
-//!         432    what is in flight                         16
-//!         448    RTT                                       40
-//!         488    rate of the path                          24
-//!         512    source                                     8
-//!         520    retransmissions, timeouts                  8
-//!         528
+//!         432    what is in flight                          16
+//!         448    RTT                                        40
+//!         488    reordering of the path                      8
+//!         496    rate of the path                           24
+//!         520    source                                      8
+//!         528    retransmissions, timeouts                   8
+//!         536
 //! ```
 //!
 //! The compiler checks every row.
@@ -69,8 +70,9 @@ const _: () = {
     assert!(at(offset_of!(Synchronized, send.buffer)) == 384);
     assert!(at(offset_of!(Synchronized, send.sent)) == 432);
     assert!(at(offset_of!(Synchronized, send.rtt)) == 448);
-    assert!(at(offset_of!(Synchronized, send.pair)) == 488);
-    assert!(at(offset_of!(Synchronized, send.source)) == 512);
-    assert!(at(offset_of!(Synchronized, send.retransmits)) == 520);
-    assert!(size_of::<Connection>() == 528);
+    assert!(at(offset_of!(Synchronized, send.reordering)) == 488);
+    assert!(at(offset_of!(Synchronized, send.pair)) == 496);
+    assert!(at(offset_of!(Synchronized, send.source)) == 520);
+    assert!(at(offset_of!(Synchronized, send.retransmits)) == 528);
+    assert!(size_of::<Connection>() == 536);
 };

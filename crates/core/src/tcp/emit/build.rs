@@ -85,6 +85,7 @@ impl Step<'_> {
             Why::New => {
                 let segment = segment_bytes(s);
                 on_new_sent(s, end, segment, cx.now);
+                s.send.note_new_sent(end.since(seq));
             }
             Why::Lost => {
                 send.on_sent_again(seq, end, cx.now);
@@ -135,7 +136,7 @@ impl Step<'_> {
         }
         complete(&mut header, s, cx.now);
         name_holder(&mut header, s, &cx.config, egress);
-        let trigger = s.recv.trigger().filter(|_| duplicate && s.send.sack);
+        let trigger = s.recv.trigger().filter(|_| duplicate && s.send.has_sack());
         if trigger.is_some() {
             header.options.sack = s.recv.sack_blocks(trigger);
         }
@@ -163,7 +164,7 @@ fn complete(header: &mut Header, s: &mut Synchronized, now: Instant) {
     header.options.timestamps = s
         .stamps
         .map(|stamps| Timestamps { value: stamp_at(now, stamps.offset), echo: stamps.recent });
-    if s.send.sack && s.recv.has_sack_blocks() {
+    if s.send.has_sack() && s.recv.has_sack_blocks() {
         header.options.sack = s.recv.sack_blocks(None);
     }
 }

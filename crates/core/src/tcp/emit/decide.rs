@@ -33,6 +33,11 @@ impl Step<'_> {
             return None;
         }
         let segment = segment_bytes(self.s);
+        if send.owes_probe() {
+            let new = self.new_text(path, 1, segment, segment);
+            let (seq, len) = send.probe_again(segment);
+            return new.or_else(|| Some(run(send, seq, len, Why::Lost)));
+        }
         let allowed = send.allowance(segment, self.cx.now, &self.cx.config);
         match send.sent.next_lost(segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
@@ -94,9 +99,9 @@ fn is_quiet(s: &Synchronized) -> bool {
     has_sent_all(&s.send) && !has_ack && !s.probe_due && !s.keepalive_due
 }
 
-/// True if nothing is new, and nothing lost.
+/// True if nothing is new, and nothing lost or probed for.
 fn has_sent_all(send: &SendHalf) -> bool {
-    send.queued_end() == send.nxt && send.mode() == Mode::Open
+    send.queued_end() == send.nxt && send.mode() == Mode::Open && !send.owes_probe()
 }
 
 /// FIN, when all data has been sent, and the peer's window has room for its number.
@@ -134,7 +139,7 @@ pub(super) const STAMP_BYTES: usize = 12;
 fn option_bytes(s: &Synchronized) -> usize {
     let stamps = if s.stamps.is_some() { STAMP_BYTES } else { 0 };
     let others = stamps + usize::from(s.naming);
-    if !s.send.sack || !s.recv.has_sack_blocks() {
+    if !s.send.has_sack() || !s.recv.has_sack_blocks() {
         return others;
     }
     let blocks = s.recv.sack_blocks(None).len();

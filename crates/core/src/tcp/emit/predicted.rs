@@ -67,9 +67,9 @@ impl Connection {
         s.recv.ack.on_sent(s.recv.nxt, &mut common.deadlines);
         if len > 0 || fin {
             on_new_sent(s, s.send.nxt + len + u32::from(fin), segment, now);
-            common.arm_in_flight(&s.send, now, config);
+            common.arm_in_flight(&mut s.send, now, config);
         } else {
-            common.arm(&s.send, now, config);
+            common.arm(&mut s.send, now, config);
         }
         true
     }

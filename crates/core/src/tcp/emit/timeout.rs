@@ -9,6 +9,7 @@ use crate::tcp::State;
 use crate::tcp::connection::{
     Connection, Context, Ending, Passed, Shape, Step, SynReceived, SynSent,
 };
+use crate::tcp::send::recovery::Pending;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 
@@ -81,12 +82,32 @@ impl Step<'_> {
         Continue(())
     }
 
-    /// RFC 6298 §5.4–5.7, RFC 9293 §3.8.3.
+    /// The retransmission timer fired, for whatever it was set (RFC 9293 §3.8.3, RFC 8985 §8).
     fn on_retransmit(&mut self) -> Passed {
         if self.s.send.flight() == 0 {
             return Continue(());
         }
         self.check_patience()?;
+        match self.s.send.timer {
+            Pending::Timeout => self.on_timeout(),
+            Pending::Late => {
+                if self.s.send.on_late(self.cx.now) {
+                    self.cx.counters.fast_recoveries += 1;
+                    if let Some(ecn) = &mut self.s.ecn {
+                        ecn.on_reduced(self.s.send.nxt);
+                    }
+                }
+            }
+            Pending::Tail => {
+                self.cx.counters.loss_probes += 1;
+                self.s.send.on_tail_timer();
+            }
+        }
+        Continue(())
+    }
+
+    /// RFC 6298 §5.4–5.7.
+    fn on_timeout(&mut self) {
         // Without a way nothing was lost: nothing was sent. The host looks for one again.
         if !self.common.is_unreachable() {
             self.cx.counters.timeouts += 1;
@@ -99,7 +120,6 @@ impl Step<'_> {
                 self.ask_back();
             }
         }
-        Continue(())
     }
 
     /// The peer has not answered: the end, if that has lasted too long.

@@ -23,10 +23,9 @@ mod many;
 use alloc::boxed::Box;
 use core::mem;
 
+use super::rack::{Departure, News};
 use crate::flow::Seq;
-use crate::flow::stamp::{stamp_at, stamp_distance};
 use crate::time::Instant;
-use crate::wire::options::Timestamps;
 use many::Many;
 
 /// What became of a range when it left last, as far as we know.
@@ -54,6 +53,10 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    fn departure(&self) -> Departure {
+        Departure { at: self.at, end: self.end }
+    }
+
     fn new(end: Seq, at: Instant) -> Record {
         Record { at, end, fate: Fate::InFlight, again: false }
     }
@@ -63,32 +66,16 @@ impl Record {
         (self.at != Instant::FAR_FUTURE).then_some(self.at)
     }
 
+    /// True if it was sent again, at `at`, and nothing has been heard of that.
+    fn is_in_flight_since(&self, at: Instant) -> bool {
+        let is_out = matches!(self.fate, Fate::InFlight | Fate::Twice);
+        is_out && self.again && self.at == at
+    }
+
     /// True if the two say the same of their bytes.
     fn agrees(&self, other: &Record) -> bool {
         let Record { at, end: _, fate, again } = *self;
         (at, fate, again) == (other.at, other.fate, other.again)
-    }
-}
-
-/// How an ACK shows which transmission it answers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Evidence {
-    /// The timestamp that it echoes.
-    pub echo: Option<u32>,
-    /// What our timestamps add to the clock.
-    pub offset: u32,
-}
-
-impl Evidence {
-    /// Of an ACK with these timestamps, where ours have this `offset`.
-    pub(crate) fn of(offset: Option<u32>, stamps: Option<Timestamps>) -> Evidence {
-        Evidence { echo: offset.and(stamps).map(|stamps| stamps.echo), offset: offset.unwrap_or(0) }
-    }
-
-    /// True if what left again at `at` had arrived when the peer sent the ACK; `None` if the ACK
-    /// does not tell.
-    pub(super) fn shows(&self, at: Instant) -> Option<bool> {
-        Some(stamp_distance(self.echo?, stamp_at(at, self.offset)) >= 0)
     }
 }
 
@@ -142,9 +129,10 @@ impl Flight {
         }
     }
 
-    /// Everything before `ack` is acknowledged, by an ACK that says so much of when it left.
+    /// Everything before `ack` is acknowledged. Notes in `news` what that delivers, unless all that
+    /// is in flight left at once.
     #[inline(always)]
-    pub(crate) fn on_ack(&mut self, ack: Seq, evidence: Evidence) -> Taken {
+    pub(crate) fn on_ack(&mut self, ack: Seq, news: &mut News) -> Taken {
         // The usual case: all that is in flight left together, once.
         if let Flight::One(one) = *self {
             if one.end.at_or_before(ack) {
@@ -153,12 +141,12 @@ impl Flight {
             }
             return Taken { sent: Some(one.at), known: 0 };
         }
-        self.take_before(ack, evidence)
+        self.take_before(ack, news)
     }
 
-    fn take_before(&mut self, ack: Seq, evidence: Evidence) -> Taken {
+    fn take_before(&mut self, ack: Seq, news: &mut News) -> Taken {
         let Flight::Many(many) = self else { return Taken::default() };
-        let taken = many.take_before(ack, evidence);
+        let taken = many.take_before(ack, news);
         if many.is_empty() {
             *self = Flight::Empty;
         }
@@ -167,8 +155,8 @@ impl Flight {
 
     /// The receiver holds `start` to `end`, within what is in flight, which begins at `una`.
     /// Returns how many bytes of that are news.
-    pub(crate) fn on_sacked(&mut self, una: Seq, start: Seq, end: Seq) -> u32 {
-        if self.owns_nothing() { 0 } else { self.many(una).on_sacked(start, end) }
+    pub(crate) fn on_sacked(&mut self, una: Seq, (start, end): (Seq, Seq), news: &mut News) -> u32 {
+        if self.owns_nothing() { 0 } else { self.many(una).on_sacked(start, end, news) }
     }
 
     /// The bytes from `start` to `end` were sent again at `at`; `twice`: on suspicion.
@@ -189,6 +177,34 @@ impl Flight {
     /// suspicion is on its way once now. Returns how many bytes are lost.
     pub(crate) fn lose(&mut self, una: Seq, (from, to): (Seq, Seq), resent: Seq) -> u32 {
         if self.owns_nothing() { 0 } else { self.many(una).lose(from, to, resent) }
+    }
+
+    /// What left before `latest` is lost if it left longer than `wait_ns` ago, and never is looked
+    /// at twice for that. Returns when the next range will be.
+    pub(crate) fn lose_late(
+        &mut self,
+        una: Seq,
+        latest: Departure,
+        wait_ns: u64,
+        now: Instant,
+    ) -> Instant {
+        if self.owns_nothing() {
+            return Instant::FAR_FUTURE;
+        }
+        self.many(una).lose_late(latest, wait_ns, now)
+    }
+
+    /// The timer fired: what left longer than `wait_ns` ago is lost.
+    pub(crate) fn lose_old(&mut self, una: Seq, wait_ns: u64, now: Instant) {
+        if !self.owns_nothing() {
+            self.many(una).lose_old(wait_ns, now);
+        }
+    }
+
+    /// True if the receiver has reported the first byte that it does not acknowledge: it has
+    /// discarded what it had (RFC 2018 §8).
+    pub(crate) fn is_reneged(&self) -> bool {
+        self.marked().is_some_and(Many::is_reneged)
     }
 
     /// Nothing is held lost any more.

@@ -15,7 +15,11 @@
 
 use alloc::boxed::Box;
 
+use super::prr::Prr;
+use super::rack::Rack;
+use crate::config::LossDetection;
 use crate::flow::Seq;
+use crate::tcp::Settings;
 
 /// Why segments are being sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +31,55 @@ pub enum Mode {
     Fast,
     /// The retransmission timer fired.
     Timeout,
+}
+
+/// How the losses of a connection are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detection {
+    /// By duplicate ACKs: the peer sends no SACK blocks (RFC 5681, RFC 6582).
+    Duplicates,
+    /// By how much is sacked beyond a hole (RFC 6675).
+    Count,
+    /// By when it left (RFC 8985).
+    Rack,
+}
+
+impl Detection {
+    /// With a peer that sends SACK blocks, or not.
+    pub(crate) fn of(sack: bool, config: &Settings) -> Detection {
+        match (sack, config.detection) {
+            (false, _) => Detection::Duplicates,
+            (true, LossDetection::Count) => Detection::Count,
+            (true, LossDetection::Rack) => Detection::Rack,
+        }
+    }
+}
+
+/// What the retransmission timer is set for: one timer serves all (RFC 8985 §8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// The retransmission timeout.
+    Timeout,
+    /// A range that is late.
+    Late,
+    /// A tail that nobody acknowledges.
+    Tail,
+}
+
+/// The loss probe of a tail (RFC 8985 §7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// There is none.
+    None,
+    /// It is to be sent.
+    Due,
+    /// It was sent, and is not answered.
+    Sent {
+        /// TLP.end_seq: SND.NXT behind it.
+        end: Seq,
+        /// TLP.is_retrans: it was sent before.
+        again: bool,
+    },
 }
 
 /// The recovery of one connection.
@@ -49,6 +102,12 @@ pub(crate) struct Recovery {
     /// What was in flight when the duplicates began: what limited transmit adds does not count
     /// towards the threshold (RFC 5681 §3.2 step 2).
     flight_before: u32,
+    /// What is known of times.
+    pub rack: Rack,
+    /// The loss probe.
+    pub probe: Probe,
+    /// How the window is reduced, in a recovery by time.
+    pub prr: Option<Prr>,
 }
 
 impl Recovery {
@@ -63,6 +122,9 @@ impl Recovery {
             judged: una,
             dup_acks: 0,
             flight_before: 0,
+            rack: Rack::default(),
+            probe: Probe::None,
+            prr: None,
         }
     }
 
@@ -82,6 +144,38 @@ impl Recovery {
     pub(crate) fn enter(&mut self, mode: Mode, una: Seq, nxt: Seq) {
         (self.mode, self.force, self.rescued) = (mode, true, false);
         (self.point, self.high_rxt, self.judged) = (nxt, una, una);
+        (self.probe, self.prr) = (Probe::None, None);
+    }
+
+    /// True if it says no more than a new one would, where nothing is missing.
+    pub(crate) fn is_behind(&self, una: Seq) -> bool {
+        let is_probed = self.probe != Probe::None;
+        self.point.before(una) && !is_probed && !self.rack.has_dsack_round(una)
+    }
+
+    /// True if a loss probe may be sent: none is under way, and nothing is recovered.
+    pub(crate) fn may_probe(&self) -> bool {
+        self.mode == Mode::Open && self.probe == Probe::None
+    }
+
+    /// So many bytes have left.
+    pub(crate) fn on_sent(&mut self, bytes: u32) {
+        self.force = false;
+        self.on_new_sent(bytes);
+    }
+
+    /// So many bytes of new data have left.
+    pub(crate) fn on_new_sent(&mut self, bytes: u32) {
+        if let Some(prr) = &mut self.prr {
+            prr.on_sent(bytes);
+        }
+    }
+
+    /// What has left, new or `again`, was the loss probe, if one was due. SND.NXT is `nxt` now.
+    pub(crate) fn note_probe(&mut self, nxt: Seq, again: bool) {
+        if self.probe == Probe::Due {
+            self.probe = Probe::Sent { end: nxt, again };
+        }
     }
 
     /// True while segments are being sent again.
@@ -115,6 +209,7 @@ impl Recovery {
         if over {
             self.mode = Mode::Open;
             self.force = false;
+            self.prr = None;
         }
         over
     }

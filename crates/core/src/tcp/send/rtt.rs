@@ -99,6 +99,8 @@ pub struct Rtt {
     backoff: u8,
     /// Doublings of the RTO: they outlast the back-off until there is a sample.
     doublings: u8,
+    /// A sample has come since the last loss probe.
+    fresh: bool,
 }
 
 /// An estimator between samples. 28 bytes.
@@ -116,8 +118,8 @@ impl AtRest {
     /// The estimator again.
     pub(crate) fn estimator(&self) -> Rtt {
         let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
-        let (coarse, backoff, doublings) = (None, 0, 0);
-        Rtt { srtt_ns, rttvar_ns, latest_ns, coarse, measure_ns, backoff, doublings }
+        let (coarse, backoff, doublings, fresh) = (None, 0, 0, true);
+        Rtt { srtt_ns, rttvar_ns, latest_ns, coarse, measure_ns, backoff, doublings, fresh }
     }
 }
 
@@ -177,6 +179,7 @@ impl Rtt {
             measure_ns: bounds.measure_ns,
             backoff: 0,
             doublings: 0,
+            fresh: true,
         }
     }
 
@@ -196,7 +199,7 @@ impl Rtt {
         }
         let sample = now.nanos_since(sent).max(1);
         self.latest_ns = sample;
-        self.doublings = 0;
+        (self.doublings, self.fresh) = (0, true);
         move_mean(&mut self.rttvar_ns, self.srtt_ns.abs_diff(sample), 4);
         move_mean(&mut self.srtt_ns, sample, 8);
         self.srtt_ns = self.srtt_ns.max(1);
@@ -214,7 +217,7 @@ impl Rtt {
         };
         let sample = measured_ns.max(1);
         self.latest_ns = sample;
-        self.doublings = 0;
+        (self.doublings, self.fresh) = (0, true);
         if let Some(coarse) = &mut self.coarse {
             return coarse.on_sample(sent, now, sample);
         }
@@ -234,6 +237,16 @@ impl Rtt {
     /// sample, and only a sample shows that the longer time was not needed (RFC 6298 §5).
     pub(crate) fn end_back_off(&mut self) {
         self.backoff = 0;
+    }
+
+    /// True if a sample has come since the last loss probe, or none was sent.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// A loss probe is sent: another one needs a new sample (RFC 8985 §7.3).
+    pub(crate) fn stale(&mut self) {
+        self.fresh = false;
     }
 
     /// A tick of the measurement clock, in ns.

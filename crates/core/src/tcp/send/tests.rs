@@ -182,3 +182,17 @@ fn an_ack_that_fills_a_hole_tells_no_rate() {
     let behind: std::vec::Vec<_> = [&spaced[..3], &duplicates, &spaced[3..]].concat();
     assert_eq!(rate_by(&behind), None);
 }
+
+#[test]
+fn no_tail_is_probed_for_before_a_sample() {
+    let mut pool = PagePool::new(1000);
+    let config = Settings::new(TcpConfig::default());
+    let mut send = synchronized().send;
+    send.detection = Detection::Rack;
+    let now = Instant::from_millis(9);
+    send_at(&mut send, 4000, now, &mut pool);
+    (send.silent_since, send.last_sent) = (now, now);
+    assert_eq!(send.pending(&config), None, "the timeout is a second, as the probe would be");
+    send.rtt.on_sample(Instant::ZERO, now, 4);
+    assert_eq!(send.pending(&config), Some((Pending::Tail, Instant::from_millis(9 + 18))));
+}

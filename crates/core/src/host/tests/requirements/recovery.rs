@@ -1,5 +1,6 @@
 //! Congestion control and the retransmission timer: RFC 5681, RFC 6298.
 
+use crate::config::LossDetection;
 use crate::config::TcpConfig;
 use crate::host::tests::peer::{A, Peer, S, Say, plain};
 use crate::tcp::send::rtt::{Bounds, Rtt};
@@ -75,6 +76,7 @@ fn what_limited_transmit_adds_does_not_raise_the_threshold() {
 fn with_sack_a_duplicate_without_news_lets_nothing_go() {
     let mut config = plain();
     config.tcp.sack = true;
+    config.tcp.congestion.detection = LossDetection::Count;
     let mut peer = Peer::established_with(config, |syn| syn.mss(1000).sack_permitted());
     peer.write(20_000);
     assert_eq!(peer.hear().len(), 10);

@@ -1,5 +1,6 @@
 //! Selective acknowledgements and what is recovered by them: RFC 2018, RFC 6675.
 
+use crate::config::LossDetection;
 use crate::host::tests::peer::{A, Heard, Peer, Say, plain};
 use crate::time::Duration;
 use std::vec::Vec;
@@ -7,6 +8,7 @@ use std::vec::Vec;
 fn with_sack() -> Peer {
     let mut config = plain();
     config.tcp.sack = true;
+    config.tcp.congestion.detection = LossDetection::Count;
     Peer::established_with(config, |syn| syn.mss(1000).sack_permitted())
 }
 

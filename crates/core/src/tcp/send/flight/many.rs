@@ -2,8 +2,9 @@
 
 use alloc::collections::VecDeque;
 
-use super::{Evidence, Fate, Record, Taken};
+use super::{Fate, Record, Taken};
 use crate::flow::Seq;
+use crate::tcp::send::rack::{Departure, News};
 use crate::time::Instant;
 
 /// Records kept at most, but for what we send again. Beyond it what is new joins the newest, and
@@ -26,6 +27,17 @@ pub(crate) struct Many {
     highest: Seq,
     /// The first lost byte, if one is.
     lost_from: Seq,
+    /// What was sent once below is judged by its age.
+    judged: Seq,
+    /// What was sent again, in the order in which it left. Some of it has arrived since.
+    order: VecDeque<Resent>,
+}
+
+/// A range that was sent again. Its records say so, with this time, until they tell more.
+#[derive(Clone, Copy, Debug)]
+struct Resent {
+    start: Seq,
+    departure: Departure,
 }
 
 impl Many {
@@ -33,7 +45,10 @@ impl Many {
     pub(super) fn new(start: Seq, one: Record) -> Many {
         let mut records = VecDeque::with_capacity(4);
         records.push_back(one);
-        Many { records, start, sacked: 0, lost: 0, twice: 0, highest: start, lost_from: start }
+        let [sacked, lost, twice] = [0; 3];
+        let [highest, lost_from, judged] = [start; 3];
+        let order = VecDeque::new();
+        Many { records, start, sacked, lost, twice, highest, lost_from, judged, order }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -55,7 +70,7 @@ impl Many {
         }
     }
 
-    pub(super) fn take_before(&mut self, ack: Seq, evidence: Evidence) -> Taken {
+    pub(super) fn take_before(&mut self, ack: Seq, news: &mut News) -> Taken {
         let mut taken = Taken::default();
         let mut again = None;
         while let Some(&record) = self.records.front().filter(|_| self.start.before(ack)) {
@@ -64,6 +79,7 @@ impl Many {
             if record.fate == Fate::Sacked {
                 taken.known += end.since(self.start);
             }
+            news.note(Departure { at: record.at, end }, record.again);
             taken.sent = record.known_at();
             if record.again && taken.sent.is_some() {
                 again = taken.sent;
@@ -78,12 +94,12 @@ impl Many {
         }
         // Karn's rule: what left twice tells nothing, unless the echo tells which was acknowledged.
         if let (Some(_), Some(at)) = (taken.sent, again) {
-            taken.sent = evidence.shows(at).filter(|shows| *shows).map(|_| at);
+            taken.sent = news.evidence.shows(at).filter(|shows| *shows).map(|_| at);
         }
         taken
     }
 
-    pub(super) fn on_sacked(&mut self, start: Seq, end: Seq) -> u32 {
+    pub(super) fn on_sacked(&mut self, start: Seq, end: Seq, news: &mut News) -> u32 {
         let (mut start, mut end) = (start, end);
         if self.records.len() >= RECORDS_MAX {
             (start, end) = (self.boundary_after(start), self.boundary_before(end));
@@ -95,10 +111,11 @@ impl Many {
         let before = self.sacked;
         let mut from = start;
         for i in first..last {
-            let Record { fate, end, .. } = self.records[i];
-            self.discount(fate, end.since(from));
-            self.sacked += end.since(from);
-            from = end;
+            let record = self.records[i];
+            news.note(record.departure(), record.again);
+            self.discount(record.fate, record.end.since(from));
+            self.sacked += record.end.since(from);
+            from = record.end;
         }
         self.records[first] =
             Record { at: Instant::FAR_FUTURE, end, fate: Fate::Sacked, again: false };
@@ -127,6 +144,21 @@ impl Many {
         if self.lost > 0 && self.lost_from.at_or_after(start) && self.lost_from.before(end) {
             self.find_lost(end);
         }
+        self.note_resent(start, Departure { at, end });
+    }
+
+    fn note_resent(&mut self, start: Seq, departure: Departure) {
+        let is_full = self.order.len() >= RECORDS_MAX;
+        match self.order.back_mut() {
+            Some(Resent { departure: last, .. })
+                if last.end == start && last.at == departure.at =>
+            {
+                last.end = departure.end;
+            }
+            // The timer finds what is lost of the rest.
+            _ if is_full => {}
+            _ => self.order.push_back(Resent { start, departure }),
+        }
     }
 
     pub(super) fn lose(&mut self, from: Seq, to: Seq, resent: Seq) -> u32 {
@@ -143,17 +175,120 @@ impl Many {
                 Fate::InFlight | Fate::Twice if start.before(resent) => {
                     self.change(i, start, Fate::InFlight);
                 }
-                Fate::InFlight | Fate::Twice => {
-                    if self.lost == 0 || start.before(self.lost_from) {
-                        self.lost_from = start;
-                    }
-                    self.change(i, start, Fate::Lost);
-                }
+                Fate::InFlight | Fate::Twice => self.lose_one(i, start),
             }
             start = end;
         }
         self.merge(first, last);
         self.lost - before
+    }
+
+    /// Record `index`, which begins at `start`, is lost.
+    fn lose_one(&mut self, index: usize, start: Seq) {
+        if self.lost == 0 || start.before(self.lost_from) {
+            self.lost_from = start;
+        }
+        self.change(index, start, Fate::Lost);
+    }
+
+    // ---- by age
+
+    pub(super) fn lose_late(&mut self, latest: Departure, wait_ns: u64, now: Instant) -> Instant {
+        let first = self.lose_late_once(latest, wait_ns, now);
+        first.min(self.lose_late_again(latest, wait_ns, now))
+    }
+
+    /// Of what was sent once. It left in the order of its numbers, so the first that is not late
+    /// ends the search, and the next one goes on there.
+    fn lose_late_once(&mut self, latest: Departure, wait_ns: u64, now: Instant) -> Instant {
+        let mut start = self.judged.max(self.start);
+        let first = self.index_of(start);
+        let (mut next, mut index) = (Instant::FAR_FUTURE, first);
+        while let Some(&record) = self.records.get(index) {
+            if record.fate == Fate::InFlight && !record.again {
+                let due = record.at.plus_nanos(wait_ns);
+                let is_late = record.departure().is_before(latest);
+                if !is_late || due > now {
+                    next = if is_late { due } else { next };
+                    break;
+                }
+                self.lose_one(index, start);
+            }
+            start = record.end;
+            index += 1;
+        }
+        self.judged = start;
+        self.merge(first, index);
+        next
+    }
+
+    /// Of what was sent again. It stands in the order of time; of what left together, some may have
+    /// arrived before the rest.
+    fn lose_late_again(&mut self, latest: Departure, wait_ns: u64, now: Instant) -> Instant {
+        let mut index = 0;
+        while let Some(&Resent { start, departure }) = self.order.get(index) {
+            let Departure { at, end } = departure;
+            if self.is_in_flight_since(start, departure) {
+                if at > latest.at {
+                    break;
+                }
+                let late = if at < latest.at { end } else { end.min(latest.end) };
+                let late = Departure { at, end: late };
+                if self.is_in_flight_since(start, late) {
+                    let due = at.plus_nanos(wait_ns);
+                    if due > now {
+                        return due;
+                    }
+                    self.lose_resent(start, late);
+                }
+            }
+            if index == 0 && !self.is_in_flight_since(start, departure) {
+                self.order.pop_front();
+            } else {
+                index += 1;
+            }
+        }
+        Instant::FAR_FUTURE
+    }
+
+    /// True if a part of what begins at `start` left last then, and is in flight.
+    fn is_in_flight_since(&self, start: Seq, Departure { at, end }: Departure) -> bool {
+        let first = self.index_of(start.max(self.start));
+        let range = self.records.range(first..).enumerate();
+        let mut overlapping = range
+            .take_while(|(i, _)| self.start_of(first + i).before(end))
+            .map(|(_, record)| record);
+        overlapping.any(|record| record.is_in_flight_since(at))
+    }
+
+    fn lose_resent(&mut self, start: Seq, Departure { at, end }: Departure) {
+        let mut start = start.max(self.start);
+        let (first, last) = self.divide(start, end);
+        for i in first..last {
+            let record = self.records[i];
+            if record.is_in_flight_since(at) {
+                self.lose_one(i, start);
+            }
+            start = record.end;
+        }
+        self.merge(first, last);
+    }
+
+    pub(super) fn lose_old(&mut self, wait_ns: u64, now: Instant) {
+        let mut start = self.start;
+        for i in 0..self.records.len() {
+            let Record { fate, end, at, .. } = self.records[i];
+            let is_out = matches!(fate, Fate::InFlight | Fate::Twice);
+            if is_out && (at == Instant::FAR_FUTURE || at.plus_nanos(wait_ns) <= now) {
+                self.lose_one(i, start);
+            }
+            start = end;
+        }
+        self.merge(0, self.records.len());
+    }
+
+    pub(super) fn is_reneged(&self) -> bool {
+        self.records.front().is_some_and(|record| record.fate == Fate::Sacked)
     }
 
     pub(super) fn forget_lost(&mut self) {

@@ -2,6 +2,7 @@
 
 use super::many::RECORDS_MAX;
 use super::*;
+use crate::tcp::send::rack::Evidence;
 use proptest::prelude::*;
 use std::vec::Vec;
 
@@ -11,6 +12,15 @@ fn at(ms: u64) -> Instant {
 
 fn echo(ms: u32) -> Evidence {
     Evidence { echo: Some(ms), offset: 0 }
+}
+
+/// An ACK that says so, of which nothing is asked.
+fn news(evidence: Evidence) -> News {
+    News::new(evidence, Instant::ZERO, 0, Seq(0))
+}
+
+fn sack(flight: &mut Flight, start: u32, end: u32) -> u32 {
+    flight.on_sacked(UNA, (Seq(start), Seq(end)), &mut news(Evidence::default()))
 }
 
 const UNA: Seq = Seq(0);
@@ -35,7 +45,7 @@ fn records(flight: &Flight) -> usize {
 #[test]
 fn the_newest_byte_acknowledged_gives_the_sample() {
     let mut flight = flight(&[0, 5]);
-    assert_eq!(flight.on_ack(Seq(200), Evidence::default()).sent, Some(at(5)));
+    assert_eq!(flight.on_ack(Seq(200), &mut news(Evidence::default())).sent, Some(at(5)));
     assert!(flight.owns_nothing());
 }
 
@@ -44,7 +54,7 @@ fn a_segment_sent_again_gives_none_unless_the_echo_tells_which() {
     let sample = |evidence| {
         let mut flight = flight(&[0, 0]);
         flight.on_sent_again(UNA, (Seq(0), Seq(100)), at(50), false);
-        flight.on_ack(Seq(200), evidence).sent
+        flight.on_ack(Seq(200), &mut news(evidence)).sent
     };
     assert_eq!(sample(Evidence::default()), None, "Karn's rule");
     assert_eq!(sample(echo(49)), None, "the first one arrived");
@@ -54,8 +64,8 @@ fn a_segment_sent_again_gives_none_unless_the_echo_tells_which() {
 #[test]
 fn a_range_that_was_sacked_before_gives_no_sample() {
     let mut flight = flight(&[0, 5]);
-    flight.on_sacked(UNA, Seq(100), Seq(200));
-    assert_eq!(flight.on_ack(Seq(200), echo(90)), Taken { sent: None, known: 100 });
+    sack(&mut flight, 100, 200);
+    assert_eq!(flight.on_ack(Seq(200), &mut news(echo(90))), Taken { sent: None, known: 100 });
 }
 
 #[test]
@@ -63,7 +73,7 @@ fn what_leaves_at_once_or_is_sacked_in_a_row_is_one_record() {
     let mut flight = flight(&[1; 50]);
     assert!(matches!(flight, Flight::One(_)), "no memory but its own");
     for i in (10..40).rev() {
-        flight.on_sacked(UNA, Seq(100 * i), Seq(100 * i + 100));
+        sack(&mut flight, 100 * i, 100 * i + 100);
     }
     assert_eq!((records(&flight), flight.sacked()), (3, 3000));
     flight.lose(UNA, (UNA, Seq(1000)), UNA);
@@ -71,6 +81,39 @@ fn what_leaves_at_once_or_is_sacked_in_a_row_is_one_record() {
         flight.on_sent_again(UNA, (Seq(100 * i), Seq(100 * i + 100)), at(9), false);
     }
     assert_eq!((records(&flight), flight.lost(), flight.resent()), (3, 0, 1000));
+}
+
+#[test]
+fn what_left_before_the_latest_delivery_is_lost_once_it_is_late() {
+    // A segment each at 1 to 5 ms; the third has arrived.
+    let mut flight = flight(&[1, 2, 3, 4, 5]);
+    sack(&mut flight, 200, 300);
+    let latest = Departure { at: at(3), end: Seq(300) };
+    let mut judge = |now_ms| flight.lose_late(UNA, latest, 10_000_000, at(now_ms));
+    assert_eq!(judge(10), at(11), "the first");
+    assert_eq!(judge(11), at(12), "the second");
+    assert_eq!(judge(12), Instant::FAR_FUTURE, "the others left later");
+    assert_eq!(flight.next_lost(1000), Some((UNA, 200)));
+}
+
+#[test]
+fn a_retransmission_is_lost_like_anything_else() {
+    let mut flight = flight(&[1; 10]);
+    sack(&mut flight, 300, 400);
+    let latest = Departure { at: at(1), end: Seq(400) };
+    flight.lose_late(UNA, latest, 0, at(5));
+    assert_eq!(flight.lost(), 300);
+    for (i, ms) in [6, 7, 8].into_iter().enumerate() {
+        let start = Seq(100 * i as u32);
+        flight.on_sent_again(UNA, (start, start + 100), at(ms), false);
+    }
+    // The second of the three arrives, and then the third.
+    sack(&mut flight, 100, 200);
+    let latest = Departure { at: at(7), end: Seq(200) };
+    assert_eq!(flight.lose_late(UNA, latest, 2_000_000, at(7)), at(8));
+    flight.lose_late(UNA, latest, 2_000_000, at(8));
+    assert_eq!(flight.next_lost(1000), Some((UNA, 100)), "without a timeout");
+    assert_eq!(flight.resent(), 100, "the third may arrive yet");
 }
 
 #[test]
@@ -82,32 +125,34 @@ fn the_number_of_records_is_bounded() {
     }
     assert_eq!(records(&flight), RECORDS_MAX);
     // Every second byte: within a record nothing counts any more.
-    let blocks = (1..count * 5).map(|i| (Seq(i * 2), Seq(i * 2 + 1)));
-    let sacked: u32 = blocks.map(|(start, end)| flight.on_sacked(UNA, start, end)).sum();
+    let sacked: u32 = (1..count * 5).map(|i| sack(&mut flight, i * 2, i * 2 + 1)).sum();
     assert_eq!((sacked, records(&flight)), (0, RECORDS_MAX));
     // But whole ones do, and make room.
-    assert_eq!(flight.on_sacked(UNA, Seq(5), Seq(1005)), 990);
+    assert_eq!(sack(&mut flight, 5, 1005), 990);
     assert_eq!(records(&flight), RECORDS_MAX - 98);
-    assert_eq!(flight.on_ack(Seq(count * 10), Evidence::default()).sent, Some(at(count.into())));
+    assert_eq!(
+        flight.on_ack(Seq(count * 10), &mut news(Evidence::default())).sent,
+        Some(at(count.into()))
+    );
 }
 
 #[test]
 fn a_hole_is_lost_under_three_ranges_or_more_than_two_segments() {
     let mut flight = flight(&[0; 10]);
-    flight.on_sacked(UNA, Seq(300), Seq(400));
-    flight.on_sacked(UNA, Seq(500), Seq(600));
+    sack(&mut flight, 300, 400);
+    sack(&mut flight, 500, 600);
     assert_eq!(flight.lost_edge(100), None, "two segments in two ranges");
-    flight.on_sacked(UNA, Seq(600), Seq(601));
+    sack(&mut flight, 600, 601);
     assert_eq!(flight.lost_edge(100), Some(Seq(300)), "more than two segments' bytes");
-    flight.on_sacked(UNA, Seq(800), Seq(801));
+    sack(&mut flight, 800, 801);
     assert_eq!(flight.lost_edge(100), Some(Seq(300)), "three ranges");
 }
 
 /// Two of three holes are lost: [0, 200) and [400, 600).
 fn with_holes() -> Flight {
     let mut flight = flight(&[0; 10]);
-    flight.on_sacked(UNA, Seq(200), Seq(400));
-    flight.on_sacked(UNA, Seq(600), Seq(900));
+    sack(&mut flight, 200, 400);
+    sack(&mut flight, 600, 900);
     assert_eq!(flight.out_of_network(), 500);
     assert_eq!(flight.lose(UNA, (UNA, Seq(600)), UNA), 400);
     flight
@@ -150,7 +195,7 @@ enum Step {
     Sack(u32, u32),
     Lose(u32, u32),
     Resend(bool),
-    ForgetLost,
+    Late(u32),
     ForgetSacked,
 }
 
@@ -161,7 +206,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0u32..200, 1u32..30).prop_map(|(from, len)| Step::Sack(from, len)),
         2 => (0u32..200, 1u32..60).prop_map(|(from, len)| Step::Lose(from, len)),
         3 => any::<bool>().prop_map(Step::Resend),
-        1 => Just(Step::ForgetLost),
+        3 => (0u32..8).prop_map(Step::Late),
         1 => Just(Step::ForgetSacked),
     ]
 }
@@ -208,6 +253,25 @@ impl Model {
         Some((start as u32, len as u32))
     }
 
+    /// RFC 8985 §6.2, step 5, from its text, a byte a segment.
+    fn lose_late(&mut self, latest: Departure, wait_ns: u64, now: Instant) -> Instant {
+        let mut next = Instant::FAR_FUTURE;
+        for (i, byte) in self.bytes.iter_mut().enumerate() {
+            let departure = Departure { at: byte.at, end: self.una + i as u32 + 1 };
+            let is_out = matches!(byte.fate, Fate::InFlight | Fate::Twice);
+            if !is_out || !departure.is_before(latest) {
+                continue;
+            }
+            let due = byte.at.plus_nanos(wait_ns);
+            if due <= now {
+                byte.fate = Fate::Lost;
+            } else {
+                next = next.min(due);
+            }
+        }
+        next
+    }
+
     /// RFC 6675 §4 IsLost, from its text: the end of the highest byte that is lost by it.
     fn lost_edge(&self, mss: u32) -> Option<Seq> {
         let is_sacked = |i: usize| self.bytes[i].fate == Fate::Sacked;
@@ -232,6 +296,9 @@ proptest! {
     ) {
         let (mut flight, mut model) =
             (Flight::default(), Model { una: Seq(base), bytes: Vec::new() });
+        // The latest delivery: when it left, and how far after the beginning it ends.
+        let key = |departure: Departure| (departure.at, departure.end.since(Seq(base)));
+        let mut latest = None;
         for (i, step) in steps.into_iter().enumerate() {
             // Some things happen at the same time.
             let (now, una) = (at(i as u64 / 2), model.una);
@@ -247,7 +314,9 @@ proptest! {
                         continue;
                     }
                     let evidence = echo(i as u32 / 3);
-                    let taken = flight.on_ack(una + by, evidence);
+                    let mut heard = News::new(evidence, now, 0, una);
+                    let taken = flight.on_ack(una + by, &mut heard);
+                    latest = latest.max(heard.latest.map(key));
                     prop_assert_eq!(taken, model.ack(by, evidence));
                 }
                 Step::Sack(from, len) => {
@@ -256,7 +325,9 @@ proptest! {
                     let (at, fate, again) = (Instant::FAR_FUTURE, Fate::Sacked, false);
                     model.slice((start, end)).fill(Byte { at, fate, again });
                     let news = model.count(|byte| byte.fate == Fate::Sacked) - before;
-                    prop_assert_eq!(flight.on_sacked(una, start, end), news);
+                    let mut heard = News::new(Evidence::default(), now, 0, una);
+                    prop_assert_eq!(flight.on_sacked(una, (start, end), &mut heard), news);
+                    latest = latest.max(heard.latest.map(key));
                 }
                 Step::Lose(from, len) => {
                     let (start, end) = model.range(from, len);
@@ -275,13 +346,12 @@ proptest! {
                     model.slice((start, start + len)).fill(Byte { at: now, fate, again: true });
                     flight.on_sent_again(una, (start, start + len), now, twice);
                 }
-                Step::ForgetLost => {
-                    for byte in &mut model.bytes {
-                        if matches!(byte.fate, Fate::Lost | Fate::Twice) {
-                            byte.fate = Fate::InFlight;
-                        }
-                    }
-                    flight.forget_lost();
+                Step::Late(wait_ms) => {
+                    let Some((at, after)) = latest else { continue };
+                    let newest = Departure { at, end: Seq(base) + after };
+                    let wait_ns = u64::from(wait_ms) * 1_000_000;
+                    let next = model.lose_late(newest, wait_ns, now);
+                    prop_assert_eq!(flight.lose_late(una, newest, wait_ns, now), next);
                 }
                 Step::ForgetSacked => {
                     for byte in &mut model.bytes {

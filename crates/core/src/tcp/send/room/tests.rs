@@ -1,10 +1,18 @@
 use super::*;
 use crate::config::TcpConfig;
+use crate::flow::Seq;
 use crate::tcp::Settings;
 use crate::tcp::congestion::Congestion;
-use crate::tcp::send::flight::Evidence;
+use crate::tcp::send::rack::Evidence;
+use crate::tcp::send::rack::News;
+use crate::tcp::send::recovery::Detection;
+
 use crate::tcp::send::tests::{context, synchronized};
 use crate::time::Duration;
+
+fn news(una: Seq) -> News {
+    News::new(Evidence::default(), Instant::ZERO, 0, una)
+}
 
 /// A segment of the connections here.
 const MSS: u32 = 1000;
@@ -138,7 +146,7 @@ fn by_los_a_slow_source_gets_the_rounds_it_takes_to_bring_more() {
     case.write(MSS);
     case.send.sent.on_sent(case.send.una, case.send.nxt + MSS, at(0));
     case.send(MSS);
-    let sent = case.send.sent.on_ack(case.send.nxt, Evidence::default()).sent.unwrap();
+    let sent = case.send.sent.on_ack(case.send.nxt, &mut news(case.send.una)).sent.unwrap();
     case.send.rtt.on_ack(sent, at(100), MSS, MSS);
     case.write(20 * MSS);
     assert_eq!(case.send.rtt.srtt_ns(), 100_000_000);
@@ -172,10 +180,10 @@ fn by_los_what_the_peer_has_behind_a_hole_takes_no_room() {
     case.send(10 * MSS);
     assert_eq!(case.room(), 0);
     let (una, nxt) = (case.send.una, case.send.nxt);
-    case.send.sack = true;
+    case.send.detection = Detection::Count;
     case.send.recovery_mut();
     case.send.sent.on_sent(una, nxt, Instant::ZERO);
-    case.send.sent.on_sacked(una, una + MSS, una + 5 * MSS);
+    case.send.sent.on_sacked(una, (una + MSS, una + 5 * MSS), &mut news(una));
     assert_eq!(case.room(), 4 * MSS, "and the windows let so much more out");
 }
 

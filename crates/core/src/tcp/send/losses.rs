@@ -1,0 +1,374 @@
+//! Finds what is lost, and recovers from it: after each ACK, and when the timer fires.
+
+use super::SendHalf;
+use super::prr::{Progress, Prr};
+use super::recovery::{Detection, Mode, Pending, Probe};
+use crate::flow::Seq;
+use crate::tcp::Settings;
+use crate::tcp::congestion::{AckOutcome, Loss};
+use crate::tcp::send::rack::News;
+use crate::time::Instant;
+use crate::wire::tcp::Segment;
+
+/// RFC 5681 §3.2: duplicate ACKs that show a loss.
+const DUP_ACKS: u32 = 3;
+
+impl SendHalf {
+    /// An ACK has brought `news` while something is missing: finds what is lost, and goes on with
+    /// the recovery.
+    pub(super) fn recover(
+        &mut self,
+        now: Instant,
+        news: &News,
+        outcome: &mut AckOutcome,
+        segment: &Segment<'_>,
+    ) {
+        let lost_before = self.sent.lost();
+        if self.detection == Detection::Rack {
+            self.hear(now, news, outcome);
+            self.end_probe(now, outcome, segment);
+        }
+        outcome.entered = self.find_losses(now);
+        outcome.reduced |= outcome.entered;
+        if outcome.entered {
+            self.begin_pacing(outcome.delivered);
+        }
+        let is_safe = outcome.progress && self.sent.lost() <= lost_before;
+        self.pace_recovery(outcome.delivered, is_safe);
+        self.end_recovery();
+    }
+
+    /// Takes in what an ACK shows of times and of reordering (RFC 8985 §6.2, steps 2 to 4).
+    fn hear(&mut self, now: Instant, news: &News, outcome: &AckOutcome) {
+        let (una, nxt) = (self.una, self.nxt);
+        let Some(recovery) = &mut self.recovery else { return };
+        if let Some(rtt_ns) = recovery.rack.on_news(news) {
+            self.reordering.on_sample(rtt_ns, now);
+        }
+        self.reordering.seen |= news.is_reordered;
+        if outcome.has_dsack && recovery.rack.on_dsack(una, nxt) {
+            self.reordering.widen();
+        }
+    }
+
+    /// Bytes that proportional rate reduction lets out after an ACK in a recovery.
+    fn pace_recovery(&mut self, delivered: u32, is_safe: bool) {
+        let (pipe, mss) = (self.pipe(), u32::from(self.mss));
+        let threshold = self.congestion.threshold();
+        if let Some(prr) = self.recovery.as_mut().and_then(|recovery| recovery.prr.as_mut()) {
+            prr.on_ack(Progress { delivered, is_safe, pipe, threshold, mss });
+        }
+    }
+
+    /// While something is missing, `acked` bytes are acknowledged.
+    pub(super) fn on_recovery_progress(&mut self, acked: u32) {
+        let mss = u32::from(self.mss);
+        let Some(recovery) = &mut self.recovery else { return };
+        let mode = recovery.mode;
+        let over = recovery.advance_to(self.una);
+        match mode {
+            Mode::Fast if over => recovery.dup_acks = 0,
+            Mode::Fast if self.detection == Detection::Duplicates => {
+                // RFC 6582 §3.2 step 3: a partial ACK shows the next hole at SND.UNA.
+                recovery.force = true;
+                let others = (acked / mss).saturating_sub(1);
+                recovery.dup_acks = recovery.dup_acks.saturating_sub(others);
+                self.lose_to((self.una + mss).min(self.nxt));
+            }
+            Mode::Fast => {}
+            Mode::Open | Mode::Timeout => recovery.dup_acks = 0,
+        }
+        if over {
+            self.on_recovered();
+        }
+    }
+
+    fn on_recovered(&mut self) {
+        if self.detection == Detection::Rack {
+            self.reordering.on_recovered();
+        } else {
+            self.sent.forget_lost();
+        }
+    }
+
+    /// What is on its way below `edge` is lost, but for what was sent again.
+    fn lose_to(&mut self, edge: Seq) {
+        let Some(recovery) = &mut self.recovery else { return };
+        if edge.after(recovery.judged) {
+            self.sent.lose(self.una, (recovery.judged, edge), recovery.high_rxt);
+            recovery.judged = edge;
+        }
+    }
+
+    /// Begins a recovery.
+    fn enter(&mut self, mode: Mode) {
+        let (una, nxt) = (self.una, self.nxt);
+        self.recovery_mut().enter(mode, una, nxt);
+    }
+
+    /// The reduction of a recovery begins, by an ACK that has delivered so much.
+    fn begin_pacing(&mut self, delivered: u32) {
+        if self.detection == Detection::Rack {
+            let flight = self.flight().saturating_sub(self.sent.sacked()) + delivered;
+            self.recovery_mut().prr = Some(Prr::new(flight));
+        }
+    }
+
+    /// Forgets the recovery, if it says no more than a new one would.
+    fn end_recovery(&mut self) {
+        let una = self.una;
+        if self.misses_nothing() && self.recovery.as_ref().is_some_and(|r| r.is_behind(una)) {
+            self.recovery = None;
+        }
+    }
+
+    /// Starts or extends a recovery from what is sacked, or what duplicate ACKs show. True if one
+    /// has begun.
+    fn find_losses(&mut self, now: Instant) -> bool {
+        match self.detection {
+            Detection::Rack => self.find_losses_by_time(now),
+            Detection::Count | Detection::Duplicates => self.find_losses_by_count(now),
+        }
+    }
+
+    /// By how much is sacked (RFC 6675), or how many duplicate ACKs have come (RFC 6582).
+    fn find_losses_by_count(&mut self, now: Instant) -> bool {
+        let (una, mss, flight) = (self.una, u32::from(self.mss), self.flight());
+        let Some(recovery) = &self.recovery else { return false };
+        let mut edge = una;
+        if self.has_sack() {
+            edge = self.sent.lost_edge(mss).unwrap_or(una);
+        }
+        // RFC 6675 §5 step 1, as well: few or small segments may never show enough bytes.
+        if recovery.dup_acks >= DUP_ACKS && recovery.mode == Mode::Open {
+            let hole = self.sent.next_hole(una, una + mss.min(flight));
+            edge = edge.max(hole.map_or(una, |hole| hole.1));
+        }
+        match recovery.mode {
+            Mode::Fast if self.has_sack() => self.lose_to(edge),
+            Mode::Fast | Mode::Timeout => {}
+            // Without SACK the duplicates of a finished recovery must not start another (RFC 6582
+            // §3.2 step 1): more than `point` must have been acknowledged.
+            Mode::Open if !self.has_sack() && una.at_or_before(recovery.point) => {}
+            Mode::Open if edge.after(una) => {
+                self.reduce(now);
+                self.enter(Mode::Fast);
+                self.lose_to(edge);
+                return true;
+            }
+            Mode::Open => {}
+        }
+        false
+    }
+
+    /// By when it left (RFC 8985 §6.2, step 5).
+    fn find_losses_by_time(&mut self, now: Instant) -> bool {
+        if self.sent.is_reneged() {
+            self.sent.forget_sacked();
+            self.sent.lose(self.una, (self.una, self.nxt), self.una);
+        }
+        let window_ns = self.reordering_window_ns();
+        let Some(recovery) = &mut self.recovery else { return false };
+        if let Some((latest, wait_ns)) = recovery.rack.judgement(window_ns) {
+            recovery.rack.due = self.sent.lose_late(self.una, latest, wait_ns, now);
+        }
+        let begins = recovery.mode == Mode::Open && self.sent.lost() > 0;
+        if begins {
+            self.reduce(now);
+            self.enter(Mode::Fast);
+        }
+        begins
+    }
+
+    /// RACK.reo_wnd (RFC 8985 §6.2, step 4).
+    fn reordering_window_ns(&self) -> u64 {
+        let Some(recovery) = &self.recovery else { return 0 };
+        let has_many =
+            || recovery.dup_acks >= DUP_ACKS || self.sent.lost_edge(self.mss.into()).is_some();
+        if !self.reordering.seen && (recovery.mode != Mode::Open || has_many()) {
+            return 0;
+        }
+        self.reordering.window_ns(self.rtt.srtt_ns())
+    }
+
+    /// Something is lost that was in flight: the window is reduced.
+    fn reduce(&mut self, now: Instant) {
+        let flight = self.flight();
+        let flight = self.recovery.as_ref().map_or(flight, |r| r.flight_before(flight));
+        self.congestion.on_loss(Loss { now, flight }, self.mss.into());
+    }
+
+    // ---- what is sent
+
+    /// The bytes from `start` to `end` were sent again at `now`. The rescue, which lies above all
+    /// that is lost or sacked, says nothing of what lies below it (RFC 6675 §4, NextSeg rule 4).
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
+        let Some(recovery) = &mut self.recovery else { return };
+        let is_judged = start.before(recovery.judged);
+        let is_below = self.sent.highest_sacked().is_some_and(|highest| start.before(highest));
+        if is_judged || is_below {
+            recovery.high_rxt = recovery.high_rxt.max(end);
+        } else {
+            recovery.rescued = true;
+        }
+        recovery.on_sent(end.since(start));
+        recovery.note_probe(self.nxt, true);
+        let is_on_suspicion = self.detection == Detection::Count && is_below && !is_judged;
+        self.sent.on_sent_again(self.una, (start, end), now, is_on_suspicion);
+        self.retransmits = self.retransmits.saturating_add(1);
+    }
+
+    /// So much new data has left in a recovery, or as a loss probe.
+    pub(crate) fn note_new_sent(&mut self, len: u32) {
+        let nxt = self.nxt;
+        if let Some(recovery) = &mut self.recovery {
+            recovery.on_new_sent(len);
+            recovery.note_probe(nxt, false);
+        }
+    }
+
+    /// When nothing is known lost and nothing new can be sent: a hole under the highest sacked byte
+    /// (RFC 6675 §4, NextSeg rule 3), or once the last segment of all (rule 4).
+    pub(crate) fn next_speculative(&self, mss: u32) -> Option<(Seq, u32)> {
+        let is_counted = self.detection == Detection::Count && self.mode() == Mode::Fast;
+        let recovery = self.recovery.as_ref().filter(|_| is_counted)?;
+        let from = recovery.high_rxt.max(self.una);
+        let highest = self.sent.highest_sacked();
+        if let Some((start, end)) = highest.and_then(|highest| self.sent.next_hole(from, highest)) {
+            return Some((start, end.since(start).min(mss)));
+        }
+        let tail = from.max(self.last_segment(mss));
+        let (start, end) = self.sent.next_hole(tail, self.nxt).filter(|_| !recovery.rescued)?;
+        Some((start, end.since(start)))
+    }
+
+    /// Where the last segment in flight begins.
+    fn last_segment(&self, mss: u32) -> Seq {
+        self.nxt - mss.min(self.flight())
+    }
+
+    // ---- the timer
+
+    /// What the retransmission timer waits for, and until when, if not for the timeout. A lone
+    /// segment is not probed for: its timeout is sooner.
+    pub(crate) fn pending(&self, config: &Settings) -> Option<(Pending, Instant)> {
+        if self.recovery.is_none() && self.flight() <= u32::from(self.mss) {
+            return None;
+        }
+        self.late_due().or_else(|| self.tail_due(config))
+    }
+
+    /// When a range is lost if nothing is heard of it (RFC 8985 §6.2, step 5).
+    fn late_due(&self) -> Option<(Pending, Instant)> {
+        let due = self.recovery.as_ref()?.rack.due;
+        (due != Instant::FAR_FUTURE).then_some((Pending::Late, due))
+    }
+
+    /// When the tail of what is in flight is probed for (RFC 8985 §7.2): two round trips after it
+    /// was sent, or an ACK came, unless the timeout is sooner.
+    fn tail_due(&self, config: &Settings) -> Option<(Pending, Instant)> {
+        if self.detection != Detection::Rack || self.flight() <= u32::from(self.mss) {
+            return None;
+        }
+        let srtt_ns = self.rtt.srtt_ns();
+        let may_probe = self.recovery.as_ref().is_none_or(|recovery| recovery.may_probe());
+        if srtt_ns == 0 || !self.rtt.is_fresh() || !may_probe || !self.misses_nothing() {
+            return None;
+        }
+        let due = self.last_sent.max(self.silent_since).plus_nanos(2 * srtt_ns);
+        let timeout = self.silent_since.plus_nanos(self.rtt.rto_ns(&config.rto_bounds));
+        (due < timeout).then_some((Pending::Tail, due))
+    }
+
+    /// The timer fired that waits for what is late. True if a recovery begins.
+    pub(crate) fn on_late(&mut self, now: Instant) -> bool {
+        let lost_before = self.sent.lost();
+        let begins = self.find_losses(now);
+        if begins {
+            self.begin_pacing(0);
+        }
+        if self.sent.lost() > lost_before {
+            // What is found lost lets a segment go, as if it had arrived.
+            self.pace_recovery(self.mss.into(), false);
+        }
+        self.end_recovery();
+        begins
+    }
+
+    /// The timer fired that probes for a lost tail: a segment is due, new or the last one again
+    /// (RFC 8985 §7.3).
+    pub(crate) fn on_tail_timer(&mut self) {
+        self.rtt.stale();
+        self.recovery_mut().probe = Probe::Due;
+    }
+
+    /// True if a loss probe is due.
+    pub(crate) fn owes_probe(&self) -> bool {
+        self.recovery.as_ref().is_some_and(|recovery| recovery.probe == Probe::Due)
+    }
+
+    /// The loss probe where there is nothing new to send: the last segment in flight.
+    pub(crate) fn probe_again(&self, segment: u32) -> (Seq, u32) {
+        let start = self.last_segment(segment);
+        (start, self.nxt.since(start))
+    }
+
+    /// RFC 8985 §7.4: an ACK beyond a loss probe shows whether a loss was repaired by it.
+    fn end_probe(&mut self, now: Instant, outcome: &mut AckOutcome, segment: &Segment<'_>) {
+        let Some(recovery) = &mut self.recovery else { return };
+        if outcome.progress && recovery.probe == Probe::Due {
+            recovery.probe = Probe::None;
+        }
+        let Probe::Sent { end, again } = recovery.probe else { return };
+        if segment.ack.before(end) {
+            return;
+        }
+        let is_repaired = again && !outcome.has_dsack && segment.ack.after(end);
+        let is_plain = !outcome.progress && segment.options.sack.is_empty();
+        if again && !outcome.has_dsack && !is_repaired && !is_plain {
+            return;
+        }
+        recovery.probe = Probe::None;
+        if is_repaired {
+            outcome.reduced = true;
+            let loss = Loss { now, flight: outcome.flight };
+            self.congestion.on_loss(loss, self.mss.into());
+        }
+    }
+
+    /// The retransmission timer fired (RFC 6298 §5.4–5.6). Counting, all that is in flight is lost,
+    /// and what was sacked is forgotten (RFC 2018 §8). By time, only what is old is lost (RFC 8985
+    /// §6.3), and what was sacked stays so unless the receiver shows that it is not.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        let flight = self.flight();
+        let again = self.rtt.backoff() > 0;
+        // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
+        let in_recovery = self.mode() == Mode::Fast;
+        let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
+        let loss = Loss { now, flight: flight.min(limit) };
+        self.congestion.on_timeout(loss, again, self.mss.into());
+        self.rtt.back_off();
+        self.timeouts = self.timeouts.saturating_add(1);
+        let (srtt_ns, window_ns) = (self.rtt.srtt_ns(), self.reordering_window_ns());
+        let by_time = self.detection == Detection::Rack && !self.sent.is_reneged();
+        if !by_time {
+            self.sent.forget_sacked();
+        }
+        self.recovery_mut().dup_acks = 0;
+        self.enter(Mode::Timeout);
+        if !by_time {
+            return self.lose_to(self.nxt);
+        }
+        self.lose_to((self.una + u32::from(self.mss)).min(self.nxt));
+        let Some(recovery) = &mut self.recovery else { return };
+        recovery.rack.due = Instant::FAR_FUTURE;
+        let wait_ns = recovery.rack.wait_ns(srtt_ns, window_ns);
+        self.sent.lose_old(self.una, wait_ns, now);
+    }
+
+    /// What is out is sent again, since the path takes smaller segments.
+    pub(super) fn recover_all(&mut self) {
+        self.enter(Mode::Fast);
+        self.lose_to(self.nxt);
+    }
+}
