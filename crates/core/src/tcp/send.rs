@@ -216,18 +216,29 @@ impl SendHalf {
         pipe.saturating_sub(recovery.dup_acks.saturating_mul(self.mss.into()))
     }
 
-    /// Bytes that congestion control lets out now: a whole `segment` at least if nothing is in the
-    /// network, or if it is the first retransmission of a recovery (RFC 6675 §5 step 4.3).
-    pub(crate) fn allowance(&self, segment: u32, now: Instant, config: &Settings) -> u32 {
-        let mut window = self.congestion.window();
+    /// The congestion window at `now`: after a pause it is the initial one (RFC 5681 §4.1).
+    pub(crate) fn window_now(&self, now: Instant, config: &Settings) -> u32 {
+        let window = self.congestion.window();
         if self.has_idled(now, config) {
-            window = window.min(config.congestion.initial_window * u32::from(self.mss));
+            return window.min(config.congestion.initial_window * u32::from(self.mss));
         }
-        let Some(recovery) = &self.recovery else {
-            let flight = self.flight();
-            let room = window.saturating_sub(flight);
-            return if flight == 0 { room.max(segment) } else { room };
-        };
+        window
+    }
+
+    /// Bytes that congestion control lets out now, with a congestion window of `window`: a whole
+    /// `segment` at least if nothing is in the network.
+    pub(crate) fn allowance(&self, segment: u32, window: u32) -> u32 {
+        if let Some(recovery) = &self.recovery {
+            return self.allowance_in(recovery, segment, window);
+        }
+        let flight = self.flight();
+        let room = window.saturating_sub(flight);
+        if flight == 0 { room.max(segment) } else { room }
+    }
+
+    /// While something is missing. The first retransmission of a recovery leaves in any case
+    /// (RFC 6675 §5 step 4.3).
+    fn allowance_in(&self, recovery: &Recovery, segment: u32, window: u32) -> u32 {
         let pipe = self.pipe();
         let by_window = window.saturating_sub(pipe);
         let room = recovery.prr.as_ref().map_or(by_window, Prr::allowed);
@@ -278,7 +289,8 @@ impl SendHalf {
         let mut outcome = AckOutcome { flight, ..AckOutcome::default() };
         if segment.ack.after(self.una) {
             let before = Before { flight, has_holes: !self.misses_nothing(), may_grow };
-            outcome = self.on_new_ack(times, segment.ack, &mut news, before, pool);
+            let taken = self.sent.on_ack(segment.ack, &mut news);
+            outcome = self.on_new_ack(times, segment.ack, taken, before, pool);
         }
         outcome.delivered += sacked;
         if is_duplicate {
@@ -307,9 +319,11 @@ impl SendHalf {
         }
         let before = Before { flight: self.flight(), has_holes: false, may_grow: true };
         self.set_window(segment.seq, segment.ack, segment.window);
-        let evidence = Evidence::of(offset, segment.stamps);
-        let mut news = News::new(evidence, times.now, 0, self.una);
-        self.on_new_ack(times, segment.ack, &mut news, before, pool)
+        let taken = self.sent.on_ack_of_one(segment.ack).unwrap_or_else(|| {
+            let evidence = Evidence::of(offset, segment.stamps);
+            self.sent.on_ack(segment.ack, &mut News::new(evidence, times.now, 0, self.una))
+        });
+        self.on_new_ack(times, segment.ack, taken, before, pool)
     }
 
     fn on_sack_blocks(&mut self, segment: &Segment<'_>, news: &mut News) -> u32 {
@@ -375,7 +389,7 @@ impl SendHalf {
         &mut self,
         Times { now, heard }: Times,
         ack: Seq,
-        news: &mut News,
+        Taken { sent, known }: Taken,
         Before { flight, has_holes, may_grow }: Before,
         pool: &mut PagePool,
     ) -> AckOutcome {
@@ -383,10 +397,12 @@ impl SendHalf {
         let fin = self.fin_queued && ack.after(self.data_end());
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
-        let Taken { sent, known } = self.sent.on_ack(ack, news);
         if let Some(sent) = sent {
             self.rtt.on_ack(sent, now, flight, mss);
-            self.reordering.on_sample(now.nanos_since(sent), now);
+            // A lone segment is not reordered: its sample can be spared.
+            if flight > 2 * mss {
+                self.reordering.on_sample(now.nanos_since(sent), now);
+            }
         }
         // What fills a hole acknowledges more than has passed since the ACK before.
         if let Some(previous) = self.pair.on_ack(sent, heard)

@@ -38,7 +38,8 @@ impl Step<'_> {
             let (seq, len) = send.probe_again(segment);
             return new.or_else(|| Some(run(send, seq, len, Why::Lost)));
         }
-        let allowed = send.allowance(segment, self.cx.now, &self.cx.config);
+        let window = send.window_now(self.cx.now, &self.cx.config);
+        let allowed = send.allowance(segment, window);
         match send.sent.next_lost(segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
             Some((seq, len)) => (allowed >= len).then(|| run(send, seq, len, Why::Lost)),

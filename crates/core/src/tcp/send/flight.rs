@@ -129,19 +129,22 @@ impl Flight {
         }
     }
 
+    /// Everything before `ack` is acknowledged, if all that is in flight left together, once: the
+    /// usual case. `None`, and nothing has happened, in any other.
+    #[inline(always)]
+    pub(crate) fn on_ack_of_one(&mut self, ack: Seq) -> Option<Taken> {
+        let Flight::One(one) = *self else { return None };
+        if one.end.at_or_before(ack) {
+            // One record has nothing to drop.
+            mem::forget(mem::take(self));
+        }
+        Some(Taken { sent: Some(one.at), known: 0 })
+    }
+
     /// Everything before `ack` is acknowledged. Notes in `news` what that delivers, unless all that
     /// is in flight left at once.
-    #[inline(always)]
     pub(crate) fn on_ack(&mut self, ack: Seq, news: &mut News) -> Taken {
-        // The usual case: all that is in flight left together, once.
-        if let Flight::One(one) = *self {
-            if one.end.at_or_before(ack) {
-                // One record has nothing to drop, either.
-                mem::forget(mem::take(self));
-            }
-            return Taken { sent: Some(one.at), known: 0 };
-        }
-        self.take_before(ack, news)
+        self.on_ack_of_one(ack).unwrap_or_else(|| self.take_before(ack, news))
     }
 
     fn take_before(&mut self, ack: Seq, news: &mut News) -> Taken {
