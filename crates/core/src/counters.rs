@@ -44,6 +44,8 @@ counters! {
     fast_recoveries,
     /// Segments sent to learn of a lost tail (RFC 8985 §7).
     loss_probes,
+    /// Recoveries that were not needed, and whose reduction was undone (RFC 4015).
+    recoveries_undone,
     /// ACKs that told of data which arrived twice (RFC 2883).
     duplicate_sacks,
     /// Congestion windows reduced because the peer saw marks (RFC 3168).

@@ -367,7 +367,8 @@ impl Step<'_> {
         let is_congested = asks && s.send.mode() == Mode::Open;
         let outcome = s.send.on_ack(times(cx), segment, evidence, !is_congested, &mut cx.pool);
         cx.counters.fast_recoveries += u64::from(outcome.entered);
-        cx.counters.duplicate_sacks += u64::from(outcome.has_dsack);
+        cx.counters.duplicate_sacks += u64::from(outcome.duplicate.is_some());
+        cx.counters.recoveries_undone += u64::from(outcome.undone);
         if let Some(ecn) = &mut s.ecn {
             // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
             // ACK that asks for it.

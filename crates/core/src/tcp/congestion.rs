@@ -10,9 +10,21 @@ pub(crate) mod reno;
 
 use crate::config::TcpConfig;
 use crate::flow::Seq;
-use crate::tcp::send::recovery::Mode;
 use crate::time::Instant;
+use crate::wire::options::SackBlock;
 use reno::Reno;
+
+/// Why segments are being sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// They are not.
+    #[default]
+    Open,
+    /// Duplicate ACKs or SACK blocks showed a hole.
+    Fast,
+    /// The retransmission timer fired.
+    Timeout,
+}
 
 /// New text has left.
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +51,14 @@ pub(crate) struct AckOutcome {
     pub fin: bool,
     /// Bytes that left the network by it: acknowledged, and not reported before.
     pub delivered: u32,
-    /// It has a D-SACK (RFC 2883): something arrived twice.
-    pub has_dsack: bool,
+    /// What arrived twice, by its D-SACK (RFC 2883).
+    pub duplicate: Option<SackBlock>,
     /// A loss showed, and the window is reduced.
     pub reduced: bool,
     /// A recovery began with it.
     pub entered: bool,
+    /// It showed that a recovery was not needed, and the reduction is undone.
+    pub undone: bool,
 }
 
 /// The state in which an acknowledgement comes.
@@ -178,6 +192,16 @@ impl Congestion {
     /// The retransmission timer fired; `again` for the same data.
     pub fn on_timeout(&mut self, loss: Loss, again: bool, mss: u32) {
         self.reno_mut().on_timeout(loss, again, mss);
+    }
+
+    /// The reduction was not needed, since which this was `before` it, and `pipe` bytes are in the
+    /// network. The window opens to where it was by slow start, so that no burst leaves (RFC 4015
+    /// §3.2).
+    pub(crate) fn on_undo(&mut self, before: &Congestion, pipe: u32, initial_window: u32) {
+        let (window, threshold) = (before.window(), before.threshold());
+        let reno = self.reno_mut();
+        reno.threshold = threshold.max(window);
+        reno.window = pipe.saturating_add(initial_window).min(window).max(reno.window);
     }
 
     /// Nothing was sent for an RTO (RFC 5681 §4.1).

@@ -21,6 +21,7 @@ pub mod recovery;
 mod room;
 pub mod rtt;
 pub mod source;
+mod undo;
 
 use buffer::SendBuffer;
 use flight::{Flight, Taken};
@@ -157,15 +158,16 @@ struct Before {
     may_grow: bool,
 }
 
-/// True if the first block tells of what arrived twice (RFC 2883 §4): it lies below the cumulative
+/// The first block, if it tells of what arrived twice (RFC 2883 §4): it lies below the cumulative
 /// acknowledgement, or within the second block.
-fn has_dsack(segment: &Segment<'_>) -> bool {
+fn dsack(segment: &Segment<'_>) -> Option<SackBlock> {
     let mut blocks = segment.options.sack.iter();
-    let Some(first) = blocks.next() else { return false };
+    let first = blocks.next()?;
     let is_within = |second: SackBlock| {
         first.start.at_or_after(second.start) && first.end.at_or_before(second.end)
     };
-    first.end.at_or_before(segment.ack) || blocks.next().is_some_and(is_within)
+    let is_dsack = first.end.at_or_before(segment.ack) || blocks.next().is_some_and(is_within);
+    is_dsack.then_some(first)
 }
 
 /// When a segment has come.
@@ -298,7 +300,7 @@ impl SendHalf {
             self.recovery_mut().on_duplicate(flight);
         }
         if self.recovery.is_some() {
-            outcome.has_dsack = self.has_sack() && has_dsack(segment);
+            outcome.duplicate = dsack(segment).filter(|_| self.has_sack());
             self.recover(times.now, &news, &mut outcome, segment);
         }
         outcome

@@ -6,8 +6,7 @@
 //! §7 does the same. After a timeout the limit of one segment an ACK holds, because then one ACK
 //! can cover much that left the network long ago.
 
-use super::{Ack, AckOutcome, Loss};
-use crate::tcp::send::recovery::Mode;
+use super::{Ack, AckOutcome, Loss, Mode};
 
 /// State of the algorithm, in bytes.
 #[derive(Clone, Debug)]

@@ -3,15 +3,18 @@
 use super::SendHalf;
 use super::prr::{Progress, Prr};
 use super::recovery::{Detection, Mode, Pending, Probe};
+use super::undo::Undo;
 use crate::flow::Seq;
 use crate::tcp::Settings;
-use crate::tcp::congestion::{AckOutcome, Loss};
+use crate::tcp::congestion::{AckOutcome, Congestion, Loss};
 use crate::tcp::send::rack::News;
 use crate::time::Instant;
 use crate::wire::tcp::Segment;
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;
+/// RFC 4015 §3.2: segments that may leave at once when a reduction is undone (RFC 6928).
+const INITIAL_SEGMENTS: u32 = 10;
 
 impl SendHalf {
     /// An ACK has brought `news` while something is missing: finds what is lost, and goes on with
@@ -27,6 +30,7 @@ impl SendHalf {
         if self.detection == Detection::Rack {
             self.hear(now, news, outcome);
             self.end_probe(now, outcome, segment);
+            self.undo_if_not_needed(news, outcome);
         }
         outcome.entered = self.find_losses(now);
         outcome.reduced |= outcome.entered;
@@ -46,7 +50,7 @@ impl SendHalf {
             self.reordering.on_sample(rtt_ns, now);
         }
         self.reordering.seen |= news.is_reordered;
-        if outcome.has_dsack && recovery.rack.on_dsack(una, nxt) {
+        if outcome.duplicate.is_some() && recovery.rack.on_dsack(una, nxt) {
             self.reordering.widen();
         }
     }
@@ -86,6 +90,11 @@ impl SendHalf {
     fn on_recovered(&mut self) {
         if self.detection == Detection::Rack {
             self.reordering.on_recovered();
+            let nxt = self.nxt;
+            if let Some(undo) = self.recovery.as_mut().and_then(|recovery| recovery.undo.as_mut()) {
+                // A D-SACK of the last retransmission comes a round trip after it.
+                undo.until = nxt;
+            }
         } else {
             self.sent.forget_lost();
         }
@@ -151,8 +160,7 @@ impl SendHalf {
             // §3.2 step 1): more than `point` must have been acknowledged.
             Mode::Open if !self.has_sack() && una.at_or_before(recovery.point) => {}
             Mode::Open if edge.after(una) => {
-                self.reduce(now);
-                self.enter(Mode::Fast);
+                self.enter_reduced(now);
                 self.lose_to(edge);
                 return true;
             }
@@ -174,8 +182,7 @@ impl SendHalf {
         }
         let begins = recovery.mode == Mode::Open && self.sent.lost() > 0;
         if begins {
-            self.reduce(now);
-            self.enter(Mode::Fast);
+            self.enter_reduced(now);
         }
         begins
     }
@@ -191,11 +198,47 @@ impl SendHalf {
         self.reordering.window_ns(self.rtt.srtt_ns())
     }
 
-    /// Something is lost that was in flight: the window is reduced.
-    fn reduce(&mut self, now: Instant) {
+    /// Something is lost that was in flight: a recovery begins, and the window is reduced.
+    fn enter_reduced(&mut self, now: Instant) {
         let flight = self.flight();
         let flight = self.recovery.as_ref().map_or(flight, |r| r.flight_before(flight));
+        let before = self.congestion.clone();
         self.congestion.on_loss(Loss { now, flight }, self.mss.into());
+        self.enter(Mode::Fast);
+        self.keep_for_undo(before);
+    }
+
+    fn keep_for_undo(&mut self, before: Congestion) {
+        let (una, nxt) = (self.una, self.nxt);
+        if self.detection == Detection::Rack {
+            self.recovery_mut().undo = Some(Undo::new(before, una, nxt));
+        }
+    }
+
+    /// If an ACK shows that what was sent again had arrived, gives the window back. Where something
+    /// is lost all the same, the reduction stands; but what a timeout has taken for lost, the ACK
+    /// shows on its way.
+    fn undo_if_not_needed(&mut self, news: &News, outcome: &mut AckOutcome) {
+        let pipe = self.pipe();
+        let Some(recovery) = &mut self.recovery else { return };
+        let Some(undo) = &mut recovery.undo else { return };
+        let is_shown = outcome.progress && undo.is_answer_to_the_first(news.evidence);
+        let is_told =
+            outcome.duplicate.is_some_and(|block| undo.on_duplicate(block.start, block.end));
+        let by_timeout = recovery.mode == Mode::Timeout;
+        if !(is_shown || is_told) || (!by_timeout && self.sent.lost() > 0) {
+            return;
+        }
+        let before = undo.before.clone();
+        recovery.undo = None;
+        recovery.end();
+        if by_timeout {
+            self.sent.forget_lost();
+        } else {
+            self.reordering.seen = true;
+        }
+        self.congestion.on_undo(&before, pipe, INITIAL_SEGMENTS * u32::from(self.mss));
+        outcome.undone = true;
     }
 
     // ---- what is sent
@@ -211,7 +254,7 @@ impl SendHalf {
         } else {
             recovery.rescued = true;
         }
-        recovery.on_sent(end.since(start));
+        recovery.on_sent_again(end.since(start), now);
         recovery.note_probe(self.nxt, true);
         let is_on_suspicion = self.detection == Detection::Count && is_below && !is_judged;
         self.sent.on_sent_again(self.una, (start, end), now, is_on_suspicion);
@@ -323,9 +366,10 @@ impl SendHalf {
         if segment.ack.before(end) {
             return;
         }
-        let is_repaired = again && !outcome.has_dsack && segment.ack.after(end);
+        let is_spared = outcome.duplicate.is_some();
+        let is_repaired = again && !is_spared && segment.ack.after(end);
         let is_plain = !outcome.progress && segment.options.sack.is_empty();
-        if again && !outcome.has_dsack && !is_repaired && !is_plain {
+        if again && !is_spared && !is_repaired && !is_plain {
             return;
         }
         recovery.probe = Probe::None;
@@ -346,6 +390,7 @@ impl SendHalf {
         let in_recovery = self.mode() == Mode::Fast;
         let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
         let loss = Loss { now, flight: flight.min(limit) };
+        let before = (self.mode() == Mode::Open && !again).then(|| self.congestion.clone());
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         self.timeouts = self.timeouts.saturating_add(1);
@@ -356,6 +401,9 @@ impl SendHalf {
         }
         self.recovery_mut().dup_acks = 0;
         self.enter(Mode::Timeout);
+        if let Some(before) = before {
+            self.keep_for_undo(before);
+        }
         if !by_time {
             return self.lose_to(self.nxt);
         }

@@ -17,21 +17,12 @@ use alloc::boxed::Box;
 
 use super::prr::Prr;
 use super::rack::Rack;
+use super::undo::Undo;
 use crate::config::LossDetection;
 use crate::flow::Seq;
 use crate::tcp::Settings;
-
-/// Why segments are being sent again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// They are not.
-    #[default]
-    Open,
-    /// Duplicate ACKs or SACK blocks showed a hole.
-    Fast,
-    /// The retransmission timer fired.
-    Timeout,
-}
+pub use crate::tcp::congestion::Mode;
+use crate::time::Instant;
 
 /// How the losses of a connection are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +99,8 @@ pub(crate) struct Recovery {
     pub probe: Probe,
     /// How the window is reduced, in a recovery by time.
     pub prr: Option<Prr>,
+    /// What undoes it, if it was not needed.
+    pub undo: Option<Undo>,
 }
 
 impl Recovery {
@@ -125,6 +118,7 @@ impl Recovery {
             rack: Rack::default(),
             probe: Probe::None,
             prr: None,
+            undo: None,
         }
     }
 
@@ -144,13 +138,14 @@ impl Recovery {
     pub(crate) fn enter(&mut self, mode: Mode, una: Seq, nxt: Seq) {
         (self.mode, self.force, self.rescued) = (mode, true, false);
         (self.point, self.high_rxt, self.judged) = (nxt, una, una);
-        (self.probe, self.prr) = (Probe::None, None);
+        (self.probe, self.prr, self.undo) = (Probe::None, None, None);
     }
 
     /// True if it says no more than a new one would, where nothing is missing.
     pub(crate) fn is_behind(&self, una: Seq) -> bool {
         let is_probed = self.probe != Probe::None;
-        self.point.before(una) && !is_probed && !self.rack.has_dsack_round(una)
+        let may_be_undone = self.undo.as_ref().is_some_and(|undo| una.before(undo.until));
+        self.point.before(una) && !is_probed && !may_be_undone && !self.rack.has_dsack_round(una)
     }
 
     /// True if a loss probe may be sent: none is under way, and nothing is recovered.
@@ -158,10 +153,13 @@ impl Recovery {
         self.mode == Mode::Open && self.probe == Probe::None
     }
 
-    /// So many bytes have left.
-    pub(crate) fn on_sent(&mut self, bytes: u32) {
+    /// So many bytes were sent again.
+    pub(crate) fn on_sent_again(&mut self, bytes: u32, now: Instant) {
         self.force = false;
         self.on_new_sent(bytes);
+        if let Some(undo) = &mut self.undo {
+            undo.on_sent_again(bytes, now);
+        }
     }
 
     /// So many bytes of new data have left.
@@ -181,6 +179,11 @@ impl Recovery {
     /// True while segments are being sent again.
     pub(crate) fn is_active(&self) -> bool {
         self.mode != Mode::Open
+    }
+
+    /// The recovery is over.
+    pub(crate) fn end(&mut self) {
+        (self.mode, self.force, self.prr) = (Mode::Open, false, None);
     }
 
     /// A duplicate ACK has come, with `flight` bytes out.
@@ -207,9 +210,7 @@ impl Recovery {
         self.judged = self.judged.max(una);
         let over = una.at_or_after(self.point);
         if over {
-            self.mode = Mode::Open;
-            self.force = false;
-            self.prr = None;
+            self.end();
         }
         over
     }

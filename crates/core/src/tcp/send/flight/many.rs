@@ -293,6 +293,7 @@ impl Many {
 
     pub(super) fn forget_lost(&mut self) {
         let mut start = self.start;
+        self.judged = start;
         for i in 0..self.records.len() {
             let Record { fate, end, .. } = self.records[i];
             if matches!(fate, Fate::Lost | Fate::Twice) {
