@@ -306,3 +306,15 @@ fn a_source_lacks_once_the_windows_exceed_fresh_by_a_segment() {
     assert_eq!(case.cx.counters.buffer_misses, 1, "once an occasion");
     assert_eq!(case.send.info(&case.options, case.cx.sizing(case.cx.now)).misses, 1);
 }
+
+#[test]
+fn one_that_waits_in_line_says_once_that_it_has_moved() {
+    let mut case = Case::new(SendSize::Los);
+    let pool = &mut case.cx.pool;
+    case.send.note_moved(pool);
+    assert_eq!(pool.next_moved(), None, "it does not wait");
+    case.send.wait_at(7);
+    case.send.note_moved(pool);
+    case.send.note_moved(pool);
+    assert_eq!((pool.next_moved(), pool.next_moved()), (Some(7), None));
+}
