@@ -127,6 +127,14 @@ impl Namespace {
         run(self.command("ip").args(arguments.split(' '))).map(drop)
     }
 
+    /// A descriptor of the namespace, for a thread that enters it.
+    ///
+    /// # Errors
+    /// If /proc does not have it.
+    pub fn file(&self) -> Result<fs::File, Failure> {
+        Ok(fs::File::open(format!("/proc/{}/ns/net", self.0.0.id()))?)
+    }
+
     /// Moves an interface to another namespace.
     pub fn give(&self, interface: &str, other: &Namespace) -> Result<(), Failure> {
         self.ip(&format!("link set {interface} netns {}", other.0.0.id()))
