@@ -41,6 +41,7 @@ pub(crate) mod d_today;
 mod firing;
 mod paths;
 mod queueing;
+pub(crate) mod recovery;
 mod repeats;
 pub(crate) mod today;
 mod transfers;

@@ -1,0 +1,156 @@
+//! Ours alone on the paths of `r-loss` and `r-reorder`, in virtual time: the same on every machine.
+
+use lightwait_core::time::Duration;
+use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
+use lightwait_sim::Bulk;
+
+use crate::ablation::Ablation;
+use crate::parallel;
+use crate::plan::{Failure, Outcome};
+use crate::report::{Report, Table};
+
+use super::median::Median;
+use super::open_goal;
+
+const SEEDS: u64 = 10;
+const LENGTH: Duration = Duration::from_secs(10);
+const BUFFER: u32 = 4 << 20;
+const LINK_BITS: u64 = 50_000_000;
+const LINK_MBIT: f64 = 50.0;
+const RTT_MS: u64 = 40;
+/// With Ethernet's MTU and timestamps.
+const MSS_BITS: f64 = 1448.0 * 8.0;
+
+const NEARER: Ablation =
+    Ablation { name: "nearer", instead: "the round trip is half of what the law is told" };
+const FARTHER: Ablation =
+    Ablation { name: "farther", instead: "five packets overtake a late one, and not two" };
+
+/// The link of the data.
+fn link(seed: u64) -> LinkConfig {
+    LinkConfig {
+        rate: Rate::BitsPerSecond(LINK_BITS),
+        delay: Duration::from_millis(RTT_MS / 2),
+        queue: QueueLimit::Bytes(256 << 10),
+        seed: 2 * seed,
+        ..LinkConfig::default()
+    }
+}
+
+/// Goodput in Mbit/s of a transfer whose data takes that link.
+fn rate(forth: LinkConfig, has_sack: bool) -> Result<f64, Failure> {
+    let back = LinkConfig {
+        rate: Rate::Unlimited,
+        queue: QueueLimit::Unlimited,
+        loss: Loss::None,
+        reorder: 0.0,
+        seed: forth.seed + 1,
+        ..forth.clone()
+    };
+    let mut bulk = Bulk::new(forth, back, BUFFER);
+    bulk.tcp.sack = has_sack;
+    Ok(bulk.run(1, LENGTH)?[0] as f64 * 8.0 / 1e6 / LENGTH.as_secs_f64())
+}
+
+/// The rates with each seed.
+fn rates(
+    seeds: &std::ops::Range<u64>,
+    link: impl Fn(u64) -> LinkConfig + Sync,
+    has_sack: bool,
+) -> Result<Vec<f64>, Failure> {
+    let one = |number: usize| rate(link(seeds.start + number as u64), has_sack);
+    parallel::map((seeds.end - seeds.start) as usize, one)
+}
+
+/// Runs the experiment with loss.
+pub(crate) fn loss(report: &mut Report) -> Outcome {
+    let seeds = report.seeds(SEEDS);
+    let delay = Duration::from_millis(RTT_MS / if report.is_ablated(&NEARER) { 4 } else { 2 });
+    let bursts = Loss::GilbertElliott {
+        good_to_bad: 0.0034,
+        bad_to_good: 0.33,
+        loss_in_bad: 1.0,
+        loss_in_good: 0.0,
+    };
+    let losses = [
+        ("none", Loss::None),
+        ("0.1%", Loss::Uniform(0.001)),
+        ("1%", Loss::Uniform(0.01)),
+        ("2%", Loss::Uniform(0.02)),
+        ("1% in bursts", bursts),
+    ];
+    let mut table = Table::new(&["lost", "Mbit/s", "Mbit/s without SACK", "times"]);
+    let mut found = Vec::new();
+    for (name, loss) in losses {
+        let lossy = |seed| LinkConfig { loss, delay, ..link(seed) };
+        let [with, without] = [rates(&seeds, lossy, true)?, rates(&seeds, lossy, false)?];
+        let ratio = Median::of_ratios(&with, &without);
+        let [with, without] = [with, without].map(Median::of);
+        table.row(&[&name, &with, &without, &ratio]);
+        found.push((with, ratio));
+    }
+    report.table("rates", &table)?;
+    let [none, _, one, two, bursts] = &found[..] else { unreachable!("five losses") };
+    let of_law = [(one.0, 0.01), (two.0, 0.02)].map(|(mbit, lost)| mbit.median / law_mbit(lost));
+    report.claim(
+        "with 1 and 2 % lost NewReno carries MSS / (RTT · √p), within a third",
+        &NEARER,
+        of_law.iter().all(|times| (2.0 / 3.0..4.0 / 3.0).contains(times)),
+        format!("{:.2} and {:.2} times", of_law[0], of_law[1]),
+    );
+    for (what, (_, times)) in [("only the queue's end loses", none), ("bursts are lost", bursts)] {
+        report.observe(
+            &format!("where {what}, SACK makes ten seconds faster by a twentieth"),
+            times.least > 1.05,
+            format!("{times} times"),
+        );
+    }
+    Ok(())
+}
+
+/// Goodput in Mbit/s by the law of Mathis et al. 1997 (§2): its constant is 0.87 where each second
+/// segment is acknowledged, and 1.22 where each one is. We take 1.
+fn law_mbit(lost: f64) -> f64 {
+    MSS_BITS / 1e6 / (RTT_MS as f64 / 1e3) / lost.sqrt()
+}
+
+/// Runs the experiment with packets that are late.
+pub(crate) fn reorder(report: &mut Report) -> Outcome {
+    let seeds = report.seeds(SEEDS);
+    let overtaking = if report.is_ablated(&FARTHER) { 5 } else { 2 };
+    let late = |seed, ms| LinkConfig {
+        reorder: 0.05,
+        reorder_delay: Duration::from_millis(ms),
+        ..link(seed)
+    };
+    let overtaken =
+        |seed| LinkConfig { reorder: 0.05, reorder_distance: Some(overtaking), ..link(seed) };
+    let in_order = Median::of(rates(&seeds, link, true)?);
+    let by_two = Median::of(rates(&seeds, overtaken, true)?);
+    let mut table = Table::new(&["5 % late", "Mbit/s"]);
+    table.row(&[&"none is late", &in_order]);
+    table.row(&[&format!("behind {overtaking} others"), &by_two]);
+    let mut by_time = Vec::new();
+    for ms in [1, 3, 10, RTT_MS] {
+        let mbit = Median::of(rates(&seeds, |seed| late(seed, ms), true)?);
+        table.row(&[&format!("{ms} ms"), &mbit]);
+        by_time.push((ms, mbit));
+    }
+    report.table("rates", &table)?;
+    report.claim(
+        "packets that two others overtake cost nothing: within 2 % of all in order",
+        &FARTHER,
+        by_two.least > 0.98 * in_order.median,
+        format!("{by_two} against {in_order} Mbit/s"),
+    );
+    let least = by_time.iter().min_by(|a, b| a.1.median.total_cmp(&b.1.median));
+    let (ms, mbit) = least.expect("some are late");
+    open_goal(
+        report,
+        "ours has no RACK (RFC 8985) yet: three duplicates are a loss",
+        "packets that are late by up to one round trip cost less than 5 % of all in order",
+        mbit.median >= 0.95 * in_order.median,
+        format!("{mbit} of {LINK_MBIT} Mbit/s by {ms} ms; in order {in_order}"),
+    );
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Goodput where packets are lost at random, one by one and in bursts.
+
+use std::time::Duration;
+
+use super::rates::{Extent, Point, Runs};
+use super::site::{Links, Site};
+use super::{CONTROLLERS, Sender, open_goal, tell_missing};
+use crate::plan::Outcome;
+use crate::report::Report;
+
+const SEEDS: u64 = 10;
+const QUICK_SEEDS: u64 = 3;
+/// The whole size takes about five hours: where 2 % are lost, a file of 50 MB would take minutes.
+const WHOLE: Extent = Extent { file_bytes: 50_000_000, limit: Duration::from_secs(10) };
+const QUICK: Extent = Extent { file_bytes: 50_000_000, limit: Duration::from_secs(3) };
+/// Rates in Mbit/s with round trips in ms: each of both axes around 50 Mbit/s and 40 ms.
+const PATHS: [(u32, u32); 6] = [(20, 40), (50, 10), (50, 40), (50, 100), (50, 200), (100, 40)];
+/// The path of the goals in Mbit/s.
+const MEASURED: (u32, u32) = (50, 40);
+/// What is lost. The bursts lose one packet in a hundred: three in a row in the mean.
+const LOSSES: [&str; 6] = ["0%", "0.1%", "0.5%", "1%", "2%", "gilbert:0.34%:33%"];
+const QUICK_LOSSES: [&str; 3] = ["0%", "0.1%", "1%"];
+/// BBR's goals at the measured path: the loss, and Mbit/s.
+const BBR: [(&str, f64); 2] = [("0.1%", 43.0), ("1%", 36.0)];
+/// NewReno's goodput there at commit f01566cd, in Mbit/s.
+const BEFORE: [(&str, f64); 3] = [("0%", 40.1), ("0.1%", 11.8), ("1%", 2.8)];
+
+fn point((mbit, rtt_ms): (u32, u32), loss: &str) -> Point {
+    let links = Links::new(rtt_ms, &format!("{mbit}Mbit"), "256KiB", &format!("loss={loss}"));
+    Point { name: name((mbit, rtt_ms), loss), links }
+}
+
+fn name((mbit, rtt_ms): (u32, u32), loss: &str) -> String {
+    format!("{mbit} Mbit/s {rtt_ms} ms {loss}")
+}
+
+/// Runs the experiment.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let is_quick = report.is_quick();
+    let seeds = report.seeds(if is_quick { QUICK_SEEDS } else { SEEDS });
+    let (paths, losses) = match is_quick {
+        true => (vec![MEASURED], &QUICK_LOSSES[..]),
+        false => (PATHS.to_vec(), &LOSSES[..]),
+    };
+    let points = paths.iter().flat_map(|path| losses.iter().map(|loss| point(*path, loss)));
+    let extent = if is_quick { QUICK } else { WHOLE };
+    let site = Site::lay(report, &[extent.file_bytes])?;
+    let points = (points.collect(), Sender::all());
+    let runs = Runs::measure(report, &site, points, seeds, extent)?;
+    runs.show(report)?;
+    tell_missing(report);
+    judge_beside_linux(report, &runs);
+    judge_bbr(report, &runs);
+    judge_reno(report, &runs);
+    Ok(())
+}
+
+fn judge_beside_linux(report: &mut Report, runs: &Runs) {
+    for controller in &CONTROLLERS {
+        let name = controller.name;
+        let worst = runs.worst(name);
+        let found = match &worst {
+            Some((point, ratio)) => format!("{ratio} times at {}", point.name),
+            None => "ours does not have it".to_owned(),
+        };
+        open_goal(
+            report,
+            "RACK, PRR and the controllers are on their way",
+            &format!("{name}: ours carries as much as Linux with {name}, or more, at each point"),
+            worst.is_some_and(|(_, ratio)| ratio.median >= 1.0),
+            found,
+        );
+    }
+}
+
+fn judge_bbr(report: &mut Report, runs: &Runs) {
+    for (loss, least) in BBR {
+        let Some(place) = runs.place(&name(MEASURED, loss)) else { continue };
+        let told = |ours| runs.sender("bbr", ours).map(|sender| runs.mbit(place, sender));
+        let (ours, linux) = (told(true), told(false));
+        let words = |mbit: Option<_>| mbit.map_or("none".to_owned(), |mbit| format!("{mbit:.1}"));
+        open_goal(
+            report,
+            "ours has no BBR yet",
+            &format!("bbr: ours carries {least} of 50 Mbit/s or more with {loss} lost"),
+            ours.is_some_and(|mbit| mbit.median >= least),
+            format!("{}; Linux {}", words(ours), words(linux)),
+        );
+    }
+}
+
+/// Ours by NewReno beside what it was before.
+fn judge_reno(report: &mut Report, runs: &Runs) {
+    let Some(reno) = runs.sender("reno", true) else { return };
+    for (loss, before) in BEFORE {
+        let Some(place) = runs.place(&name(MEASURED, loss)) else { continue };
+        let mbit = runs.mbit(place, reno);
+        report.observe(
+            &format!("reno: ours carries what it did with {loss} lost ({before}), within a tenth"),
+            mbit.median >= 0.9 * before,
+            format!("{mbit:.1} Mbit/s"),
+        );
+    }
+}

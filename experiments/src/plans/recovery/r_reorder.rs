@@ -1,0 +1,95 @@
+//! Packets that arrive late and none that is lost: whoever takes reordering for loss halves its
+//! window for nothing (RFC 8985 §1, RFC 3522).
+
+use std::time::Duration;
+
+use super::rates::{Extent, Point, Runs};
+use super::site::{Links, Site};
+use super::{Sender, open_goal, tell_missing};
+use crate::plan::Outcome;
+use crate::report::Report;
+
+const SEEDS: u64 = 10;
+const QUICK_SEEDS: u64 = 3;
+/// The link, in Mbit/s, and what of it goodput should be.
+const LINK_MBIT: f64 = 200.0;
+const FULL: f64 = 0.95;
+const RTT_MS: u32 = 20;
+/// A file of 60 MB takes 2.5 s at the link's rate.
+const WHOLE: Extent = Extent { file_bytes: 60_000_000, limit: Duration::from_secs(12) };
+const QUICK: Extent = Extent { file_bytes: 60_000_000, limit: Duration::from_secs(4) };
+/// Parts of packets that are late, in percent, and by how much. The last is one round trip.
+const LATE_PERCENT: [f64; 4] = [0.5, 5.0, 20.0, 50.0];
+const LATE_MS: [u32; 4] = [1, 3, 10, 20];
+/// Where the goal is told in Mbit/s: 5 % late by 3 ms.
+const MEASURED: (f64, u32) = (5.0, 3);
+const LEAST_MBIT: f64 = 180.0;
+const WITHOUT_RACK: &str = "ours has no RACK (RFC 8985) yet: three duplicates are a loss";
+
+fn point(percent: f64, late_ms: u32) -> Point {
+    let name = format!("{percent}% by {late_ms} ms");
+    let reorder = format!("reorder={percent}%:{late_ms}ms");
+    Point { name, links: Links::new(RTT_MS, "200Mbit", "1MiB", &reorder) }
+}
+
+/// Runs the experiment.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let is_quick = report.is_quick();
+    let seeds = report.seeds(if is_quick { QUICK_SEEDS } else { SEEDS });
+    let in_order =
+        Point { name: "in order".to_owned(), links: Links::new(RTT_MS, "200Mbit", "1MiB", "") };
+    let late: Vec<(f64, u32)> = if is_quick {
+        vec![(0.5, 3), MEASURED]
+    } else {
+        LATE_PERCENT.iter().flat_map(|percent| LATE_MS.map(|ms| (*percent, ms))).collect()
+    };
+    let points =
+        std::iter::once(in_order).chain(late.iter().map(|(percent, ms)| point(*percent, *ms)));
+    let extent = if is_quick { QUICK } else { WHOLE };
+    let site = Site::lay(report, &[extent.file_bytes])?;
+    let senders = Sender::all();
+    let runs = Runs::measure(report, &site, (points.collect(), senders), seeds, extent)?;
+    runs.show(report)?;
+    tell_missing(report);
+    judge(report, &runs, late.iter().position(|one| *one == MEASURED).map(|place| place + 1));
+    Ok(())
+}
+
+fn judge(report: &mut Report, runs: &Runs, measured: Option<usize>) {
+    for sender in runs.senders.iter().copied() {
+        let full = |place: usize| runs.mbit(place, sender).median >= FULL * LINK_MBIT;
+        let name = sender.name();
+        if !sender.is_ours() {
+            let least = runs.least(sender, 1);
+            report.observe(
+                &format!("{name}: goodput is 95 % of the link wherever packets are late"),
+                (1..runs.points.len()).all(full),
+                least,
+            );
+            continue;
+        }
+        report.observe(
+            &format!("{name}: goodput is 95 % of the link where all are in order"),
+            full(0),
+            format!("{:.1} Mbit/s", runs.mbit(0, sender)),
+        );
+
+        open_goal(
+            report,
+            WITHOUT_RACK,
+            &format!("{name}: goodput is 95 % of the link wherever packets are late"),
+            (1..runs.points.len()).all(full),
+            runs.least(sender, 1),
+        );
+        if let Some(place) = measured {
+            let mbit = runs.mbit(place, sender);
+            open_goal(
+                report,
+                WITHOUT_RACK,
+                &format!("{name}: with 5 % late by 3 ms it is 180 Mbit/s or more"),
+                mbit.median >= LEAST_MBIT,
+                format!("{mbit:.1}"),
+            );
+        }
+    }
+}

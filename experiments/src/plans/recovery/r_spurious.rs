@@ -1,0 +1,188 @@
+//! Delay spikes without loss: a retransmission timeout in one is spurious, and what it took from
+//! the window should be given back (RFC 5682, RFC 4015).
+
+use std::fs;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::download::download;
+use super::median::Median;
+use super::site::{Links, Site};
+use super::{Sender, open_goal, tell_missing};
+use crate::plan::{Failure, Outcome};
+use crate::report::{Report, Table};
+
+const SEEDS: u64 = 10;
+const QUICK_SEEDS: u64 = 2;
+const RTT_MS: u32 = 40;
+/// A queue of one round trip: Reno keeps the link full, and what a spike takes shows.
+const QUEUE: &str = "250KB";
+const FILE_BYTES: usize = 200_000_000;
+/// When the download begins and the spike comes, after the router's start, and how long packets
+/// that come then are late by more. None overtakes: the later ones wait behind them.
+const BEGINS: Duration = Duration::from_secs(2);
+const SPIKE_AT: Duration = Duration::from_secs(7);
+const SPIKE_ENDS_AFTER_MS: u32 = 10;
+/// Goodput is compared from so long after the spike's end on, and for so long.
+const AFTER: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_secs(3);
+/// What of the goodput without a spike there should be.
+const FULL: f64 = 0.95;
+/// Lengths of the spike in ms. 0 is no spike.
+const SPIKES_MS: [u64; 5] = [0, 300, 600, 1000, 2000];
+const QUICK_SPIKES_MS: [u64; 3] = [0, 300, 1000];
+const WITHOUT_UNDO: &str = "ours has no F-RTO, Eifel or D-SACK undo yet";
+
+/// One run: goodput in each interval, from the download's beginning.
+#[derive(Clone, Debug)]
+struct Found {
+    spike_ms: u64,
+    sender: Sender,
+    download: super::download::Download,
+    timeouts: u64,
+}
+
+impl Found {
+    /// Goodput in Mbit/s in the time that counts after a spike of that length.
+    fn after(&self, spike_ms: u64) -> f64 {
+        let end = SPIKE_AT - BEGINS + Duration::from_millis(spike_ms) + AFTER;
+        self.download.mbit_between(end, end + MEASURED)
+    }
+}
+
+/// Runs the experiment.
+pub(crate) fn run(report: &mut Report) -> Outcome {
+    let is_quick = report.is_quick();
+    let seeds = report.seeds(if is_quick { QUICK_SEEDS } else { SEEDS });
+    let spikes = if is_quick { &QUICK_SPIKES_MS[..] } else { &SPIKES_MS[..] };
+    let mut senders = Sender::all();
+    if is_quick {
+        // Those that have ours beside them.
+        senders.retain(|sender| sender.controller().ours.is_some());
+    }
+    let site = Site::lay(report, &[FILE_BYTES])?;
+    let mut record = fs::File::create(report.path("runs.csv"))?;
+    writeln!(record, "spike ms,sender,seed,timeouts,bytes in each 100 ms")?;
+    let mut all = Vec::new();
+    for seed in seeds {
+        for spike_ms in spikes {
+            let steps = report.path(&format!("spike-{spike_ms}.toml"));
+            fs::write(&steps, steps_text(*spike_ms))?;
+            let mut links = Links::new(RTT_MS, "50Mbit", QUEUE, "");
+            links.steps = Some(steps);
+            for sender in &senders {
+                let found = run_once(&site, *sender, &links, (*spike_ms, spikes), seed)?;
+                let marks: Vec<String> =
+                    found.download.marks.iter().map(ToString::to_string).collect();
+                let (name, timeouts) = (sender.name(), found.timeouts);
+                writeln!(record, "{spike_ms},\"{name}\",{seed},{timeouts},{}", marks.join(" "))?;
+                let after = found.after(*spike_ms);
+                report.say(format!("{spike_ms} ms, {name}, {seed}: {after:.1} Mbit/s after it"));
+                all.push(found);
+            }
+        }
+    }
+    judge(report, &all, spikes, &senders)
+}
+
+/// The steps of the router for a spike; none for 0 ms.
+fn steps_text(spike_ms: u64) -> String {
+    if spike_ms == 0 {
+        return String::new();
+    }
+    let (usual, at) = (u64::from(RTT_MS) * 500, SPIKE_AT.as_millis());
+    let late = usual + spike_ms * 1000;
+    let end = at + u128::from(SPIKE_ENDS_AFTER_MS);
+    format!(
+        "[[step]]\nat = \"{at}ms\"\na-to-b = \"delay={late}us\"\n\
+         [[step]]\nat = \"{end}ms\"\na-to-b = \"delay={usual}us\"\n"
+    )
+}
+
+fn run_once(
+    site: &Site,
+    sender: Sender,
+    links: &Links,
+    (spike_ms, spikes): (u64, &[u64]),
+    seed: u64,
+) -> Result<Found, Failure> {
+    // The run without a spike lasts as long as any: it is compared with each.
+    let longest = if spike_ms == 0 { spikes.iter().copied().max().unwrap_or(0) } else { spike_ms };
+    let limit = SPIKE_AT - BEGINS + Duration::from_millis(longest) + AFTER + MEASURED;
+    let mut source = site.start(sender, &[])?;
+    let body = || {
+        let began = Instant::now();
+        site.greet(&source)?;
+        let wait = BEGINS.checked_sub(began.elapsed()).ok_or("the first request took too long")?;
+        thread::sleep(wait);
+        let (before, ours) = (site.linux_counts()?, source.counter("timeouts")?);
+        let found = download(&site.clients, source.address, FILE_BYTES, limit)?;
+        let timeouts = match ours {
+            Some(before) => source.counter("timeouts")?.unwrap_or(before) - before,
+            None => site.linux_counts()?.since(&before, &["TCPTimeouts"]),
+        };
+        Ok((found, timeouts))
+    };
+    let ((download, timeouts), _) = site.routed(links, seed, |device| device, body)?;
+    Ok(Found { spike_ms, sender, download, timeouts })
+}
+
+fn judge(report: &mut Report, all: &[Found], spikes: &[u64], senders: &[Sender]) -> Outcome {
+    let head = ["spike ms", "sender", "Mbit/s after", "of those without", "timeouts"];
+    let mut table = Table::new(&head);
+    let mut ratios = Vec::new();
+    for sender in senders {
+        let of = |spike_ms: u64| -> Vec<&Found> {
+            let is_its =
+                |found: &&Found| found.sender.name() == sender.name() && found.spike_ms == spike_ms;
+            all.iter().filter(is_its).collect()
+        };
+        for spike_ms in spikes.iter().copied().filter(|spike_ms| *spike_ms > 0) {
+            let after = |found: Vec<&Found>| -> Vec<f64> {
+                found.iter().map(|found| found.after(spike_ms)).collect()
+            };
+            let (with, without) = (after(of(spike_ms)), after(of(0)));
+            let ratio = Median::of_ratios(&with, &without);
+            let timeouts = Median::of(of(spike_ms).iter().map(|found| found.timeouts as f64));
+            table.row(&[
+                &spike_ms,
+                &sender.name(),
+                &format!("{:.1}", Median::of(with)),
+                &ratio,
+                &timeouts.median,
+            ]);
+            ratios.push((*sender, spike_ms, ratio));
+        }
+    }
+    report.table("spikes", &table)?;
+    tell_missing(report);
+    for sender in senders {
+        let its = ratios.iter().filter(|(one, ..)| one.name() == sender.name());
+        let worst = its.min_by(|a, b| a.2.median.total_cmp(&b.2.median));
+        let Some((_, spike_ms, ratio)) = worst else { continue };
+        let claim = format!(
+            "{}: from 2 s after a spike on goodput is within 5 % of that without one",
+            sender.name()
+        );
+        let found = format!("{ratio} times after {spike_ms} ms");
+        match sender.is_ours() {
+            true => open_goal(report, WITHOUT_UNDO, &claim, ratio.median >= FULL, found),
+            false => report.observe(&claim, ratio.median >= FULL, found),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spike_comes_and_goes() {
+        assert_eq!(steps_text(0), "");
+        let text = steps_text(300);
+        assert!(text.contains("at = \"7000ms\"\na-to-b = \"delay=320000us\""), "{text}");
+        assert!(text.ends_with("at = \"7010ms\"\na-to-b = \"delay=20000us\"\n"), "{text}");
+    }
+}
