@@ -23,7 +23,7 @@ const FLOWS: [usize; 3] = [2, 8, 32];
 const QUICK_FLOWS: [usize; 2] = [2, 8];
 /// How long the flows last, and how much of their beginning does not count.
 const LENGTH: Duration = Duration::from_secs(30);
-const QUICK_LENGTH: Duration = Duration::from_secs(5);
+const QUICK_LENGTH: Duration = Duration::from_secs(4);
 /// More than a flow can get within the time.
 const FILE_BYTES: usize = 250_000_000;
 /// The goals.

@@ -10,7 +10,7 @@ use crate::plan::Outcome;
 use crate::report::Report;
 
 const SEEDS: u64 = 10;
-const QUICK_SEEDS: u64 = 3;
+const QUICK_SEEDS: u64 = 2;
 /// The link, in Mbit/s, and what of it goodput should be.
 const LINK_MBIT: f64 = 200.0;
 const FULL: f64 = 0.95;
