@@ -365,6 +365,8 @@ pub(crate) fn held_parts(report: &mut Report) -> Outcome {
         let page = if is_large { PageSize::Auto } else { page };
         let rules = &RULES[rules];
         let mut tcp = TcpConfig::default();
+        // The recovery of the other results.
+        tcp.congestion.detection = LossDetection::Count;
         (rules.change)(&mut tcp);
         tcp.pool.policy = rules.policy;
         let pool_each = POOLS_EACH[POOLS_EACH.len() - 1];

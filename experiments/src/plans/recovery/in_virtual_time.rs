@@ -161,14 +161,21 @@ pub(crate) fn reorder(report: &mut Report) -> Outcome {
         by_five.least > 0.95 * in_order.median,
         format!("{by_five} against {in_order} Mbit/s"),
     );
-    let least = by_time.iter().min_by(|a, b| a.1.median.total_cmp(&b.1.median));
-    let (ms, mbit) = least.expect("some are late");
+    let (longest, sooner) = by_time.split_last().expect("some are late");
+    let within = |(_, mbit): &(u64, Median)| mbit.median >= 0.95 * in_order.median;
+    let told: Vec<String> = sooner.iter().map(|(ms, mbit)| format!("{ms} ms: {mbit}")).collect();
+    report.claim(
+        "packets late by up to a quarter of a round trip cost less than 5 % of all in order",
+        &COUNTED,
+        sooner.iter().all(within),
+        told.join("; "),
+    );
     open_goal(
         report,
-        "ours has no RACK (RFC 8985) yet: three duplicates are a loss",
-        "packets that are late by up to one round trip cost less than 5 % of all in order",
-        mbit.median >= 0.95 * in_order.median,
-        format!("{mbit} of {LINK_MBIT} Mbit/s by {ms} ms; in order {in_order}"),
+        "the reordering window is a round trip at most (RFC 8985 §6.2), and the queue adds to that",
+        "so do packets that are late by a whole round trip",
+        within(longest),
+        format!("{} of {LINK_MBIT} Mbit/s; in order {in_order}", longest.1),
     );
     Ok(())
 }

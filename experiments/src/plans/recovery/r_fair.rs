@@ -215,7 +215,7 @@ fn judge(report: &mut Report, cases: &[Case], found: &[Vec<Shares>]) -> Outcome 
                     linux.name()
                 );
                 let found = format!("{ratio} times with {}", place(case));
-                let why = "ours is Reno until it has CUBIC and RACK";
+                let why = "no quiet run, and ours has NewReno alone";
                 open_goal(report, why, &claim, SHARES.contains(&ratio.median), found);
             }
         }

@@ -28,7 +28,7 @@ const QUICK_ANSWERS: usize = 6;
 const LIMIT: Duration = Duration::from_secs(20);
 /// How late a timer may be, and the router: on a machine with nothing else to do.
 const TIMER: Duration = Duration::from_millis(10);
-const WITHOUT_TLP: &str = "ours has no TLP (RFC 8985 §7) yet: the retransmission timer repairs";
+const NOT_JUDGED: &str = "no quiet run since losses are found by time (RFC 8985)";
 
 /// The answers of one sender, of one length, with so many segments lost.
 struct Found {
@@ -177,7 +177,7 @@ fn judge_beside_linux(report: &mut Report, all: &[Found]) {
         let [mine, theirs] = [ours, linux].map(|found| quantile(&found.took_ms, 0.99));
         open_goal(
             report,
-            WITHOUT_TLP,
+            NOT_JUDGED,
             &format!(
                 "{}: {} bytes without their last {}: p99 is no more than Linux's",
                 ours.sender.name(),
@@ -204,7 +204,7 @@ fn judge_repairs(report: &mut Report, all: &[Found]) {
         );
         let found = format!("{longest:.0} ms at most, bound {most_ms:.0} ms");
         match sender.is_ours() {
-            true => open_goal(report, WITHOUT_TLP, &claim, longest <= most_ms, found),
+            true => open_goal(report, NOT_JUDGED, &claim, longest <= most_ms, found),
             false => report.observe(&claim, longest <= most_ms, found),
         }
     }
