@@ -8,8 +8,12 @@ use crate::flow::Seq;
 use crate::tcp::Settings;
 use crate::tcp::congestion::{AckOutcome, Congestion, Loss};
 use crate::tcp::send::rack::News;
-use crate::time::Instant;
+use crate::time::{Duration, Instant, as_nanos};
 use crate::wire::tcp::Segment;
+
+/// A peer that is there may answer so late, on the shortest path: Linux delays an ACK by 40 ms at
+/// least, and a process may wait as long for its turn.
+const LATE_ACK: Duration = Duration::from_millis(40);
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;
@@ -308,7 +312,8 @@ impl SendHalf {
     }
 
     /// When the tail of what is in flight is probed for (RFC 8985 §7.2): two round trips after it
-    /// was sent, or an ACK came, unless the timeout is sooner.
+    /// was sent, or an ACK came, and not before [`LATE_ACK`] has passed, unless the timeout is
+    /// sooner.
     fn tail_due(&self, config: &Settings) -> Option<(Pending, Instant)> {
         if self.detection != Detection::Rack || self.flight() <= u32::from(self.mss) {
             return None;
@@ -318,7 +323,8 @@ impl SendHalf {
         if srtt_ns == 0 || !self.rtt.is_fresh() || !may_probe || !self.misses_nothing() {
             return None;
         }
-        let due = self.last_sent.max(self.silent_since).plus_nanos(2 * srtt_ns);
+        let wait_ns = (2 * srtt_ns).max(as_nanos(LATE_ACK));
+        let due = self.last_sent.max(self.silent_since).plus_nanos(wait_ns);
         let timeout = self.silent_since.plus_nanos(self.rtt.rto_ns(&config.rto_bounds));
         (due < timeout).then_some((Pending::Tail, due))
     }
