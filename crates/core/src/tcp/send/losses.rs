@@ -11,9 +11,9 @@ use crate::tcp::send::rack::News;
 use crate::time::{Duration, Instant, as_nanos};
 use crate::wire::tcp::Segment;
 
-/// A peer that is there may answer so late, on the shortest path: Linux delays an ACK by 40 ms at
-/// least, and a process may wait as long for its turn.
-const LATE_ACK: Duration = Duration::from_millis(40);
+/// A peer that is there may answer so late, on the shortest path: Linux delays an ACK by 40 ms and
+/// a tick at least, and a process waits for its turn.
+const LATE_ACK: Duration = Duration::from_millis(60);
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;

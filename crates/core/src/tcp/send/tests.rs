@@ -189,16 +189,16 @@ fn no_tail_is_probed_for_before_a_sample() {
     let config = Settings::new(TcpConfig::default());
     let mut send = synchronized().send;
     send.detection = Detection::Rack;
-    let now = Instant::from_millis(30);
+    let now = Instant::from_millis(40);
     send_at(&mut send, 4000, now, &mut pool);
     (send.silent_since, send.last_sent) = (now, now);
     assert_eq!(send.pending(&config), None, "the timeout is a second, as the probe would be");
     send.rtt.on_sample(Instant::ZERO, now, 4);
-    assert_eq!(send.pending(&config), Some((Pending::Tail, Instant::from_millis(30 + 60))));
+    assert_eq!(send.pending(&config), Some((Pending::Tail, Instant::from_millis(40 + 80))));
 }
 
 #[test]
-fn a_tail_on_a_short_path_is_given_as_long_as_linux_delays_acks() {
+fn a_tail_on_a_short_path_is_given_longer_than_acks_are_delayed() {
     let mut pool = PagePool::new(1000);
     let config = Settings::new(TcpConfig::default());
     let mut send = synchronized().send;
@@ -207,5 +207,5 @@ fn a_tail_on_a_short_path_is_given_as_long_as_linux_delays_acks() {
     send_at(&mut send, 4000, now, &mut pool);
     (send.silent_since, send.last_sent) = (now, now);
     send.rtt.on_sample(Instant::ZERO, Instant::from_millis(1), 4);
-    assert_eq!(send.pending(&config), Some((Pending::Tail, Instant::from_millis(9 + 40))));
+    assert_eq!(send.pending(&config), Some((Pending::Tail, Instant::from_millis(9 + 60))));
 }
