@@ -490,7 +490,8 @@ impl Connection {
         info.in_flight_bytes = send.flight();
         info.recovery = send.mode();
         info.sacked_bytes = send.sent.sacked();
-        (info.lost_bytes, info.resent_bytes) = (send.sent.lost(), send.sent.resent());
+        (info.lost_bytes, info.resent_bytes) =
+            (send.sent.lost(send.una), send.sent.resent(send.una));
         info.duplicate_acks = send.recovery.as_ref().map_or(0, |recovery| recovery.dup_acks);
         info.retransmits = send.retransmits.into();
         info.timeouts = send.timeouts.into();

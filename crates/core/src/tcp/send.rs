@@ -210,7 +210,7 @@ impl SendHalf {
     /// Bytes believed to be in the network.
     pub(crate) fn pipe(&self) -> u32 {
         let Some(recovery) = &self.recovery else { return self.flight() };
-        let pipe = self.flight().saturating_sub(self.sent.out_of_network());
+        let pipe = self.flight().saturating_sub(self.sent.out_of_network(self.una));
         if self.has_sack() {
             return pipe;
         }

@@ -40,7 +40,7 @@ impl Step<'_> {
         }
         let window = send.window_now(self.cx.now, &self.cx.config);
         let allowed = send.allowance(segment, window);
-        match send.sent.next_lost(segment) {
+        match send.sent.next_lost(send.una, segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
             Some((seq, len)) => (allowed >= len).then(|| run(send, seq, len, Why::Lost)),
             None => (self.new_text(path, room, segment, allowed))

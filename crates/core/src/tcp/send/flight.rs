@@ -72,6 +72,20 @@ impl Record {
         is_out && self.again && self.at == at
     }
 
+    /// True if it was sent once, and nothing is known of it.
+    fn is_plain(&self) -> bool {
+        self.fate == Fate::InFlight && !self.again
+    }
+
+    fn is_lost(&self) -> bool {
+        self.fate == Fate::Lost
+    }
+
+    /// True if it was sent again together with what was delivered, and a part of it before that.
+    fn is_late_in_part(&self, latest: Departure) -> bool {
+        self.again && self.at == latest.at && self.end.after(latest.end)
+    }
+
     /// True if the two say the same of their bytes.
     fn agrees(&self, other: &Record) -> bool {
         let Record { at, end: _, fate, again } = *self;
@@ -89,15 +103,15 @@ pub(crate) struct Taken {
     pub known: u32,
 }
 
-/// The ranges in flight, oldest first. 16 bytes, and no others while all of it left at once.
+/// The ranges in flight, oldest first. 16 bytes, and no others while one range is all.
 #[derive(Debug, Default)]
 pub(crate) enum Flight {
     /// Nothing.
     #[default]
     Empty,
-    /// One range, sent once.
+    /// One range, of which nothing is sacked.
     One(Record),
-    /// Several, or one that something is known of.
+    /// Several.
     Many(Box<Many>),
 }
 
@@ -115,7 +129,7 @@ impl Flight {
         match self {
             // Empty, it has nothing to drop, and a drop costs instructions.
             Flight::Empty => mem::forget(mem::replace(self, Flight::One(Record::new(end, at)))),
-            Flight::One(one) if one.at == at => one.end = end,
+            Flight::One(one) if one.at == at && one.is_plain() => one.end = end,
             _ => self.many(una).push(Record::new(end, at)),
         }
     }
@@ -134,6 +148,9 @@ impl Flight {
     #[inline(always)]
     pub(crate) fn on_ack_of_one(&mut self, ack: Seq) -> Option<Taken> {
         let Flight::One(one) = *self else { return None };
+        if !one.is_plain() {
+            return None;
+        }
         if one.end.at_or_before(ack) {
             // One record has nothing to drop.
             mem::forget(mem::take(self));
@@ -148,12 +165,25 @@ impl Flight {
     }
 
     fn take_before(&mut self, ack: Seq, news: &mut News) -> Taken {
-        let Flight::Many(many) = self else { return Taken::default() };
-        let taken = many.take_before(ack, news);
-        if many.is_empty() {
-            *self = Flight::Empty;
+        match self {
+            Flight::Empty => Taken::default(),
+            Flight::One(one) => {
+                let Record { at, end, again, .. } = *one;
+                news.note(Departure { at, end: end.min(ack) }, again);
+                let is_told = !again || news.evidence.shows(at) == Some(true);
+                if end.at_or_before(ack) {
+                    *self = Flight::Empty;
+                }
+                Taken { sent: is_told.then_some(at), known: 0 }
+            }
+            Flight::Many(many) => {
+                let taken = many.take_before(ack, news);
+                if many.is_empty() {
+                    *self = Flight::Empty;
+                }
+                taken
+            }
         }
-        taken
     }
 
     /// The receiver holds `start` to `end`, within what is in flight, which begins at `una`.
@@ -170,16 +200,30 @@ impl Flight {
         at: Instant,
         twice: bool,
     ) {
-        if !self.owns_nothing() {
-            let fate = if twice { Fate::Twice } else { Fate::InFlight };
-            self.many(una).on_sent_again(start, end, at, fate);
+        let fate = if twice { Fate::Twice } else { Fate::InFlight };
+        match self {
+            Flight::Empty => {}
+            Flight::One(one) if start == una && one.end == end => {
+                (one.at, one.fate, one.again) = (at, fate, true);
+            }
+            _ => self.many(una).on_sent_again(start, end, at, fate),
         }
     }
 
     /// What is on its way between `from` and `to` is lost; what was sent again before `resent` on
     /// suspicion is on its way once now. Returns how many bytes are lost.
     pub(crate) fn lose(&mut self, una: Seq, (from, to): (Seq, Seq), resent: Seq) -> u32 {
-        if self.owns_nothing() { 0 } else { self.many(una).lose(from, to, resent) }
+        match self {
+            Flight::Empty => 0,
+            Flight::One(one) if from.at_or_before(una) && one.end.at_or_before(to) => {
+                let is_on_its_way = one.fate != Fate::Lost;
+                if is_on_its_way {
+                    one.fate = if una.before(resent) { Fate::InFlight } else { Fate::Lost };
+                }
+                if is_on_its_way && one.fate == Fate::Lost { one.end.since(una) } else { 0 }
+            }
+            _ => self.many(una).lose(from, to, resent),
+        }
     }
 
     /// What left before `latest` is lost if it left longer than `wait_ns` ago, and never is looked
@@ -191,16 +235,33 @@ impl Flight {
         wait_ns: u64,
         now: Instant,
     ) -> Instant {
-        if self.owns_nothing() {
-            return Instant::FAR_FUTURE;
+        match self {
+            Flight::Empty => Instant::FAR_FUTURE,
+            Flight::One(one) if !one.is_late_in_part(latest) => {
+                let due = one.at.plus_nanos(wait_ns);
+                if one.fate == Fate::Lost || !one.departure().is_before(latest) {
+                    return Instant::FAR_FUTURE;
+                }
+                if due > now {
+                    return due;
+                }
+                one.fate = Fate::Lost;
+                Instant::FAR_FUTURE
+            }
+            _ => self.many(una).lose_late(latest, wait_ns, now),
         }
-        self.many(una).lose_late(latest, wait_ns, now)
     }
 
     /// The timer fired: what left longer than `wait_ns` ago is lost.
-    pub(crate) fn lose_old(&mut self, una: Seq, wait_ns: u64, now: Instant) {
-        if !self.owns_nothing() {
-            self.many(una).lose_old(wait_ns, now);
+    pub(crate) fn lose_old(&mut self, wait_ns: u64, now: Instant) {
+        match self {
+            Flight::Empty => {}
+            Flight::One(one) => {
+                if one.at.plus_nanos(wait_ns) <= now {
+                    one.fate = Fate::Lost;
+                }
+            }
+            Flight::Many(many) => many.lose_old(wait_ns, now),
         }
     }
 
@@ -212,8 +273,10 @@ impl Flight {
 
     /// Nothing is held lost any more.
     pub(crate) fn forget_lost(&mut self) {
-        if let Flight::Many(many) = self {
-            many.forget_lost();
+        match self {
+            Flight::Empty => {}
+            Flight::One(one) => one.fate = Fate::InFlight,
+            Flight::Many(many) => many.forget_lost(),
         }
     }
 
@@ -225,8 +288,11 @@ impl Flight {
     }
 
     /// The first lost range, `most` bytes at most.
-    pub(crate) fn next_lost(&self, most: u32) -> Option<(Seq, u32)> {
-        self.marked()?.next_lost(most)
+    pub(crate) fn next_lost(&self, una: Seq, most: u32) -> Option<(Seq, u32)> {
+        match self {
+            Flight::Many(many) => many.next_lost(most),
+            _ => Some((una, self.of_one(una, Record::is_lost).min(most))).filter(|lost| lost.1 > 0),
+        }
     }
 
     /// The first range of bytes from `from` to `to` that the receiver is not known to hold.
@@ -239,8 +305,11 @@ impl Flight {
 
     /// Bytes that have left the network, known to be there or known to be lost, less those that are
     /// in it twice: what the pipe lacks of all that is in flight.
-    pub(crate) fn out_of_network(&self) -> u32 {
-        self.marked().map_or(0, Many::out_of_network)
+    pub(crate) fn out_of_network(&self, una: Seq) -> u32 {
+        match self {
+            Flight::Many(many) => many.out_of_network(),
+            _ => self.of_one(una, Record::is_lost),
+        }
     }
 
     /// Bytes that the receiver holds.
@@ -249,13 +318,19 @@ impl Flight {
     }
 
     /// Bytes that are lost and wait to be sent again.
-    pub(crate) fn lost(&self) -> u32 {
-        self.marked().map_or(0, Many::lost)
+    pub(crate) fn lost(&self, una: Seq) -> u32 {
+        match self {
+            Flight::Many(many) => many.lost(),
+            _ => self.of_one(una, Record::is_lost),
+        }
     }
 
     /// Bytes on their way that were sent again.
-    pub(crate) fn resent(&self) -> u32 {
-        self.marked().map_or(0, Many::resent)
+    pub(crate) fn resent(&self, una: Seq) -> u32 {
+        match self {
+            Flight::Many(many) => many.resent(),
+            _ => self.of_one(una, |one| one.again && !one.is_lost()),
+        }
     }
 
     /// One past the highest byte that the receiver holds beyond SND.UNA.
@@ -270,7 +345,15 @@ impl Flight {
         self.marked().and_then(|many| many.lost_edge(mss))
     }
 
-    /// The records, of which something may be known.
+    /// Bytes of the one range, if that is all, and so.
+    fn of_one(&self, una: Seq, is_so: impl Fn(&Record) -> bool) -> u32 {
+        match self {
+            Flight::One(one) if is_so(one) => one.end.since(una),
+            _ => 0,
+        }
+    }
+
+    /// The records, where there are several.
     fn marked(&self) -> Option<&Many> {
         match self {
             Flight::Many(many) => Some(many),

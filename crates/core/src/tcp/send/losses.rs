@@ -30,7 +30,7 @@ impl SendHalf {
         outcome: &mut AckOutcome,
         segment: &Segment<'_>,
     ) {
-        let lost_before = self.sent.lost();
+        let lost_before = self.sent.lost(self.una);
         if self.detection == Detection::Rack {
             self.hear(now, news, outcome);
             self.end_probe(now, outcome, segment);
@@ -41,7 +41,7 @@ impl SendHalf {
         if outcome.entered {
             self.begin_pacing(outcome.delivered);
         }
-        let is_safe = outcome.progress && self.sent.lost() <= lost_before;
+        let is_safe = outcome.progress && self.sent.lost(self.una) <= lost_before;
         self.pace_recovery(outcome.delivered, is_safe);
         self.end_recovery();
     }
@@ -184,7 +184,7 @@ impl SendHalf {
         if let Some((latest, wait_ns)) = recovery.rack.judgement(window_ns) {
             recovery.rack.due = self.sent.lose_late(self.una, latest, wait_ns, now);
         }
-        let begins = recovery.mode == Mode::Open && self.sent.lost() > 0;
+        let begins = recovery.mode == Mode::Open && self.sent.lost(self.una) > 0;
         if begins {
             self.enter_reduced(now);
         }
@@ -230,7 +230,7 @@ impl SendHalf {
         let is_told =
             outcome.duplicate.is_some_and(|block| undo.on_duplicate(block.start, block.end));
         let by_timeout = recovery.mode == Mode::Timeout;
-        if !(is_shown || is_told) || (!by_timeout && self.sent.lost() > 0) {
+        if !(is_shown || is_told) || (!by_timeout && self.sent.lost(self.una) > 0) {
             return;
         }
         let before = undo.before.clone();
@@ -331,12 +331,12 @@ impl SendHalf {
 
     /// The timer fired that waits for what is late. True if a recovery begins.
     pub(crate) fn on_late(&mut self, now: Instant) -> bool {
-        let lost_before = self.sent.lost();
+        let lost_before = self.sent.lost(self.una);
         let begins = self.find_losses(now);
         if begins {
             self.begin_pacing(0);
         }
-        if self.sent.lost() > lost_before {
+        if self.sent.lost(self.una) > lost_before {
             // What is found lost lets a segment go, as if it had arrived.
             self.pace_recovery(self.mss.into(), false);
         }
@@ -417,7 +417,7 @@ impl SendHalf {
         let Some(recovery) = &mut self.recovery else { return };
         recovery.rack.due = Instant::FAR_FUTURE;
         let wait_ns = recovery.rack.wait_ns(srtt_ns, window_ns);
-        self.sent.lose_old(self.una, wait_ns, now);
+        self.sent.lose_old(wait_ns, now);
     }
 
     /// What is out is sent again, since the path takes smaller segments.

@@ -249,7 +249,7 @@ impl SendHalf {
     fn is_short_of_fresh(&self, now: Instant, config: &Settings) -> bool {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         // What is lost leaves first.
-        if self.sent.lost() > 0 {
+        if self.sent.lost(self.una) > 0 {
             return false;
         }
         let fresh = (self.buffer.len() as u32).saturating_sub(flight);

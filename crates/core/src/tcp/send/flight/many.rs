@@ -48,7 +48,13 @@ impl Many {
         let [sacked, lost, twice] = [0; 3];
         let [highest, lost_from, judged] = [start; 3];
         let order = VecDeque::new();
-        Many { records, start, sacked, lost, twice, highest, lost_from, judged, order }
+        let mut many =
+            Many { records, start, sacked, lost, twice, highest, lost_from, judged, order };
+        many.count(one.fate, one.end.since(start));
+        if one.again {
+            many.note_resent(start, one.departure());
+        }
+        many
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -80,7 +80,7 @@ fn what_leaves_at_once_or_is_sacked_in_a_row_is_one_record() {
     for i in 0..10 {
         flight.on_sent_again(UNA, (Seq(100 * i), Seq(100 * i + 100)), at(9), false);
     }
-    assert_eq!((records(&flight), flight.lost(), flight.resent()), (3, 0, 1000));
+    assert_eq!((records(&flight), flight.lost(UNA), flight.resent(UNA)), (3, 0, 1000));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_left_before_the_latest_delivery_is_lost_once_it_is_late() {
     assert_eq!(judge(10), at(11), "the first");
     assert_eq!(judge(11), at(12), "the second");
     assert_eq!(judge(12), Instant::FAR_FUTURE, "the others left later");
-    assert_eq!(flight.next_lost(1000), Some((UNA, 200)));
+    assert_eq!(flight.next_lost(UNA, 1000), Some((UNA, 200)));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_retransmission_is_lost_like_anything_else() {
     sack(&mut flight, 300, 400);
     let latest = Departure { at: at(1), end: Seq(400) };
     flight.lose_late(UNA, latest, 0, at(5));
-    assert_eq!(flight.lost(), 300);
+    assert_eq!(flight.lost(UNA), 300);
     for (i, ms) in [6, 7, 8].into_iter().enumerate() {
         let start = Seq(100 * i as u32);
         flight.on_sent_again(UNA, (start, start + 100), at(ms), false);
@@ -112,8 +112,8 @@ fn a_retransmission_is_lost_like_anything_else() {
     let latest = Departure { at: at(7), end: Seq(200) };
     assert_eq!(flight.lose_late(UNA, latest, 2_000_000, at(7)), at(8));
     flight.lose_late(UNA, latest, 2_000_000, at(8));
-    assert_eq!(flight.next_lost(1000), Some((UNA, 100)), "without a timeout");
-    assert_eq!(flight.resent(), 100, "the third may arrive yet");
+    assert_eq!(flight.next_lost(UNA, 1000), Some((UNA, 100)), "without a timeout");
+    assert_eq!(flight.resent(UNA), 100, "the third may arrive yet");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn with_holes() -> Flight {
     let mut flight = flight(&[0; 10]);
     sack(&mut flight, 200, 400);
     sack(&mut flight, 600, 900);
-    assert_eq!(flight.out_of_network(), 500);
+    assert_eq!(flight.out_of_network(UNA), 500);
     assert_eq!(flight.lose(UNA, (UNA, Seq(600)), UNA), 400);
     flight
 }
@@ -162,7 +162,7 @@ fn with_holes() -> Flight {
 fn holes_are_sent_again_in_order_up_to_the_lost_edge() {
     let mut flight = with_holes();
     let mut sent = Vec::new();
-    while let Some((start, len)) = flight.next_lost(100) {
+    while let Some((start, len)) = flight.next_lost(UNA, 100) {
         sent.push((start.0, len));
         flight.on_sent_again(UNA, (start, start + len), at(1), false);
     }
@@ -172,11 +172,11 @@ fn holes_are_sent_again_in_order_up_to_the_lost_edge() {
 #[test]
 fn the_pipe_counts_what_was_sent_again_and_what_was_never_lost() {
     let mut flight = with_holes();
-    assert_eq!(1000 - flight.out_of_network(), 100);
+    assert_eq!(1000 - flight.out_of_network(UNA), 100);
     flight.on_sent_again(UNA, (Seq(0), Seq(100)), at(1), false);
-    assert_eq!(1000 - flight.out_of_network(), 200);
+    assert_eq!(1000 - flight.out_of_network(UNA), 200);
     flight.on_sent_again(UNA, (Seq(900), Seq(1000)), at(1), true);
-    assert_eq!(1000 - flight.out_of_network(), 300, "what was not lost is there twice");
+    assert_eq!(1000 - flight.out_of_network(UNA), 300, "what was not lost is there twice");
 }
 
 /// A byte of the model.
@@ -341,7 +341,7 @@ proptest! {
                     prop_assert_eq!(flight.lose(una, (start, end), start), lost);
                 }
                 Step::Resend(twice) => {
-                    let Some((start, len)) = flight.next_lost(25) else { continue };
+                    let Some((start, len)) = flight.next_lost(una, 25) else { continue };
                     let fate = if twice { Fate::Twice } else { Fate::InFlight };
                     model.slice((start, start + len)).fill(Byte { at: now, fate, again: true });
                     flight.on_sent_again(una, (start, start + len), now, twice);
@@ -373,15 +373,21 @@ fn compare(flight: &Flight, model: &Model) {
     }
     let of = |fate| model.count(|byte| byte.fate == fate);
     assert_eq!(flight.sacked(), of(Fate::Sacked));
-    assert_eq!(flight.lost(), of(Fate::Lost));
+    assert_eq!(flight.lost(model.una), of(Fate::Lost));
     let twice = of(Fate::Twice);
-    assert_eq!(flight.out_of_network(), (of(Fate::Sacked) + of(Fate::Lost)).saturating_sub(twice));
+    assert_eq!(
+        flight.out_of_network(model.una),
+        (of(Fate::Sacked) + of(Fate::Lost)).saturating_sub(twice)
+    );
     let is_on_its_way = |byte: &Byte| matches!(byte.fate, Fate::InFlight | Fate::Twice);
-    assert_eq!(flight.resent(), model.count(|byte| byte.again && is_on_its_way(byte)));
+    assert_eq!(flight.resent(model.una), model.count(|byte| byte.again && is_on_its_way(byte)));
     assert_eq!(flight.oldest(), model.bytes.first().map(|byte| byte.at));
     assert_eq!(flight.owns_nothing(), model.bytes.is_empty());
     let lost = model.first_run(|byte| byte.fate == Fate::Lost);
-    assert_eq!(flight.next_lost(25), lost.map(|(start, len)| (model.una + start, len.min(25))));
+    assert_eq!(
+        flight.next_lost(model.una, 25),
+        lost.map(|(start, len)| (model.una + start, len.min(25)))
+    );
     let hole = model.first_run(|byte| byte.fate != Fate::Sacked);
     let end = model.una + model.bytes.len() as u32;
     let hole = hole.map(|(start, len)| (model.una + start, model.una + start + len));
