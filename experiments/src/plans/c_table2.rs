@@ -26,8 +26,8 @@ use crate::report::{Report, Table};
 use crate::statistics::Mean;
 
 const RUNS: u64 = 10;
-pub(super) const HOSTS: usize = 2;
-pub(super) const CLIENTS: usize = 20;
+const HOSTS: usize = 2;
+const CLIENTS: usize = 20;
 /// Bytes, and requests of a thousand.
 pub(super) const FILES: [(u32, u32); 4] =
     [(9_000, 640), (50_000, 325), (500_000, 32), (5_000_000, 3)];
@@ -61,6 +61,18 @@ pub(super) const HALF: Ablation =
 pub(super) const NO_SEARCH: Ablation =
     Ablation { name: "no-search", instead: "a block takes no time to look at" };
 
+/// The paper's load.
+pub(super) fn load(seed: u64) -> Plan {
+    Plan {
+        hosts: HOSTS,
+        clients: CLIENTS,
+        files: FILES.into(),
+        seed,
+        addresses: 16,
+        ..Plan::default()
+    }
+}
+
 fn run_of(report: &Report, system: System, seed: u64) -> Run {
     let is_moved = !report.is_ablated(&NOT_MOVED);
     let block = if report.is_ablated(&NO_SEARCH) { Duration::ZERO } else { PAPER_SPEED.block };
@@ -71,14 +83,7 @@ fn run_of(report: &Report, system: System, seed: u64) -> Run {
         time: Time::Slow(Speed { block, ..PAPER_SPEED }),
         time_wait: TIME_WAIT / part,
         link: LinkConfig::default(),
-        plan: Plan {
-            hosts: HOSTS,
-            clients: CLIENTS,
-            files: FILES.into(),
-            seed,
-            addresses: 16,
-            ..Plan::default()
-        },
+        plan: load(seed),
         warm_up: TIME_WAIT * 2,
         measured: TIME_WAIT,
     }

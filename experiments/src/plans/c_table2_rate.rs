@@ -13,9 +13,8 @@ use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
 use crate::plans::busy::System;
 use crate::plans::busy::lan::Time;
-use crate::plans::busy::web::Plan;
 use crate::plans::busy::webstone::{Keeping, Run, Seen, cell, stat};
-use crate::plans::c_table2::{CLIENTS, FILES, HOSTS, NOT_MOVED};
+use crate::plans::c_table2::{NOT_MOVED, load};
 use crate::report::{Report, Table};
 use crate::statistics::Mean;
 
@@ -50,14 +49,7 @@ fn run_of(report: &Report, (_, system, keeping): Mode, seed: u64) -> Run {
         time: Time::True,
         time_wait: TIME_WAIT,
         link: LinkConfig::default(),
-        plan: Plan {
-            hosts: HOSTS,
-            clients: CLIENTS,
-            files: FILES.into(),
-            seed,
-            addresses: 16,
-            ..Plan::default()
-        },
+        plan: load(seed),
         warm_up: TIME_WAIT * 2,
         measured: TIME_WAIT,
     }

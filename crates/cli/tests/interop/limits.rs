@@ -47,7 +47,7 @@ enum Holders {
     Stalled,
 }
 
-/// Asks for the long file on that connection, of which little fits the kernel's buffer.
+/// Asks for the long file on that connection. The kernel's buffer holds little of it.
 fn stall(socket: &mut TcpStream) {
     sockopt::set_socket_recv_buffer_size(&*socket, 1).unwrap();
     let _ = socket.write_all(b"GET /long HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");

@@ -183,15 +183,20 @@ fn an_ack_that_fills_a_hole_tells_no_rate() {
     assert_eq!(rate_by(&behind), None);
 }
 
-#[test]
-fn no_tail_is_probed_for_before_a_sample() {
-    let mut pool = PagePool::new(1000);
-    let config = Settings::new(TcpConfig::default());
+/// A sender that finds losses by time, and has sent all it had at `now`.
+fn with_a_tail(now: Instant) -> SendHalf {
     let mut send = synchronized().send;
     send.detection = Detection::Rack;
-    let now = Instant::from_millis(40);
-    send_at(&mut send, 4000, now, &mut pool);
+    send_at(&mut send, 4000, now, &mut PagePool::new(1000));
     (send.silent_since, send.last_sent) = (now, now);
+    send
+}
+
+#[test]
+fn no_tail_is_probed_for_before_a_sample() {
+    let config = Settings::new(TcpConfig::default());
+    let now = Instant::from_millis(40);
+    let mut send = with_a_tail(now);
     assert_eq!(send.pending(&config), None, "the timeout is a second, as the probe would be");
     send.rtt.on_sample(Instant::ZERO, now, 4);
     assert_eq!(send.pending(&config), Some((Pending::Tail, Instant::from_millis(40 + 80))));
@@ -199,13 +204,8 @@ fn no_tail_is_probed_for_before_a_sample() {
 
 #[test]
 fn a_tail_on_a_short_path_is_given_longer_than_acks_are_delayed() {
-    let mut pool = PagePool::new(1000);
     let config = Settings::new(TcpConfig::default());
-    let mut send = synchronized().send;
-    send.detection = Detection::Rack;
-    let now = Instant::from_millis(9);
-    send_at(&mut send, 4000, now, &mut pool);
-    (send.silent_since, send.last_sent) = (now, now);
+    let mut send = with_a_tail(Instant::from_millis(9));
     send.rtt.on_sample(Instant::ZERO, Instant::from_millis(1), 4);
     assert_eq!(send.pending(&config), Some((Pending::Tail, Instant::from_millis(9 + 60))));
 }

@@ -1,4 +1,4 @@
-//! The records of a connection of which something is known, or that left at several times.
+//! The records of a connection that has several ranges in flight.
 
 use alloc::collections::VecDeque;
 
