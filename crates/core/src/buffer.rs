@@ -347,6 +347,16 @@ impl PagePool {
         }
     }
 
+    /// What `some` of so many connections take for as long as they live, in units.
+    pub fn units_of_connections(&self, some: usize, connections: usize) -> usize {
+        self.by_connections / connections.max(1) * some
+    }
+
+    /// True if so many units are more than half of the limit.
+    pub fn is_most(&self, units: usize) -> bool {
+        units > self.limit / 2
+    }
+
     /// Notes that one of so many connections is about to go: the memory that it takes is as good as
     /// free from now on.
     pub fn expect_end_of_connection(&mut self, connections: usize) {

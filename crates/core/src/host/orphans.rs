@@ -63,7 +63,7 @@ impl Host {
     fn orphan_mark(&self, now: Instant, index: u32) -> Mark {
         let connection = self.slots.get(index).and_then(Slot::awake);
         let una = connection.and_then(Connection::synchronized).map_or(Seq(0), |s| s.send.una);
-        Mark { since: now, una, held: 0, stage: Stage::Listed }
+        Mark { since: now, una, held: 0, units: 0, stage: Stage::Listed }
     }
 
     /// The connection in slot `index` is over.

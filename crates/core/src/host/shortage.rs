@@ -74,6 +74,8 @@ pub(super) struct Shortage {
     shares: Shares,
     /// Since when others could hold no more elsewhere, though they would.
     elsewhere_since: Option<Instant>,
+    /// Since when those that are to go hold most of the memory; counted from a wait on.
+    laden_since: Option<Instant>,
     stalled: Stalled,
     /// Bytes that were asked back last.
     asked_bytes: usize,
@@ -139,6 +141,7 @@ impl Shortage {
             waiting: Waiting::new(config),
             shares: Shares::new(config),
             elsewhere_since: None,
+            laden_since: None,
             stalled: Stalled::default(),
             asked_bytes: 0,
             holds_off_since: None,
@@ -231,6 +234,8 @@ impl Host {
         let waits_elsewhere = self.shared.pool.is_short_elsewhere();
         let since = self.shortage.elsewhere_since.unwrap_or(now);
         self.shortage.elsewhere_since = waits_elsewhere.then_some(since);
+        let since = self.shortage.laden_since.unwrap_or(now);
+        self.shortage.laden_since = self.those_to_go_hold_most().then_some(since);
         self.reclaim(now);
         self.serve_line(now);
         self.scan_shares(now);
@@ -251,8 +256,9 @@ impl Host {
     /// Its progress counts from now on.
     fn list_stalled(&mut self, now: Instant, index: u32) {
         if let Some(s) = self.at_work(index) {
-            let (una, held) = (s.send.una, s.send.buffer.len());
-            let mark = Mark { since: now, una, held, stage: Stage::Listed };
+            let (una, buffer) = (s.send.una, &s.send.buffer);
+            let (held, units) = (buffer.len(), buffer.units());
+            let mark = Mark { since: now, una, held, units, stage: Stage::Listed };
             self.shortage.stalled.push(index, mark);
         }
     }
@@ -332,13 +338,28 @@ impl Host {
         }
     }
 
+    /// True if stalled connections that can take nothing back hold most of the memory. Then the
+    /// others share what is left, and that may be next to nothing, though none of them waits for long
+    /// at a time.
+    fn those_to_go_hold_most(&self) -> bool {
+        let Host { shortage, shared, slots, .. } = self;
+        let (connections, units) = shortage.stalled.to_go();
+        let their_own = shared.pool.units_of_connections(connections, slots.len());
+        shared.pool.is_most(units + their_own)
+    }
+
     /// When a connection with that mark, which is to make room, may be reset: not before newcomers
-    /// find no room, or a wait for memory has lasted for a while.
+    /// find no room, or for a while a connection has waited for memory or those that are to go have
+    /// held most of it.
     fn reset_at(&self, mark: Mark) -> Option<Instant> {
         let patience = self.closed_patience();
+        let Shortage { laden_since, .. } = &self.shortage;
         let pressed = match self.shared.pool.is_short_for_newcomers() {
             true => Some(Instant::ZERO),
-            false => self.shortage.waits_since().map(|since| since + patience),
+            false => {
+                let since = self.shortage.waits_since().into_iter().chain(*laden_since).min();
+                since.map(|since| since + patience)
+            }
         };
         pressed.map(|from| from.max(mark.since + patience))
     }
@@ -366,6 +387,9 @@ impl Host {
     /// it is short.
     pub(super) fn no_shortage(&mut self, now: Instant) {
         self.shortage.elsewhere_since = None;
+        if self.shortage.laden_since.is_some() && !self.those_to_go_hold_most() {
+            self.shortage.laden_since = None;
+        }
         if self.shared.pool.is_scarce() {
             self.patrol(now, PATROLLED_AHEAD, Synchronized::has_closed_window);
         }

@@ -31,6 +31,8 @@ pub(in crate::host) struct Mark {
     pub(in crate::host) una: Seq,
     /// Bytes that were not acknowledged then.
     pub(in crate::host) held: usize,
+    /// Memory that they took then, in units of the pool.
+    pub(in crate::host) units: usize,
     pub(in crate::host) stage: Stage,
 }
 
@@ -69,6 +71,9 @@ pub(in crate::host) struct Stalled {
     listed: usize,
     /// How many were asked, and have not answered.
     asked: usize,
+    /// How many are in the last stage, and the memory that they took when they were marked, in units
+    /// of the pool.
+    to_go: (usize, usize),
 }
 
 impl Default for Stalled {
@@ -78,6 +83,7 @@ impl Default for Stalled {
             lists: [Ends { first: NONE, last: NONE }; 2],
             listed: 0,
             asked: 0,
+            to_go: (0, 0),
         }
     }
 }
@@ -86,6 +92,12 @@ impl Stalled {
     /// True if none is listed.
     pub(in crate::host) fn is_empty(&self) -> bool {
         self.listed == 0
+    }
+
+    /// How many are in the last stage, and the memory that they took when they were marked, in units
+    /// of the pool.
+    pub(in crate::host) fn to_go(&self) -> (usize, usize) {
+        self.to_go
     }
 
     /// The slot that was added first, and its mark, of those that others have had no need of yet.
@@ -134,6 +146,9 @@ impl Stalled {
         list.last = index;
         self.listed += 1;
         self.asked += usize::from(mark.stage == Stage::Asked);
+        if mark.stage == Stage::Last {
+            self.to_go = (self.to_go.0 + 1, self.to_go.1 + mark.units);
+        }
     }
 
     /// Takes a slot out, if it is there.
@@ -143,6 +158,9 @@ impl Stalled {
         let Some(mark) = mark else { return };
         self.listed -= 1;
         self.asked -= usize::from(mark.stage == Stage::Asked);
+        if mark.stage == Stage::Last {
+            self.to_go = (self.to_go.0 - 1, self.to_go.1 - mark.units);
+        }
         let list = &mut self.lists[mark.stage.list()];
         match self.links.get_mut(previous as usize) {
             Some(before) => before.next = next,
@@ -163,26 +181,31 @@ mod tests {
     proptest! {
         #[test]
         fn each_is_a_queue_out_of_which_any_may_go(
-            ops in prop::collection::vec((0u8..3, 0u32..9), 0..200),
+            ops in prop::collection::vec((0u8..4, 0u32..9), 0..200),
         ) {
             let mut list = Stalled::default();
             let mut models: [Vec<(u32, Mark)>; 2] = Default::default();
             for (at, (to, index)) in ops.into_iter().enumerate() {
                 let since = Instant::from_millis(at as u64);
-                let stage = if to == 0 { Stage::Listed } else { Stage::Asked };
-                let mark = Mark { since, una: Seq(at as u32), held: at, stage };
+                let stages = [Stage::Listed, Stage::Asked, Stage::Last];
                 models.iter_mut().for_each(|model| model.retain(|(listed, _)| *listed != index));
-                match models.get_mut(usize::from(to)) {
-                    Some(model) => {
+                match stages.get(usize::from(to)) {
+                    Some(stage) => {
+                        let (una, stage) = (Seq(at as u32), *stage);
+                        let mark = Mark { since, una, held: at, units: at, stage };
                         list.push(index, mark);
-                        model.push((index, mark));
+                        models[stage.list()].push((index, mark));
                     }
                     None => list.remove(index),
                 }
                 let firsts = [list.first(), list.first_to_go()];
                 prop_assert_eq!(firsts, [models[0].first().copied(), models[1].first().copied()]);
-                prop_assert_eq!(list.all_have_answered(), models[1].is_empty());
-                prop_assert_eq!(list.is_empty(), models.iter().all(Vec::is_empty));
+                let to_go = models[1].iter();
+                let (last, asked): (Vec<_>, Vec<_>) =
+                    to_go.partition(|(_, mark)| mark.stage == Stage::Last);
+                prop_assert_eq!(list.all_have_answered(), asked.is_empty());
+                let units = last.iter().map(|(_, mark)| mark.units).sum::<usize>();
+                prop_assert_eq!(list.to_go(), (last.len(), units));
                 for index in 0..9 {
                     let mut all = models.iter().flatten();
                     let listed = all.find(|(listed, _)| *listed == index);

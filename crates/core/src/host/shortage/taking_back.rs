@@ -55,7 +55,7 @@ impl Host {
         };
         let (keep, is_closed) = (s.kept_bytes().max(size), s.send.window == 0);
         let taken = s.send.buffer.cut(keep, most, &mut cx.pool);
-        let held = s.send.buffer.len();
+        let (held, units) = (s.send.buffer.len(), s.send.buffer.units());
         s.send.note_moved(&mut cx.pool);
         if taken > 0 && !common.blocked.is_in_line() {
             common.blocked = Blocked::ForRoom;
@@ -67,7 +67,7 @@ impl Host {
             &mut counters.taken_back_slow_bytes
         }) += taken as u64;
         if let Some(mark) = mark {
-            self.shortage.stalled.push(id.index, Mark { held, stage: Stage::Last, ..mark });
+            self.shortage.stalled.push(id.index, Mark { held, units, stage: Stage::Last, ..mark });
         }
         taken
     }

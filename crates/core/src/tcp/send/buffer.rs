@@ -172,7 +172,7 @@ impl SendBuffer {
     }
 
     /// Memory held, in units.
-    fn units(&self) -> usize {
+    pub fn units(&self) -> usize {
         let small = self.chunks.front().is_some_and(Chunk::is_small);
         self.held as usize + if small { SMALL_BYTES / UNIT_BYTES } else { 0 }
     }
