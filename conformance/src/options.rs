@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use libc::c_int;
+use lightwait_core::config::Algorithm;
 use lightwait_core::tcp::{Keepalive, SocketOptions};
 use lightwait_core::{ConnectionId, Host, Instant};
 
@@ -22,9 +23,8 @@ mod number {
     pub(super) const TCP_INQ: c_int = 36;
 }
 
-/// Names of congestion controls that are accepted. The engine has the first one, which stands in
-/// for the others.
-const CONGESTION: [&str; 3] = ["reno", "newreno", "cubic"];
+/// FreeBSD's name of Reno.
+const NEWRENO: &str = "newreno";
 
 /// The longest keepalive times that Linux accepts, in seconds, and the most probes.
 const KEEPALIVE_SECONDS_MAX: c_int = 32_767;
@@ -100,7 +100,7 @@ pub struct Options {
     linger2_s: Option<c_int>,
     user_timeout_ms: c_int,
     traffic_class: c_int,
-    congestion: &'static str,
+    congestion: Algorithm,
     kept: BTreeMap<(c_int, c_int), c_int>,
     defaults: Defaults,
 }
@@ -143,7 +143,7 @@ impl Options {
             linger2_s: None,
             user_timeout_ms: 0,
             traffic_class: 0,
-            congestion: CONGESTION[0],
+            congestion: tcp.congestion.algorithm,
             kept: BTreeMap::new(),
             defaults: Defaults {
                 receive_buffer: calls.receive_buffer_bytes,
@@ -171,6 +171,7 @@ impl Options {
         SocketOptions {
             nodelay: self.nodelay,
             cork: self.cork,
+            congestion: self.congestion,
             keepalive: self.keepalive.then_some(keepalive),
             open_timeout: self.open_timeout(),
             user_timeout: match self.user_timeout_ms {

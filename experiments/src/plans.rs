@@ -46,3 +46,10 @@ mod repeats;
 pub(crate) mod today;
 mod transfers;
 mod webserver;
+
+use lightwait_core::config::{Algorithm, TcpConfig};
+
+/// Our TCP with the congestion control that the papers had.
+fn newreno() -> TcpConfig {
+    TcpConfig::default().with(|tcp| tcp.congestion.algorithm = Algorithm::Reno)
+}

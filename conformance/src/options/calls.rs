@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use libc::c_int;
 use lightwait_core::Host;
+use lightwait_core::config::Algorithm;
 use lightwait_core::tcp::State;
 
-use super::{CONGESTION, number, seconds};
+use super::{NEWRENO, number, seconds};
 use crate::address::Family;
 use crate::errno::Errno;
 use crate::socket::{Role, Socket};
@@ -54,8 +55,9 @@ impl World {
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => options.send_timeout = timeout(value)?,
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                let known = CONGESTION.iter().find(|known| known.as_bytes() == name);
-                options.congestion = known.ok_or(Errno::ENOENT)?;
+                let name = str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+                let name = if name == NEWRENO { "reno" } else { name };
+                options.congestion = Algorithm::named(name).ok_or(Errno::ENOENT)?;
             }
             _ => {
                 // A single byte will do where a number fits into it.
@@ -113,7 +115,7 @@ impl World {
                 return Ok(timeval(socket.options.send_timeout));
             }
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-                let mut name = socket.options.congestion.as_bytes().to_vec();
+                let mut name = socket.options.congestion.name().into_bytes();
                 name.resize(16, 0);
                 return Ok(name);
             }

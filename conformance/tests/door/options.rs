@@ -77,7 +77,11 @@ fn structures_and_names_are_read_back() {
     let linger = [1i32.to_ne_bytes(), 7i32.to_ne_bytes()].concat();
     stack.set_option(fd, SOCKET, libc::SO_LINGER, &linger).unwrap();
     assert_eq!(stack.option(fd, SOCKET, libc::SO_LINGER, 8), Ok(linger));
-    assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 4), Ok(b"reno".to_vec()));
+    assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 5), Ok(b"cubic".to_vec()));
+    for name in [&b"reno"[..], b"newreno\0"] {
+        assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, name), Ok(0));
+        assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..5], *b"reno\0");
+    }
     assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"cubic"), Ok(0));
     assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..6], *b"cubic\0");
     assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"vegas"), Err(libc::ENOENT));
@@ -196,7 +200,7 @@ fn libcs_getsockopt_tells_tcp_info_in_linuxs_layout() {
     assert_eq!(u32_at(&info, 16), 1460, "snd_mss");
     assert_eq!(u32_at(&info, 20), 536, "rcv_mss");
     assert_eq!(u32_at(&info, 24), 10, "unacked");
-    assert_eq!(u32_at(&info, 76), 0x7fff_ffff, "snd_ssthresh");
+    assert_eq!(u32_at(&info, 76), 0x7fff_ffff, "snd_ssthresh: seven tenths");
     assert_eq!(u32_at(&info, 80), 10, "snd_cwnd");
     assert_eq!(u32_at(&info, 84), 1460, "advmss");
     assert_eq!(u32_at(&info, 88), 3, "reordering");
@@ -274,7 +278,7 @@ fn loss_shows_in_tcp_info() {
     assert_eq!(info[1], 3, "recovery");
     assert_eq!(u32_at(&info, 36), 1, "retrans");
     assert_eq!(u32_at(&info, 100), 1, "total_retrans");
-    assert_eq!(u32_at(&info, 76), 5, "snd_ssthresh");
+    assert_eq!(u32_at(&info, 76), 7, "snd_ssthresh: seven tenths");
 }
 
 #[test]

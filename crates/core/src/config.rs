@@ -13,9 +13,9 @@ pub use hardware::hardware_address;
 pub use knob::{KnobError, parse_time};
 pub use limits::{Limits, SLOTS_MAX};
 pub use tcp::{
-    AckConfig, AckDelay, BufferConfig, ClockConfig, CongestionConfig, Disagreement, Ecn, Estimator,
-    KeepaliveConfig, LossDetection, PageSize, PoolConfig, PoolPolicy, Push, Quirks, RtoConfig,
-    Scheme, SendRule, SendSize, StallConfig, TcpConfig, TimeWaitConfig, TimeWaitState,
+    AckConfig, AckDelay, Algorithm, BufferConfig, ClockConfig, CongestionConfig, Disagreement, Ecn,
+    Estimator, KeepaliveConfig, LossDetection, PageSize, PoolConfig, PoolPolicy, Push, Quirks,
+    RtoConfig, Scheme, SendRule, SendSize, StallConfig, TcpConfig, TimeWaitConfig, TimeWaitState,
     TimeoutConfig, WindowProbe, Wish,
 };
 

@@ -34,7 +34,7 @@ pub use state::State;
 
 pub use crate::flow::{Seq, Tuple};
 
-use crate::config::{SendSize, TcpConfig, Wish};
+use crate::config::{Algorithm, SendSize, TcpConfig, Wish};
 use crate::ip::path::IpFields;
 use crate::time::Duration;
 use send::recovery::Mode;
@@ -47,6 +47,8 @@ pub struct SocketOptions {
     pub nodelay: bool,
     /// Send only full segments until uncorked, for 200 ms at most.
     pub cork: bool,
+    /// The congestion control; a connection goes on by it with the window that it has.
+    pub congestion: Algorithm,
     /// Keepalive probes after this idle time; `None`: off.
     pub keepalive: Option<Keepalive>,
     /// Give up opening after this long.
@@ -92,6 +94,7 @@ impl SocketOptions {
         SocketOptions {
             nodelay: !config.nagle,
             cork: false,
+            congestion: config.congestion.algorithm,
             keepalive: None,
             open_timeout: config.timeout.open,
             user_timeout: config.timeout.user,

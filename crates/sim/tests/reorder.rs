@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lightwait_core::config::LossDetection;
+use lightwait_core::config::{Algorithm, LossDetection};
 use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 use lightwait_sim::Bulk;
 
@@ -24,6 +24,7 @@ fn path(seed: u64) -> LinkConfig {
 fn rate(detection: LossDetection, forth: LinkConfig) -> f64 {
     let back = path(forth.seed + 1);
     let mut bulk = Bulk::new(forth, back, 4 << 20);
+    bulk.tcp.congestion.algorithm = Algorithm::Reno;
     bulk.tcp.congestion.detection = detection;
     let marks = bulk.run(6, Duration::from_secs(1)).unwrap();
     (marks[5] - marks[1]) as f64 * 8.0 / 4.0 / MBIT as f64

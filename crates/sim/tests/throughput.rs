@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use lightwait_core::config::Algorithm;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 use lightwait_sim::Bulk;
 
@@ -22,9 +23,10 @@ fn path(loss: f64, seed: u64) -> LinkConfig {
 }
 
 /// Mbit/s that arrive, averaged over `seconds` after the first, and over three seeds.
-fn measure(buffer_bytes: u32, loss: f64, seconds: usize) -> f64 {
+fn measure(algorithm: Algorithm, buffer_bytes: u32, loss: f64, seconds: usize) -> f64 {
     let rates = [1, 2, 3].map(|seed| {
-        let bulk = Bulk::new(path(loss, seed), path(0.0, seed), buffer_bytes);
+        let mut bulk = Bulk::new(path(loss, seed), path(0.0, seed), buffer_bytes);
+        bulk.tcp.congestion.algorithm = algorithm;
         let marks = bulk.run(seconds + 1, Duration::from_secs(1)).unwrap();
         (marks[seconds] - marks[0]) as f64 * 8.0 / seconds as f64 / MBIT as f64
     });
@@ -35,8 +37,9 @@ const BUFFERS_KIB: [u32; 5] = [8, 32, 128, 512, 2048];
 const LOSSES_PERCENT: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
 
 /// Rows of Mbit/s: a row for each buffer, a column for each loss.
-fn table() -> Vec<Vec<f64>> {
-    let row = |kib| LOSSES_PERCENT.map(|percent| measure(kib << 10, percent / 100.0, 10)).to_vec();
+fn table(algorithm: Algorithm) -> Vec<Vec<f64>> {
+    let rate = |kib, percent: f64| measure(algorithm, kib << 10, percent / 100.0, 10);
+    let row = |kib| LOSSES_PERCENT.map(|percent| rate(kib, percent)).to_vec();
     BUFFERS_KIB.map(row).to_vec()
 }
 
@@ -66,12 +69,22 @@ const TOLERANCE: f64 = 0.25;
 
 #[test]
 fn throughput_grows_with_the_window_and_falls_with_loss() {
-    let measured = table();
+    check(Algorithm::Reno);
+}
+
+#[test]
+fn so_it_does_by_cubic() {
+    check(Algorithm::Cubic);
+}
+
+fn check(algorithm: Algorithm) {
+    let measured = table(algorithm);
     let text = print(&measured);
     println!("{text}");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/throughput.txt");
+    let name = if algorithm == Algorithm::Reno { "throughput" } else { "throughput-cubic" };
+    let file = format!("{}/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("LIGHTWAIT_BLESS").is_some() {
-        std::fs::write(file, &text).unwrap();
+        std::fs::write(&file, &text).unwrap();
     }
     for (row, wanted) in measured.iter().zip(parse(&std::fs::read_to_string(file).unwrap())) {
         for (rate, wanted) in row.iter().zip(wanted) {
@@ -92,6 +105,16 @@ fn throughput_grows_with_the_window_and_falls_with_loss() {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "seven gigabytes: with --release")]
 fn a_long_fat_path_is_filled() {
+    fill(Algorithm::Reno);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "seven gigabytes: with --release")]
+fn a_long_fat_path_is_filled_by_cubic() {
+    fill(Algorithm::Cubic);
+}
+
+fn fill(algorithm: Algorithm) {
     const BANDWIDTH_DELAY_BYTES: usize = 12_500_000;
     let link = |queue| LinkConfig {
         rate: Rate::BitsPerSecond(1000 * MBIT),
@@ -100,7 +123,8 @@ fn a_long_fat_path_is_filled() {
         ..LinkConfig::default()
     };
     let forth = link(QueueLimit::Bytes(BANDWIDTH_DELAY_BYTES));
-    let bulk = Bulk::new(forth, link(QueueLimit::Unlimited), 64 << 20);
+    let mut bulk = Bulk::new(forth, link(QueueLimit::Unlimited), 64 << 20);
+    bulk.tcp.congestion.algorithm = algorithm;
     let marks = bulk.run(60, Duration::from_secs(1)).unwrap();
     let per_second: Vec<u64> =
         marks.windows(2).map(|pair| (pair[1] - pair[0]) * 8 / MBIT).collect();

@@ -22,7 +22,7 @@ use lightwait::shard::Handle;
 use lightwait_bench::memory::{self, State};
 use lightwait_bench::stacks::{Ip, Variant, Which};
 use lightwait_core::Host;
-use lightwait_core::config::{Limits, Scheme, TcpConfig, TimeWaitState};
+use lightwait_core::config::{Limits, Scheme, TimeWaitState};
 use lightwait_core::rng::Rng;
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
 use lightwait_sim::disk::Disk;
@@ -33,6 +33,7 @@ use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
+use crate::plans::newreno;
 use crate::plans::paths::{self, Way, client, server};
 use crate::report::{Report, Table};
 
@@ -135,10 +136,10 @@ struct Notes {
 fn run_world(kept: &Kept, memory_mb: Option<u64>, seed: u64) -> Result<Found, Failure> {
     let ways = [Way { rate_bits: RATE_BITS, round_trip: ROUND_TRIP, loss: 0.0 }; CLIENTS];
     let memory_bytes = memory_mb.unwrap_or(2 * TOTAL_BYTES / 1_000_000) as usize * 1_000_000;
-    let tcp = TcpConfig::default().with(|tcp| {
+    let tcp = newreno().with(|tcp| {
         (tcp.timers, tcp.time_wait.state) = (Scheme::OrderedList, kept.state);
     });
-    let hosts = [(TcpConfig::default(), Limits::default()), (tcp, Limits::default())];
+    let hosts = [(newreno(), Limits::default()), (tcp, Limits::default())];
     let mut world = paths::world(&ways, SEGMENT, hosts, seed)?;
     let lengths = lengths(seed);
     let names: Vec<String> = (0..FILES).map(name).collect();

@@ -15,6 +15,7 @@ use super::firing::{self, Clocks, SLOW_MS};
 use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
+use crate::plans::newreno;
 use crate::report::{Report, Table};
 
 /// The unit of 4.4BSD's timeouts.
@@ -67,7 +68,7 @@ struct Estimate {
 
 impl Estimate {
     fn new(estimator: Estimator) -> Estimate {
-        let config = TcpConfig::default().with(|tcp| {
+        let config = newreno().with(|tcp| {
             (tcp.rto.estimator, tcp.rto.floor) = (estimator, Duration::ZERO);
         });
         Estimate { rtt: Rtt::new(&Bounds::new(&config)), config }

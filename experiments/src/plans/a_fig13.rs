@@ -5,7 +5,7 @@
 //! framework, are loose: the bound is T + X + 1.
 
 use lightwait_core::Instant;
-use lightwait_core::config::{Estimator, TcpConfig};
+use lightwait_core::config::Estimator;
 use lightwait_core::tcp::send::rtt::{Bounds, Rtt};
 use lightwait_core::time::Duration;
 
@@ -13,6 +13,7 @@ use super::firing::{Clocks, SLOW_MS, by_scan};
 use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::plan::Outcome;
+use crate::plans::newreno;
 use crate::report::{Report, Table};
 
 /// T: the desired timeout, in measurement ticks of 1 ms.
@@ -34,7 +35,7 @@ const NO_FIXES: Ablation =
 /// BSD's least timeout: its estimator's result on a path of no length. It has Brakmo and Peterson's
 /// fixes, since without them the deviation does not decay far enough.
 fn least_timeout(estimator: Estimator) -> Duration {
-    let config = TcpConfig::default().with(|tcp| {
+    let config = newreno().with(|tcp| {
         (tcp.rto.estimator, tcp.rto.floor) = (estimator, Duration::ZERO);
     });
     let mut rtt = Rtt::new(&Bounds::new(&config));

@@ -19,6 +19,7 @@ use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
+use crate::plans::newreno;
 use crate::report::{Report, Table};
 use crate::statistics::Mean;
 use world::{CLIENTS, Found, LENGTH, RATE_BITS, Workload, run_world};
@@ -144,7 +145,7 @@ fn run_grid(
     let found = parallel::map(losses.len() * settings.len(), |number| {
         let (loss, setting) = (number / settings.len(), number % settings.len());
         let run = |seed| {
-            let mut tcp = TcpConfig::default();
+            let mut tcp = newreno();
             // Found by time, no loss waits for the timeout that is compared here.
             tcp.congestion.detection = LossDetection::Count;
             (settings[setting].change)(&mut tcp);

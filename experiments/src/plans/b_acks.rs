@@ -22,6 +22,7 @@ use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::network::{server, shared, watched};
 use crate::plan::{Failure, Outcome};
+use crate::plans::newreno;
 use crate::report::{Report, Table};
 
 /// Periods of the tick, in ms: 4.4BSD's, and shorter ones for faster networks.
@@ -95,7 +96,7 @@ fn stream(mean_us: f64, receiver: &TcpConfig) -> Result<Acks, Failure> {
     let watcher: Rc<RefCell<Watcher>> = shared(Watcher::default());
     let seen = watcher.clone();
     let small = |tcp: TcpConfig| tcp.with(|tcp| tcp.buffers.receive_max = 1 << 18);
-    let (sender, receiver) = (small(TcpConfig::default()), small(receiver.clone()));
+    let (sender, receiver) = (small(newreno()), small(receiver.clone()));
     let links = [link(1), link(2)];
     let mut world = watched(links, &[sender, receiver], move |passage, segment| {
         seen.borrow_mut().on_passage(passage, segment);
@@ -144,7 +145,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let tick = if report.is_ablated(&NO_TICK) { AckDelay::Timer } else { AckDelay::Tick };
     let mut points = Vec::new();
     for period_ms in PERIODS_MS {
-        let receiver = TcpConfig::default().with(|tcp| {
+        let receiver = newreno().with(|tcp| {
             tcp.ack.delay = tick;
             tcp.ack.timer = Duration::from_millis(period_ms);
         });
@@ -166,7 +167,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let no_buckets = report.is_ablated(&NO_BUCKETS);
     let buckets = if no_buckets { AckDelay::Tick } else { AckDelay::Buckets };
     for (name, delay) in [("timer", AckDelay::Timer), ("buckets", buckets)] {
-        let receiver = TcpConfig::default().with(|tcp| tcp.ack.delay = delay);
+        let receiver = newreno().with(|tcp| tcp.ack.delay = delay);
         let (acks, seconds) = all_streams(&receiver)?;
         let per_second = |count: u64| format!("{:.2}", count as f64 / seconds);
         let (pure, wasted) = (per_second(acks.pure), per_second(acks.needless));

@@ -20,7 +20,7 @@ use lightwait::net::TcpStream;
 use lightwait::shard::Shard;
 use lightwait_bench::instructions::{self, Uncounted, section};
 use lightwait_core::address::Cidr;
-use lightwait_core::config::{PageSize, SendRule, TcpConfig};
+use lightwait_core::config::{PageSize, SendRule};
 use lightwait_core::time::Duration;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
@@ -30,6 +30,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::ablation::Ablation;
 use crate::plan::{Failure, Outcome};
+use crate::plans::newreno;
 use crate::report::{Report, Table};
 
 const MB: u64 = 1_000_000;
@@ -95,7 +96,7 @@ impl Network {
             let mut config =
                 Config::new(device, Cidr::new(host(side), 24).ok_or("24 bits")?, [side as u8; 32]);
             config.limits.page = if side == SERVER { page } else { PageSize::Auto };
-            config.tcp = TcpConfig::default().with(|tcp| match side {
+            config.tcp = newreno().with(|tcp| match side {
                 CLIENT => (tcp.buffers.receive, tcp.buffers.receive_max) = (WINDOW, WINDOW),
                 _ => (tcp.buffers.send_size, tcp.buffers.send) = (rule, FIXED),
             });

@@ -17,6 +17,7 @@ use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
+use crate::plans::newreno;
 use crate::report::{Report, Table};
 use crate::statistics::Mean;
 use world::{Found, Plan, WATCHED};
@@ -175,7 +176,7 @@ impl Sweep {
                 LOS_PRIORITY if is_linuxs => &RULES[LINUX],
                 number => &RULES[number],
             };
-            let mut tcp = TcpConfig::default();
+            let mut tcp = newreno();
             // The recovery of the other results.
             tcp.congestion.detection = LossDetection::Count;
             (rules.change)(&mut tcp);
@@ -364,7 +365,7 @@ pub(crate) fn held_parts(report: &mut Report) -> Outcome {
         let (rules, page, _) = HELD[number / count];
         let page = if is_large { PageSize::Auto } else { page };
         let rules = &RULES[rules];
-        let mut tcp = TcpConfig::default();
+        let mut tcp = newreno();
         // The recovery of the other results.
         tcp.congestion.detection = LossDetection::Count;
         (rules.change)(&mut tcp);

@@ -22,6 +22,8 @@ use lightwait_core::tcp::recv::ack::AckState;
 use lightwait_core::tcp::timers::{Deadlines, Filed, Ticks, Timer, TimerSet, Timers};
 use lightwait_core::time::Duration;
 
+use super::newreno;
+
 /// Connections that make requests, one after the other.
 const CONNECTIONS: usize = 256;
 /// Rounds; the median counts.
@@ -102,7 +104,7 @@ impl Bench {
         let ticks = Ticks::new(Duration::from_millis(1));
         Bench {
             connections: (0..CONNECTIONS).map(connection).collect(),
-            config: TcpConfig::default().with(|tcp| tcp.ack.delay = ack_delay),
+            config: newreno().with(|tcp| tcp.ack.delay = ack_delay),
             timers: Timers::new(scheme, ticks),
             now: Instant::from_millis(1_000),
         }

@@ -22,6 +22,7 @@ use lightwait_sim::Side;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::plan::Failure;
+use crate::plans::newreno;
 use crate::plans::paths::{self, Way, client, server};
 
 /// Bytes of data in a segment, and in a page of the server's pool.
@@ -101,7 +102,7 @@ struct Shared {
 
 /// The TCP parameters of the paper's simulator.
 pub(super) fn tcp() -> TcpConfig {
-    TcpConfig::default().with(|tcp| {
+    newreno().with(|tcp| {
         (tcp.timestamps, tcp.sack) = (false, false);
         tcp.congestion.initial_window = 1;
         tcp.mss_max = SEGMENT as u16;

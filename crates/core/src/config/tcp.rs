@@ -1,6 +1,9 @@
 //! How TCP behaves: groups of knobs, and the words for their values.
 
+use alloc::string::String;
+
 use super::group::group;
+use super::value::Value;
 use crate::buffer::{PAGE_BYTES, SEGMENT_BYTES};
 use crate::time::{Duration, Resolutions};
 use crate::wire::options::{Layout, shift_for};
@@ -59,6 +62,8 @@ group! {
 group! {
     /// The congestion window.
     CongestionConfig {
+        /// The algorithm, unless a socket chooses another.
+        algorithm: Algorithm = Algorithm::Cubic, "", "RFC 9438, RFC 9406; RFC 5681";
         /// Initial congestion window.
         initial_window: u32 = 10, "segments", "RFC 6928";
         /// Begin again with the initial window after an idle RTO.
@@ -418,6 +423,29 @@ impl Scheme {
     /// True if its timers count in the block of each connection, so that every block stays whole.
     fn keeps_blocks_whole(self) -> bool {
         matches!(self, Scheme::Scan | Scheme::OrderedList)
+    }
+}
+
+/// How the congestion window follows from what arrives and what is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Algorithm {
+    /// CUBIC (RFC 9438), with HyStart++ (RFC 9406).
+    #[default]
+    Cubic,
+    /// NewReno (RFC 5681).
+    Reno,
+}
+
+impl Algorithm {
+    /// The algorithm of that name.
+    pub fn named(name: &str) -> Option<Algorithm> {
+        let mut algorithm = Algorithm::default();
+        algorithm.take(name).then_some(algorithm)
+    }
+
+    /// Its name, which is that of Linux.
+    pub fn name(self) -> String {
+        self.show()
     }
 }
 

@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::{
-    AckDelay, Disagreement, Ecn, Estimator, LossDetection, PageSize, PoolPolicy, Push, Scheme,
-    SendRule, TimeWaitState, WindowProbe, Wish,
+    AckDelay, Algorithm, Disagreement, Ecn, Estimator, LossDetection, PageSize, PoolPolicy, Push,
+    Scheme, SendRule, TimeWaitState, WindowProbe, Wish,
 };
 use crate::time::Duration;
 use crate::wire::options::Layout;
@@ -73,6 +73,7 @@ words!(Estimator: "rfc6298" => Estimator::Rfc6298, "bsd" => Estimator::Bsd,
     "bsd_brakmo_peterson" => Estimator::BsdBrakmoPeterson, "fine" => Estimator::Fine);
 words!(AckDelay: "buckets" => AckDelay::Buckets, "timer" => AckDelay::Timer,
     "tick" => AckDelay::Tick);
+words!(Algorithm: "cubic" => Algorithm::Cubic, "reno" => Algorithm::Reno);
 words!(LossDetection: "rack" => LossDetection::Rack, "count" => LossDetection::Count);
 words!(Ecn: "passive" => Ecn::Passive, "active" => Ecn::Active, "off" => Ecn::Off);
 words!(TimeWaitState: "compact" => TimeWaitState::Compact, "full" => TimeWaitState::Full,

@@ -351,6 +351,11 @@ impl Host {
             // What waited for more leaves, corked or not.
             s.push_due = s.send.data_end() != s.send.nxt;
         }
+        if options.congestion != before.congestion
+            && let Some(s) = connection.synchronized_mut()
+        {
+            s.send.congestion.switch(options.congestion, s.send.nxt);
+        }
         if let Some(bytes) = options.receive_buffer_bytes
             && before.receive_buffer_bytes != Some(bytes)
             && let Some(s) = connection.synchronized_mut()

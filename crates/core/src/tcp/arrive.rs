@@ -375,7 +375,8 @@ impl Step<'_> {
             if outcome.reduced {
                 ecn.on_reduced(s.send.nxt);
             } else if is_congested && ecn.asks_to_reduce(segment.ack, segment.flags) {
-                s.send.congestion.on_loss(Loss { now: cx.now, flight }, s.send.mss.into());
+                let loss = Loss { now: cx.now, flight, is_marked: true };
+                s.send.congestion.on_loss(loss, s.send.mss.into());
                 ecn.on_reduced(s.send.nxt);
                 cx.counters.ecn_reductions += 1;
             }

@@ -2,17 +2,30 @@
 //!
 //! The boundary behind which the algorithms stand. An algorithm hears of what is [`Sent`], of what
 //! an ACK shows ([`AckOutcome`]) and in which state it comes ([`Ack`]), and of each [`Loss`], each
-//! with its time; it uses what it needs. An enum and not a trait object: the call costs a
-//! predictable branch. Reno's state lies in line. A larger one goes into a box of its own variant,
-//! so that no connection grows by the state of an algorithm that it does not use.
+//! with its time; it uses what it needs, and decides itself whether its window may grow. An enum
+//! and not a trait object: the call costs a predictable branch. Reno's state lies in line, and
+//! CUBIC's until its first slow start is long or over. A larger one goes into a box of its own
+//! variant, so that no connection grows by the state of an algorithm that it does not use.
 
+mod cubic;
+mod first;
+mod hystart;
 pub(crate) mod reno;
+mod tight;
 
-use crate::config::TcpConfig;
+use crate::config::{Algorithm as Kind, TcpConfig};
 use crate::flow::Seq;
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
+use cubic::Cubic;
+use first::First;
 use reno::Reno;
+use tight::Tight;
+
+/// Never more than a scaled window can express.
+const WINDOW_MAX: u32 = 1 << 30;
+/// L of RFC 9406 §4.2 without pacing: one ACK opens the window by so many segments.
+const LIMIT_SEGMENTS: u32 = 8;
 
 /// Why segments are being sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +48,8 @@ pub struct Sent {
     pub una: Seq,
     /// SND.NXT behind it.
     pub nxt: Seq,
+    /// Nothing was in flight before.
+    pub was_idle: bool,
 }
 
 /// What one acknowledgement has shown and done. Congestion control, the counters, ECN and what
@@ -51,6 +66,11 @@ pub(crate) struct AckOutcome {
     pub fin: bool,
     /// Bytes that left the network by it: acknowledged, and not reported before.
     pub delivered: u32,
+    /// Bytes that it has shown to be lost. Congestion control hears of them as a [`Loss`].
+    pub lost: u32,
+    /// The round trip of the newest segment that it acknowledges and that was sent once; 0: there
+    /// is none.
+    pub rtt_ns: u64,
     /// What arrived twice, by its D-SACK (RFC 2883).
     pub duplicate: Option<SackBlock>,
     /// A loss showed, and the window is reduced.
@@ -59,6 +79,13 @@ pub(crate) struct AckOutcome {
     pub entered: bool,
     /// It showed that a recovery was not needed, and the reduction is undone.
     pub undone: bool,
+}
+
+impl AckOutcome {
+    /// Its sample of the round trip, in µs.
+    fn rtt_us(&self) -> Option<u32> {
+        (self.rtt_ns > 0).then(|| (self.rtt_ns / 1000).min(u32::MAX.into()) as u32)
+    }
 }
 
 /// The state in which an acknowledgement comes.
@@ -70,6 +97,21 @@ pub struct Ack {
     pub mode: Mode,
     /// False if it tells of congestion (RFC 3168 §6.1.2): the window must not grow.
     pub may_grow: bool,
+    /// SND.UNA behind it.
+    pub una: Seq,
+    /// SND.NXT.
+    pub nxt: Seq,
+    /// SRTT; 0 where it is not known in ns.
+    pub srtt_ns: u64,
+}
+
+#[cfg(test)]
+impl Ack {
+    /// One of nothing special.
+    pub(crate) fn at(now: Instant) -> Ack {
+        let (mode, may_grow) = (Mode::Open, true);
+        Ack { now, mode, may_grow, una: Seq(0), nxt: Seq(0), srtt_ns: 0 }
+    }
 }
 
 /// Something is lost, or a router says that it is congested.
@@ -79,6 +121,8 @@ pub struct Loss {
     pub now: Instant,
     /// Bytes that were in flight.
     pub flight: u32,
+    /// Nothing is lost: a router has marked what it would have dropped (RFC 3168).
+    pub is_marked: bool,
 }
 
 /// The algorithm in use with its state, and what all of them have.
@@ -93,6 +137,10 @@ pub struct Congestion {
 enum Algorithm {
     /// Reno (RFC 5681), the fast recovery of RFC 6582 and RFC 6675 driven by the sender.
     Reno(Reno),
+    /// CUBIC (RFC 9438) in its first slow start, as long as that is short.
+    First(First),
+    /// CUBIC.
+    Cubic(Tight<Cubic>),
 }
 
 /// How much of its window a connection uses: an application that sends little does not probe the
@@ -105,54 +153,94 @@ struct Usage {
     round_end: Seq,
 }
 
+/// True if the window, and nothing else, was what held the sender back, of which `used` was in
+/// flight at once. An unused window does not grow. In congestion avoidance three segments that wait
+/// for their neighbours do not make it unused.
+fn is_used(used: u32, window: u32, threshold: u32, mss: u32) -> bool {
+    if window < threshold {
+        used.saturating_mul(2) > window
+    } else {
+        used.saturating_add(3 * mss) >= window
+    }
+}
+
+/// IW = min(segments·MSS, max(2·MSS, 14600)) for ten segments (RFC 6928 §2).
+fn initial_window(segments: u32, mss: u32) -> u32 {
+    (segments * mss).min((2 * mss).max(segments * 1460))
+}
+
 impl Congestion {
-    /// At the start of a connection with segments of `mss` bytes; `next` is the first sequence
-    /// number.
-    pub fn new(config: &TcpConfig, mss: u32, next: Seq) -> Self {
-        Self::with(Reno::new(config.congestion.initial_window, mss), next)
+    /// By the algorithm of that `kind`, at the start of a connection with segments of `mss` bytes;
+    /// `next` is the first sequence number.
+    pub fn new(kind: Kind, config: &TcpConfig, mss: u32, next: Seq) -> Self {
+        let window = initial_window(config.congestion.initial_window, mss);
+        let algorithm = match kind {
+            Kind::Reno => Algorithm::Reno(Reno::new(window, u32::MAX)),
+            Kind::Cubic => Algorithm::First(First::new(window, next)),
+        };
+        Congestion { usage: Usage { most: 0, round_end: next }, algorithm }
     }
 
     /// Reno in the middle of its life.
     #[cfg(test)]
     pub(crate) fn of_reno(window: u32, threshold: u32) -> Self {
-        Self::with(Reno::at(window, threshold), Seq(0))
+        let usage = Usage { most: 0, round_end: Seq(0) };
+        Congestion { usage, algorithm: Algorithm::Reno(Reno::new(window, threshold)) }
     }
 
-    fn with(reno: Reno, next: Seq) -> Self {
-        let usage = Usage { most: 0, round_end: next };
-        Congestion { usage, algorithm: Algorithm::Reno(reno) }
+    /// The algorithm in use.
+    fn kind(&self) -> Kind {
+        match &self.algorithm {
+            Algorithm::Reno(_) => Kind::Reno,
+            Algorithm::First(_) | Algorithm::Cubic(_) => Kind::Cubic,
+        }
     }
 
-    fn reno(&self) -> &Reno {
-        let Algorithm::Reno(reno) = &self.algorithm;
-        reno
-    }
-
-    fn reno_mut(&mut self) -> &mut Reno {
-        let Algorithm::Reno(reno) = &mut self.algorithm;
-        reno
+    /// Goes on by the algorithm of that `kind`, with the window as it is.
+    pub(crate) fn switch(&mut self, kind: Kind, nxt: Seq) {
+        if kind == self.kind() {
+            return;
+        }
+        let (window, threshold) = (self.window(), self.threshold());
+        self.algorithm = match kind {
+            Kind::Reno => Algorithm::Reno(Reno::new(window, threshold)),
+            Kind::Cubic if threshold == u32::MAX => Algorithm::First(First::new(window, nxt)),
+            Kind::Cubic => Algorithm::Cubic(Tight::new(Cubic::new(window, threshold))),
+        };
     }
 
     /// Congestion window, bytes.
     pub fn window(&self) -> u32 {
-        self.reno().window
+        match &self.algorithm {
+            Algorithm::Reno(reno) => reno.window,
+            Algorithm::First(first) => first.window,
+            Algorithm::Cubic(cubic) => cubic.window,
+        }
     }
 
     /// The window one round trip on, bytes, if it is `window` now, all of it is used, and nothing
     /// is lost: `next(cwnd)` of Cohen & Cohen 2002 §3.3.
     pub fn next(&self, window: u32, mss: u32) -> u32 {
-        self.reno().next(window, mss)
+        match &self.algorithm {
+            Algorithm::Reno(reno) => reno.next(window, mss),
+            Algorithm::First(_) => window.saturating_mul(2).min(WINDOW_MAX),
+            Algorithm::Cubic(cubic) => cubic.next(window, mss),
+        }
     }
 
     /// The window with which a connection goes on that has sent nothing for an RTO, bytes
     /// (RFC 5681 §4.1).
     pub fn window_after_idle(&self, initial_window_segments: u32, mss: u32) -> u32 {
-        self.reno().window_after_idle(initial_window_segments, mss)
+        self.window().min(initial_window(initial_window_segments, mss))
     }
 
     /// Slow-start threshold, bytes; `u32::MAX` before the first loss.
     pub fn threshold(&self) -> u32 {
-        self.reno().threshold
+        match &self.algorithm {
+            Algorithm::Reno(reno) => reno.threshold,
+            Algorithm::First(_) => u32::MAX,
+            Algorithm::Cubic(cubic) => cubic.threshold,
+        }
     }
 
     /// True if nothing has been sent.
@@ -166,60 +254,102 @@ impl Congestion {
         if sent.una.at_or_after(self.usage.round_end) || flight > self.usage.most {
             self.usage = Usage { most: flight, round_end: sent.nxt };
         }
+        if let Algorithm::Cubic(cubic) = &mut self.algorithm {
+            cubic.on_sent(&sent);
+        }
     }
 
-    /// Something new is acknowledged. The window grows only if it, and nothing else, was what held
-    /// the sender back.
+    /// Something new is acknowledged.
     #[inline(always)]
     pub(crate) fn on_ack(&mut self, outcome: &AckOutcome, ack: Ack, mss: u32) {
         let used = self.usage.most.max(outcome.flight);
-        let window = self.window();
-        let limited = if window < self.threshold() {
-            used.saturating_mul(2) > window
-        } else {
-            used.saturating_add(3 * mss) >= window
-        };
-        if limited && ack.may_grow {
-            self.reno_mut().on_ack(outcome, ack, mss);
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.on_ack(outcome, ack, used, mss),
+            Algorithm::First(first) => {
+                if let Some(cubic) = first.on_ack(outcome, ack, used, mss) {
+                    self.algorithm = Algorithm::Cubic(Tight::new(cubic));
+                }
+            }
+            Algorithm::Cubic(cubic) => cubic.on_ack(outcome, ack, used, mss),
         }
     }
 
     /// Fast recovery begins, or a router has marked what it would have dropped.
     pub fn on_loss(&mut self, loss: Loss, mss: u32) {
-        self.reno_mut().on_loss(loss, mss);
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.on_loss(loss, mss),
+            Algorithm::First(first) => {
+                let cubic = first.end();
+                self.algorithm = Algorithm::Cubic(Tight::new(cubic));
+                self.on_loss(loss, mss);
+            }
+            Algorithm::Cubic(cubic) => cubic.on_loss(loss, mss),
+        }
     }
 
     /// The retransmission timer fired; `again` for the same data.
     pub fn on_timeout(&mut self, loss: Loss, again: bool, mss: u32) {
-        self.reno_mut().on_timeout(loss, again, mss);
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.on_timeout(loss, again, mss),
+            Algorithm::First(first) => {
+                let cubic = first.end();
+                self.algorithm = Algorithm::Cubic(Tight::new(cubic));
+                self.on_timeout(loss, again, mss);
+            }
+            Algorithm::Cubic(cubic) => cubic.on_timeout(loss, again, mss),
+        }
     }
 
     /// The reduction was not needed, since which this was `before` it, and `pipe` bytes are in the
     /// network. The window opens to where it was by slow start, so that no burst leaves (RFC 4015
-    /// §3.2).
+    /// §3.2), and an algorithm remembers again what it did.
     pub(crate) fn on_undo(&mut self, before: &Congestion, pipe: u32, initial_window: u32) {
-        let (window, threshold) = (before.window(), before.threshold());
-        let reno = self.reno_mut();
-        reno.threshold = threshold.max(window);
-        reno.window = pipe.saturating_add(initial_window).min(window).max(reno.window);
+        let old = before.window();
+        let window = pipe.saturating_add(initial_window).min(old).max(self.window());
+        match (&mut self.algorithm, &before.algorithm) {
+            (Algorithm::Reno(reno), Algorithm::Reno(before)) => {
+                reno.window = window;
+                reno.threshold = before.threshold.max(old);
+            }
+            // Beyond where it was, it goes on from where it is (RFC 9438 §4.9.2).
+            (Algorithm::Cubic(cubic), _) if cubic.window >= old => {}
+            (Algorithm::Cubic(cubic), Algorithm::Cubic(before)) => cubic.restore(before, window),
+            (algorithm @ Algorithm::Cubic(_), Algorithm::First(before)) => {
+                *algorithm = Algorithm::First(before.with(window));
+            }
+            // Another algorithm was chosen meanwhile.
+            _ => {}
+        }
     }
 
     /// Nothing was sent for an RTO (RFC 5681 §4.1).
     pub fn on_idle(&mut self, initial_window_segments: u32, mss: u32) {
-        self.reno_mut().on_idle(initial_window_segments, mss);
+        let window = self.window_after_idle(initial_window_segments, mss);
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.window = window,
+            Algorithm::First(first) => first.window = window,
+            Algorithm::Cubic(cubic) => cubic.on_idle(window),
+        }
     }
 
     /// The SYN or its acknowledgement was lost: start with one segment (RFC 5681 §3.1).
     pub fn on_handshake_loss(&mut self, mss: u32) {
-        self.reno_mut().window = mss;
+        self.scale(|_| mss);
     }
 
     /// The largest segment has become smaller with the path: the window shrinks in proportion, or
     /// it would let a burst of small segments go (RFC 5681 §3.1); but it holds one at least.
     pub fn on_mss(&mut self, old_mss: u32, mss: u32) {
-        let reno = self.reno_mut();
-        let scaled = u64::from(reno.window) * u64::from(mss) / u64::from(old_mss.max(1));
-        reno.window = (scaled as u32).max(mss);
+        let scaled = |bytes: u32| u64::from(bytes) * u64::from(mss) / u64::from(old_mss.max(1));
+        self.scale(|bytes| (scaled(bytes) as u32).max(mss));
+    }
+
+    fn scale(&mut self, by: impl Fn(u32) -> u32) {
+        match &mut self.algorithm {
+            Algorithm::Reno(reno) => reno.window = by(reno.window),
+            Algorithm::First(first) => first.window = by(first.window),
+            Algorithm::Cubic(cubic) => cubic.scale(by),
+        }
     }
 }
 
@@ -227,50 +357,4 @@ impl Congestion {
 const _: () = assert!(size_of::<Congestion>() == 20);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MSS: u32 = 1000;
-
-    fn grown(flight: u32, may_grow: bool) -> u32 {
-        let mut congestion = Congestion::new(&TcpConfig::default(), MSS, Seq(1));
-        let (now, mode) = (Instant::ZERO, Mode::Open);
-        congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
-        let outcome = AckOutcome { delivered: MSS, flight: MSS, ..AckOutcome::default() };
-        congestion.on_ack(&outcome, Ack { now, mode, may_grow }, MSS);
-        congestion.window()
-    }
-
-    #[test]
-    fn the_window_grows_only_if_used_and_free_of_congestion() {
-        assert_eq!(grown(6 * MSS, true), 11 * MSS);
-        assert_eq!(grown(5 * MSS, true), 10 * MSS, "half of it was used");
-        assert_eq!(grown(6 * MSS, false), 10 * MSS, "ECE");
-    }
-
-    #[test]
-    fn in_congestion_avoidance_an_unused_window_stays() {
-        let grown = |flight: u32| {
-            let mut congestion = Congestion::of_reno(10 * MSS, 5 * MSS);
-            let (now, mode) = (Instant::ZERO, Mode::Open);
-            congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + flight });
-            let outcome = AckOutcome { delivered: 10 * MSS, flight: MSS, ..AckOutcome::default() };
-            congestion.on_ack(&outcome, Ack { now, mode, may_grow: true }, MSS);
-            congestion.window()
-        };
-        // Three segments that wait for their neighbours do not make it unused.
-        assert_eq!((grown(7 * MSS - 1), grown(7 * MSS)), (10 * MSS, 11 * MSS));
-    }
-
-    #[test]
-    fn what_was_in_flight_counts_until_the_round_is_over() {
-        let mut congestion = Congestion::new(&TcpConfig::default(), MSS, Seq(1));
-        assert!(congestion.is_unused());
-        let now = Instant::ZERO;
-        congestion.on_sent(Sent { now, una: Seq(1), nxt: Seq(1) + 9 * MSS });
-        congestion.on_sent(Sent { now, una: Seq(1) + 8 * MSS, nxt: Seq(1) + 10 * MSS });
-        assert_eq!(congestion.usage.most, 9 * MSS, "the round is not over");
-        congestion.on_sent(Sent { now, una: Seq(1) + 10 * MSS, nxt: Seq(1) + 11 * MSS });
-        assert_eq!(congestion.usage.most, MSS);
-    }
-}
+mod tests;

@@ -399,11 +399,13 @@ impl SendHalf {
         let fin = self.fin_queued && ack.after(self.data_end());
         let total = ack.since(self.una);
         let freed = (total - u32::from(fin)) as usize;
+        let mut rtt_ns = 0;
         if let Some(sent) = sent {
+            rtt_ns = now.nanos_since(sent).max(1);
             self.rtt.on_ack(sent, now, flight, mss);
             // A lone segment is not reordered: its sample can be spared.
             if flight > 2 * mss {
-                self.reordering.on_sample(now.nanos_since(sent), now);
+                self.reordering.on_sample(rtt_ns, now);
             }
         }
         // What fills a hole acknowledges more than has passed since the ACK before.
@@ -430,13 +432,21 @@ impl SendHalf {
         if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
             self.urgent = None;
         }
-        let outcome =
-            AckOutcome { flight, progress: true, freed, fin, delivered, ..AckOutcome::default() };
+        let outcome = AckOutcome {
+            flight,
+            progress: true,
+            freed,
+            fin,
+            delivered,
+            rtt_ns,
+            ..AckOutcome::default()
+        };
         let mode = if has_holes { self.mode() } else { Mode::Open };
         if has_holes {
             self.on_recovery_progress(total);
         }
-        self.congestion.on_ack(&outcome, Ack { now, mode, may_grow }, mss);
+        let (una, nxt, srtt_ns) = (ack, self.nxt, self.rtt.srtt_ns());
+        self.congestion.on_ack(&outcome, Ack { now, mode, may_grow, una, nxt, srtt_ns }, mss);
         outcome
     }
 

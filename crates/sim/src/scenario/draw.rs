@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 use lightwait_core::config::{
-    AckConfig, AckDelay, BufferConfig, CongestionConfig, Disagreement, Ecn, Estimator,
+    AckConfig, AckDelay, Algorithm, BufferConfig, CongestionConfig, Disagreement, Ecn, Estimator,
     LossDetection, Scheme, SendRule, TcpConfig, TimeWaitConfig, TimeWaitState, Wish,
 };
 use lightwait_core::rng::Rng;
@@ -189,6 +189,7 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
             ..TimeWaitConfig::default()
         },
         congestion: CongestionConfig {
+            algorithm: [Algorithm::Cubic, Algorithm::Reno][rng.below(2) as usize],
             detection: [LossDetection::Rack, LossDetection::Count][rng.below(2) as usize],
             ..CongestionConfig::default()
         },

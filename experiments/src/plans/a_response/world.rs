@@ -18,6 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::network::{server, shared, watched};
 use crate::plan::Failure;
+use crate::plans::newreno;
 use crate::plans::repeats::Repeats;
 use crate::statistics::quantile;
 
@@ -136,7 +137,7 @@ pub(super) fn run_world(
         seed,
         ..LinkConfig::default()
     };
-    let client = TcpConfig::default().with(|tcp| tcp.ack.quick = workload.quick_acks);
+    let client = newreno().with(|tcp| tcp.ack.quick = workload.quick_acks);
     let repeats = shared(Repeats::default());
     let seen = repeats.clone();
     let links = [link(seed * 2 + 1), link(seed * 2 + 2)];

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::net::TcpStream;
-use lightwait_core::config::TcpConfig;
 use lightwait_core::wire::tcp::{Flags, Segment};
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
 use lightwait_netem::LinkConfig;
@@ -25,6 +24,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{CONNECTIONS, DELAY, FILE_BYTES, Found, LENGTH, ROWS};
 use crate::network::{server, shared, watched};
 use crate::plan::Failure;
+use crate::plans::newreno;
 
 /// A client's behaviour after its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ fn see(client: Client, asks: bool) -> Result<Seen, Failure> {
     let link = LinkConfig { delay: DELAY, ..LinkConfig::default() };
     let seen = shared(Seen::default());
     let noted = seen.clone();
-    let tcp = [TcpConfig::default(), TcpConfig::default()];
+    let tcp = [newreno(), newreno()];
     let mut world = watched([link.clone(), link], &tcp, move |passage, segment| {
         if !passage.arrives {
             noted.borrow_mut().note(segment, passage.side == Side::A);

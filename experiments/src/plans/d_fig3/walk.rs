@@ -4,12 +4,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use lightwait_core::config::{SendRule, TcpConfig};
+use lightwait_core::config::SendRule;
 use lightwait_core::tcp::{SendInfo, Supply};
 use lightwait_core::time::{Duration, Instant};
 use lightwait_core::{Capabilities, Config, ConnectionId, Host, Medium, Outbox, RxFrame};
 
 use crate::plan::Failure;
+use crate::plans::newreno;
 
 /// Bytes of a segment.
 const SEGMENT: u32 = 1000;
@@ -49,7 +50,7 @@ fn frames_of(host: &mut Host, now: Instant) -> Vec<Vec<u8>> {
 fn host(address: &str, rule: SendRule, factor: u8) -> Result<Host, Failure> {
     let device = Capabilities::plain(Medium::Ip, 1500);
     let mut config = Config::new(device, address.parse()?, [7; 32]);
-    config.tcp = TcpConfig::default().with(|tcp| {
+    config.tcp = newreno().with(|tcp| {
         (tcp.timestamps, tcp.sack) = (false, false);
         tcp.mss_max = SEGMENT as u16;
         tcp.congestion.initial_window = 1;

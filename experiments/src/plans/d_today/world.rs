@@ -20,6 +20,7 @@ use lightwait_sim::Side;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::plan::Failure;
+use crate::plans::newreno;
 use crate::plans::paths::{self, Way, client, server};
 use crate::statistics::quantile;
 
@@ -143,7 +144,7 @@ pub(super) fn run(plan: &Plan, seed: u64) -> Result<Found, Failure> {
         .collect();
     let (page, bytes) = (plan.page, plan.clients * plan.pool_each);
     let limits = Limits { pages: bytes / page.bytes(), page, ..Limits::default() };
-    let hosts = [(TcpConfig::default(), Limits::default()), (plan.tcp.clone(), limits)];
+    let hosts = [(newreno(), Limits::default()), (plan.tcp.clone(), limits)];
     let mut world = paths::world(&ways, SEGMENT, hosts, seed)?;
     let notes = Notes::default();
     let listener = TcpListener::bind_with_backlog(&world.handle(Side::B), server(), 65_535)?;

@@ -1,6 +1,6 @@
 //! Ours alone on the paths of `r-loss` and `r-reorder`, in virtual time: the same on every machine.
 
-use lightwait_core::config::LossDetection;
+use lightwait_core::config::{Algorithm, LossDetection};
 use lightwait_core::time::Duration;
 use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
 use lightwait_sim::Bulk;
@@ -63,6 +63,7 @@ fn rate(forth: LinkConfig, finds: Finds) -> Result<f64, Failure> {
     };
     let mut bulk = Bulk::new(forth, back, BUFFER);
     bulk.tcp.sack = !matches!(finds, Finds::Duplicates);
+    bulk.tcp.congestion.algorithm = Algorithm::Reno;
     bulk.tcp.congestion.detection = match finds {
         Finds::Duplicates | Finds::Counting => LossDetection::Count,
         Finds::Rack => LossDetection::Rack,

@@ -1,6 +1,6 @@
 //! Explicit congestion notification (RFC 3168): which end asks, marks, answers and slows down.
 
-use super::peer::{A, Peer, R, S, Say, plain};
+use super::peer::{A, Peer, R, S, Say, reno};
 use crate::config::{Config, Ecn};
 use crate::time::Duration;
 use crate::wire::tcp::Flags;
@@ -12,7 +12,7 @@ const ECT0: u8 = 2;
 const CE: u8 = 3;
 
 fn with(ecn: Ecn) -> Config {
-    let mut config = plain();
+    let mut config = reno();
     config.tcp.ecn = ecn;
     config
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::pair::config;
-use crate::config::Config;
+use crate::config::{Algorithm, Config};
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::Seq;
 use crate::frame::{Outbox, RxFrame};
@@ -128,6 +128,13 @@ pub(crate) fn plain() -> Config {
     config.tcp.sack = false;
     config.tcp.window_scaling = false;
     config.tcp.ack.quick = 0;
+    config
+}
+
+/// The same, with the windows of RFC 5681.
+pub(crate) fn reno() -> Config {
+    let mut config = plain();
+    config.tcp.congestion.algorithm = Algorithm::Reno;
     config
 }
 

@@ -1,6 +1,6 @@
 //! Retransmission: timeouts, back-off and giving up; fast retransmit and recovery.
 
-use super::peer::{A, Peer, S, Say, plain};
+use super::peer::{A, Peer, S, Say, plain, reno};
 use crate::config::{ClockConfig, Config, Estimator, LossDetection, Scheme, TcpConfig};
 use crate::error::Error;
 use crate::tcp::State;
@@ -10,7 +10,7 @@ use std::vec::Vec;
 const SCHEMES: [Scheme; 4] = [Scheme::Inline, Scheme::Wheel, Scheme::Scan, Scheme::OrderedList];
 
 fn with_sack() -> Peer {
-    let mut config = plain();
+    let mut config = reno();
     config.tcp.sack = true;
     config.tcp.congestion.detection = LossDetection::Count;
     Peer::established_with(config, |syn| syn.mss(1000).sack_permitted())
@@ -86,7 +86,7 @@ fn after_a_lost_syn_the_window_is_one_mss_and_the_rto_3_s() {
 
 #[test]
 fn three_duplicate_acks_resend_the_lost_segment_and_two_do_not() {
-    let mut peer = Peer::established(plain());
+    let mut peer = Peer::established(reno());
     peer.write(10_000);
     assert_eq!(peer.hear().len(), 10);
     for _ in 0..2 {
@@ -131,7 +131,7 @@ fn limited_transmit_sends_new_data_on_the_first_two_duplicates() {
 
 #[test]
 fn new_reno_sends_the_next_hole_on_a_partial_ack() {
-    let mut peer = Peer::established(plain());
+    let mut peer = Peer::established(reno());
     peer.write(10_000);
     peer.hear();
     for _ in 0..3 {

@@ -6,37 +6,36 @@
 //! §7 does the same. After a timeout the limit of one segment an ACK holds, because then one ACK
 //! can cover much that left the network long ago.
 
-use super::{Ack, AckOutcome, Loss, Mode};
+use super::{Ack, AckOutcome, Loss, Mode, WINDOW_MAX, is_used};
 
-/// State of the algorithm, in bytes.
-#[derive(Clone, Debug)]
+/// State of the algorithm, in bytes. It takes 11 of them.
+#[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed)]
 pub(crate) struct Reno {
     /// cwnd.
     pub(super) window: u32,
     /// ssthresh.
     pub(super) threshold: u32,
     /// Bytes acknowledged towards the next increase in congestion avoidance.
-    acked: u32,
+    acked: [u8; 3],
 }
 
-/// Never more than a scaled window can express.
-const WINDOW_MAX: u32 = 1 << 30;
+/// Below this window three bytes count what is acknowledged of it.
+const STEP_MAX: u32 = 1 << 24;
+/// A larger window grows by 2⁻⁶ of a segment for as much of it.
+const STEP_SHIFT: u32 = 6;
 
 impl Reno {
-    /// IW = min(segments·MSS, max(2·MSS, 14600)) for ten segments (RFC 6928 §2).
-    pub(super) fn new(initial_segments: u32, mss: u32) -> Self {
-        Reno { window: initial_window(initial_segments, mss), threshold: u32::MAX, acked: 0 }
+    pub(super) fn new(window: u32, threshold: u32) -> Self {
+        Reno { window, threshold, acked: [0; 3] }
     }
 
-    #[cfg(test)]
-    pub(super) fn at(window: u32, threshold: u32) -> Self {
-        Reno { window, threshold, acked: 0 }
-    }
-
+    /// An ACK has come; `used`: the most that was in flight at once.
     #[inline(always)]
-    pub(super) fn on_ack(&mut self, outcome: &AckOutcome, ack: Ack, mss: u32) {
+    pub(super) fn on_ack(&mut self, outcome: &AckOutcome, ack: Ack, used: u32, mss: u32) {
+        let may_grow = ack.may_grow && is_used(used, self.window, self.threshold, mss);
         // In fast recovery the window stays as it is.
-        if ack.mode != Mode::Fast {
+        if may_grow && ack.mode != Mode::Fast {
             self.grow(outcome.delivered, ack.mode == Mode::Timeout, mss);
         }
     }
@@ -60,21 +59,38 @@ impl Reno {
                 self.window = grown;
                 return;
             }
-            self.acked = grown - self.threshold;
             self.window = self.threshold;
+            self.avoid(grown - self.threshold, mss);
         } else {
-            self.acked = self.acked.saturating_add(acked);
+            self.avoid(self.acked().saturating_add(acked), mss);
         }
-        if self.acked >= self.window {
-            self.acked -= self.window;
-            self.window = self.window.saturating_add(mss).min(WINDOW_MAX);
+    }
+
+    /// So much of the window is acknowledged since the last increase.
+    fn avoid(&mut self, mut acked: u32, mss: u32) {
+        let window = self.window;
+        if window >= STEP_MAX {
+            let step = window >> STEP_SHIFT;
+            let grown = (u64::from(acked / step) * u64::from(mss)) >> STEP_SHIFT;
+            self.window = (u64::from(window) + grown).min(WINDOW_MAX.into()) as u32;
+            acked %= step;
+        } else if acked >= window {
+            acked -= window;
+            self.window = window.saturating_add(mss).min(WINDOW_MAX);
         }
+        let [a, b, c, _] = acked.min(STEP_MAX - 1).to_le_bytes();
+        self.acked = [a, b, c];
+    }
+
+    fn acked(&self) -> u32 {
+        let [a, b, c] = self.acked;
+        u32::from_le_bytes([a, b, c, 0])
     }
 
     pub(super) fn on_loss(&mut self, loss: Loss, mss: u32) {
         self.threshold = (loss.flight / 2).max(2 * mss);
         self.window = self.threshold;
-        self.acked = 0;
+        self.acked = [0; 3];
     }
 
     pub(super) fn on_timeout(&mut self, loss: Loss, again: bool, mss: u32) {
@@ -82,20 +98,8 @@ impl Reno {
             self.threshold = (loss.flight / 2).max(2 * mss);
         }
         self.window = mss;
-        self.acked = 0;
+        self.acked = [0; 3];
     }
-
-    pub(super) fn on_idle(&mut self, initial_segments: u32, mss: u32) {
-        self.window = self.window_after_idle(initial_segments, mss);
-    }
-
-    pub(super) fn window_after_idle(&self, initial_segments: u32, mss: u32) -> u32 {
-        self.window.min(initial_window(initial_segments, mss))
-    }
-}
-
-fn initial_window(segments: u32, mss: u32) -> u32 {
-    (segments * mss).min((2 * mss).max(segments * 1460))
 }
 
 #[cfg(test)]
@@ -107,41 +111,37 @@ mod tests {
 
     fn ack(reno: &mut Reno, delivered: u32, mode: Mode) {
         let outcome = AckOutcome { delivered, ..AckOutcome::default() };
-        let (now, may_grow) = (Instant::ZERO, true);
-        reno.on_ack(&outcome, Ack { now, mode, may_grow }, MSS);
+        let ack = Ack { mode, ..Ack::at(Instant::ZERO) };
+        reno.on_ack(&outcome, ack, u32::MAX, MSS);
     }
 
     fn loss(flight: u32) -> Loss {
-        Loss { now: Instant::ZERO, flight }
+        Loss { now: Instant::ZERO, flight, is_marked: false }
     }
 
-    #[test]
-    fn the_initial_window_follows_rfc_6928() {
-        assert_eq!(Reno::new(10, 1460).window, 14_600);
-        assert_eq!(Reno::new(10, 9000).window, 18_000);
-        assert_eq!(Reno::new(10, 536).window, 5360);
-        assert_eq!(Reno::new(1, 1460).window, 1460);
+    fn first() -> Reno {
+        Reno::new(10 * MSS, u32::MAX)
     }
 
     #[test]
     fn slow_start_doubles_a_round_and_stops_at_the_threshold() {
-        let mut reno = Reno::new(10, MSS);
+        let mut reno = first();
         ack(&mut reno, 10 * MSS, Mode::Open);
-        assert_eq!(reno.window, 20 * MSS);
+        assert_eq!({ reno.window }, 20 * MSS);
         reno.threshold = 25 * MSS;
         ack(&mut reno, 20 * MSS, Mode::Open);
-        assert_eq!(reno.window, 25 * MSS);
+        assert_eq!({ reno.window }, 25 * MSS);
     }
 
     #[test]
     fn avoidance_adds_one_segment_a_window() {
-        let mut reno = Reno { window: 10 * MSS, threshold: 10 * MSS, acked: 0 };
+        let mut reno = Reno::new(10 * MSS, 10 * MSS);
         for _ in 0..9 {
             ack(&mut reno, MSS, Mode::Open);
         }
-        assert_eq!(reno.window, 10 * MSS);
+        assert_eq!({ reno.window }, 10 * MSS);
         ack(&mut reno, MSS, Mode::Open);
-        assert_eq!(reno.window, 11 * MSS);
+        assert_eq!({ reno.window }, 11 * MSS);
     }
 
     #[test]
@@ -149,38 +149,52 @@ mod tests {
         for (window, threshold) in [(1, 64), (10, 64), (40, 64), (64, 64), (70, 64), (2, u32::MAX)]
         {
             let threshold = threshold.min(1 << 20) * MSS;
-            let mut reno = Reno { window: window * MSS, threshold, acked: 0 };
+            let mut reno = Reno::new(window * MSS, threshold);
             let next = reno.next(reno.window, MSS);
             for _ in 0..window {
                 ack(&mut reno, MSS, Mode::Open);
             }
-            assert_eq!(reno.window, next, "{window} segments, threshold {threshold}");
+            assert_eq!({ reno.window }, next, "{window} segments, threshold {threshold}");
         }
-        let between = Reno { window: 2900, threshold: 2000, acked: 0 };
+        let between = Reno::new(2900, 2000);
         assert_eq!(between.next(between.window, MSS), 3000, "whole segments and one");
-        let widest = Reno { window: WINDOW_MAX, threshold: u32::MAX, acked: 0 };
+        let widest = Reno::new(WINDOW_MAX, u32::MAX);
         assert_eq!(widest.next(WINDOW_MAX, MSS), WINDOW_MAX);
     }
 
     #[test]
     fn the_window_does_not_grow_in_fast_recovery() {
-        let mut reno = Reno::new(10, MSS);
+        let mut reno = first();
         ack(&mut reno, 5 * MSS, Mode::Fast);
-        assert_eq!(reno.window, 10 * MSS);
+        assert_eq!({ reno.window }, 10 * MSS);
     }
 
     #[test]
     fn a_loss_halves_and_a_timeout_starts_again_from_one() {
-        let mut reno = Reno::new(10, MSS);
+        let mut reno = first();
         reno.on_loss(loss(40 * MSS), MSS);
         assert_eq!((reno.window, reno.threshold), (20 * MSS, 20 * MSS));
         reno.on_timeout(loss(20 * MSS), false, MSS);
         assert_eq!((reno.window, reno.threshold), (MSS, 10 * MSS));
         reno.on_timeout(loss(MSS), true, MSS);
-        assert_eq!(reno.threshold, 10 * MSS, "the second timeout of the same data keeps it");
+        assert_eq!({ reno.threshold }, 10 * MSS, "the second timeout of the same data keeps it");
         ack(&mut reno, 5 * MSS, Mode::Timeout);
-        assert_eq!(reno.window, 2 * MSS, "after a timeout one segment an ACK");
+        assert_eq!({ reno.window }, 2 * MSS, "after a timeout one segment an ACK");
         reno.on_loss(loss(MSS), MSS);
-        assert_eq!(reno.threshold, 2 * MSS, "never under two segments");
+        assert_eq!({ reno.threshold }, 2 * MSS, "never under two segments");
+    }
+
+    #[test]
+    fn a_window_beyond_16_mib_grows_by_a_segment_a_window_as_well() {
+        for window in [STEP_MAX - 500, STEP_MAX, 100_000_000] {
+            let mut reno = Reno::new(window, window);
+            let mut acked = 0;
+            while acked < window {
+                ack(&mut reno, 30_000, Mode::Open);
+                acked += 30_000;
+            }
+            let grown = reno.window - window;
+            assert!((MSS - MSS / 20..=MSS).contains(&grown), "{grown} of {window}");
+        }
     }
 }

@@ -324,7 +324,7 @@ impl SynReceived {
     ) -> SendHalf {
         let mss = self.send_mss(options);
         let next = self.iss + 1;
-        let mut congestion = Congestion::new(&cx.config, mss.into(), next);
+        let mut congestion = Congestion::new(options.congestion, &cx.config, mss.into(), next);
         let mut rtt = Rtt::new(&cx.config.rto_bounds);
         if self.attempts > 1 {
             congestion.on_handshake_loss(mss.into());

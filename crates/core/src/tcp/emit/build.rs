@@ -182,7 +182,7 @@ fn name_holder(header: &mut Header, s: &Synchronized, config: &TcpConfig, egress
 #[inline(always)]
 pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Instant) {
     let send = &mut s.send;
-    let len = end.since(send.nxt);
+    let (len, was_idle) = (end.since(send.nxt), send.nxt == send.una);
     if len < segment || !len.is_multiple_of(segment) {
         send.small_end = end;
     }
@@ -192,6 +192,6 @@ pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Ins
     send.last_sent = now;
     send.probes = 0;
     send.sent.on_sent(send.una, end, now);
-    send.congestion.on_sent(Sent { now, una: send.una, nxt: end });
+    send.congestion.on_sent(Sent { now, una: send.una, nxt: end, was_idle });
     s.push_due = false;
 }

@@ -6,7 +6,7 @@ use super::recovery::{Detection, Mode, Pending, Probe};
 use super::undo::Undo;
 use crate::flow::Seq;
 use crate::tcp::Settings;
-use crate::tcp::congestion::{AckOutcome, Congestion, Loss};
+use crate::tcp::congestion::{AckOutcome, Loss};
 use crate::tcp::send::rack::News;
 use crate::time::{Duration, Instant, as_nanos};
 use crate::wire::tcp::Segment;
@@ -41,7 +41,8 @@ impl SendHalf {
         if outcome.entered {
             self.begin_pacing(outcome.delivered);
         }
-        let is_safe = outcome.progress && self.sent.lost(self.una) <= lost_before;
+        outcome.lost = self.sent.lost(self.una).saturating_sub(lost_before);
+        let is_safe = outcome.progress && outcome.lost == 0;
         self.pace_recovery(outcome.delivered, is_safe);
         self.end_recovery();
     }
@@ -206,17 +207,17 @@ impl SendHalf {
     fn enter_reduced(&mut self, now: Instant) {
         let flight = self.flight();
         let flight = self.recovery.as_ref().map_or(flight, |r| r.flight_before(flight));
-        let before = self.congestion.clone();
-        self.congestion.on_loss(Loss { now, flight }, self.mss.into());
+        let before = self.kept_for_undo();
+        let loss = Loss { now, flight, is_marked: false };
+        self.congestion.on_loss(loss, self.mss.into());
         self.enter(Mode::Fast);
-        self.keep_for_undo(before);
+        self.recovery_mut().undo = before;
     }
 
-    fn keep_for_undo(&mut self, before: Congestion) {
-        let (una, nxt) = (self.una, self.nxt);
-        if self.detection == Detection::Rack {
-            self.recovery_mut().undo = Some(Undo::new(before, una, nxt));
-        }
+    /// What undoes the recovery that begins, if anything can.
+    fn kept_for_undo(&self) -> Option<Undo> {
+        let may_tell = self.detection == Detection::Rack;
+        may_tell.then(|| Undo::new(self.congestion.clone(), self.una, self.nxt))
     }
 
     /// If an ACK shows that what was sent again had arrived, gives the window back. Where something
@@ -233,15 +234,16 @@ impl SendHalf {
         if !(is_shown || is_told) || (!by_timeout && self.sent.lost(self.una) > 0) {
             return;
         }
-        let before = undo.before.clone();
-        recovery.undo = None;
+        let undo = recovery.undo.take();
         recovery.end();
         if by_timeout {
             self.sent.forget_lost();
         } else {
             self.reordering.seen = true;
         }
-        self.congestion.on_undo(&before, pipe, INITIAL_SEGMENTS * u32::from(self.mss));
+        if let Some(Undo { before, .. }) = undo {
+            self.congestion.on_undo(&before, pipe, INITIAL_SEGMENTS * u32::from(self.mss));
+        }
         outcome.undone = true;
     }
 
@@ -381,7 +383,7 @@ impl SendHalf {
         recovery.probe = Probe::None;
         if is_repaired {
             outcome.reduced = true;
-            let loss = Loss { now, flight: outcome.flight };
+            let loss = Loss { now, flight: outcome.flight, is_marked: false };
             self.congestion.on_loss(loss, self.mss.into());
         }
     }
@@ -395,8 +397,9 @@ impl SendHalf {
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
         let in_recovery = self.mode() == Mode::Fast;
         let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
-        let loss = Loss { now, flight: flight.min(limit) };
-        let before = (self.mode() == Mode::Open && !again).then(|| self.congestion.clone());
+        let loss = Loss { now, flight: flight.min(limit), is_marked: false };
+        let is_first = self.mode() == Mode::Open && !again;
+        let before = if is_first { self.kept_for_undo() } else { None };
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         self.timeouts = self.timeouts.saturating_add(1);
@@ -407,9 +410,7 @@ impl SendHalf {
         }
         self.recovery_mut().dup_acks = 0;
         self.enter(Mode::Timeout);
-        if let Some(before) = before {
-            self.keep_for_undo(before);
-        }
+        self.recovery_mut().undo = before;
         if !by_time {
             return self.lose_to(self.nxt);
         }

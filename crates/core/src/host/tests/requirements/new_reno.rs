@@ -1,6 +1,6 @@
 //! Recovery without selective acknowledgements: RFC 6582 §3.2.
 
-use crate::host::tests::peer::{A, Peer, Say, plain};
+use crate::host::tests::peer::{A, Peer, Say, reno};
 use crate::time::Duration;
 use std::vec::Vec;
 
@@ -20,7 +20,7 @@ fn acks(peer: &mut Peer, ack: u32, times: usize) -> Vec<u32> {
 
 /// Ten segments are out.
 fn in_flight() -> Peer {
-    let mut peer = Peer::established(plain());
+    let mut peer = Peer::established(reno());
     peer.write(10_000);
     assert_eq!(peer.hear().len(), 10);
     peer

@@ -2,7 +2,7 @@
 
 use crate::config::LossDetection;
 use crate::config::TcpConfig;
-use crate::host::tests::peer::{A, Peer, S, Say, plain};
+use crate::host::tests::peer::{A, Peer, S, Say, plain, reno};
 use crate::tcp::send::rtt::{Bounds, Rtt};
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::Message;
@@ -58,7 +58,7 @@ fn a_peers_larger_mss_gives_the_initial_window_of_the_path() {
 
 #[test]
 fn what_limited_transmit_adds_does_not_raise_the_threshold() {
-    let mut peer = Peer::established(plain());
+    let mut peer = Peer::established(reno());
     peer.write(20_000);
     assert_eq!(peer.hear().len(), 10);
     for _ in 0..2 {
@@ -91,7 +91,7 @@ fn with_sack_a_duplicate_without_news_lets_nothing_go() {
 
 #[test]
 fn each_further_duplicate_sends_a_segment_and_the_end_deflates() {
-    let mut peer = Peer::established(plain());
+    let mut peer = Peer::established(reno());
     peer.write(30_000);
     assert_eq!(peer.hear().len(), 10);
     for _ in 0..3 {
@@ -113,7 +113,7 @@ fn each_further_duplicate_sends_a_segment_and_the_end_deflates() {
 
 #[test]
 fn the_loss_of_a_retransmission_lowers_the_window_twice() {
-    let mut peer = Peer::established(plain());
+    let mut peer = Peer::established(reno());
     peer.write(10_000);
     peer.hear();
     for _ in 0..3 {
@@ -128,7 +128,7 @@ fn the_loss_of_a_retransmission_lowers_the_window_twice() {
 
 #[test]
 fn loss_in_two_windows_lowers_it_twice_and_avoidance_follows() {
-    let mut peer = Peer::established(plain());
+    let mut peer = Peer::established(reno());
     peer.write(60_000);
     peer.hear();
     for _ in 0..3 {

@@ -1,12 +1,12 @@
 //! Selective acknowledgements and what is recovered by them: RFC 2018, RFC 6675.
 
 use crate::config::LossDetection;
-use crate::host::tests::peer::{A, Heard, Peer, Say, plain};
+use crate::host::tests::peer::{A, Heard, Peer, Say, plain, reno};
 use crate::time::Duration;
 use std::vec::Vec;
 
 fn with_sack() -> Peer {
-    let mut config = plain();
+    let mut config = reno();
     config.tcp.sack = true;
     config.tcp.congestion.detection = LossDetection::Count;
     Peer::established_with(config, |syn| syn.mss(1000).sack_permitted())

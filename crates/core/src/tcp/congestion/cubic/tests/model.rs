@@ -1,0 +1,96 @@
+//! RFC 9438 in real numbers, segments and seconds, as its formulas say.
+
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// L of RFC 9406 does not count after the first slow start, but the sender's own limit does.
+const LIMIT: f64 = 8.0;
+
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) window: f64,
+    threshold: f64,
+    prior: f64,
+    /// W_max, where it is known.
+    max: Option<f64>,
+    estimate: f64,
+    k: f64,
+    epoch: Option<f64>,
+    /// When the last ACK came.
+    last: f64,
+    rtt: f64,
+}
+
+impl Model {
+    pub(super) fn new(window: f64, rtt: f64) -> Model {
+        Model {
+            window,
+            threshold: f64::INFINITY,
+            prior: window,
+            max: None,
+            estimate: 0.0,
+            k: 0.0,
+            epoch: None,
+            last: 0.0,
+            rtt,
+        }
+    }
+
+    /// §4.2 to §4.5.
+    pub(super) fn on_ack(&mut self, segments: f64, now: f64) {
+        self.last = now;
+        // The window that is followed has whole bytes.
+        if self.window + 1e-3 < self.threshold {
+            self.window = (self.window + segments.min(LIMIT)).min(self.threshold);
+            return;
+        }
+        let epoch = self.epoch.unwrap_or_else(|| self.begin(now));
+        let t = now - epoch;
+        let alpha = if self.estimate >= self.prior { 1.0 } else { ALPHA };
+        self.estimate += alpha * segments / self.window;
+        if self.curve(t) < self.estimate {
+            self.window = self.window.max(self.estimate);
+            return;
+        }
+        let target = self.curve(t + self.rtt).clamp(self.window, 1.5 * self.window);
+        self.window += (target - self.window) / self.window * segments;
+    }
+
+    fn begin(&mut self, now: f64) -> f64 {
+        (self.epoch, self.estimate) = (Some(now), self.window);
+        let max = self.max.unwrap_or(self.window).max(self.window);
+        (self.max, self.k) = (Some(max), ((max - self.window) / C).cbrt());
+        now
+    }
+
+    fn curve(&self, t: f64) -> f64 {
+        C * (t - self.k).powi(3) + self.max.unwrap_or(self.window)
+    }
+
+    /// §4.6, §4.7.
+    pub(super) fn on_loss(&mut self) {
+        let is_less = self.max.is_some_and(|max| self.window + 1e-3 < max);
+        self.max = Some(if is_less { self.window * (1.0 + BETA) / 2.0 } else { self.window });
+        self.reduce();
+        self.window = self.threshold;
+    }
+
+    /// §4.8.
+    pub(super) fn on_timeout(&mut self) {
+        self.reduce();
+        (self.max, self.window) = (None, 1.0);
+    }
+
+    fn reduce(&mut self) {
+        (self.prior, self.threshold) = (self.window, (self.window * BETA).max(2.0));
+        self.epoch = None;
+    }
+
+    /// §4.2: the time is not counted.
+    pub(super) fn on_pause_until(&mut self, now: f64) {
+        if let Some(epoch) = &mut self.epoch {
+            *epoch += now - self.last;
+        }
+        self.last = now;
+    }
+}
