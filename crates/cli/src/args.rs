@@ -63,6 +63,9 @@ pub(crate) struct ManArgs {
     pub(crate) what: Option<PathBuf>,
 }
 
+/// The values of `--congestion`.
+pub(crate) const CONGESTION: [&str; 2] = ["cubic", "reno"];
+
 /// Serve a directory over HTTP, on our own TCP/IP stack.
 ///
 /// Without a device the program uses the built-in bridge: it listens on 127.0.0.1:8080 through the
@@ -110,6 +113,10 @@ pub(crate) struct ServeArgs {
     /// fixed:BYTES, linux (two windows, never shrinks) or linux:lowat=BYTES [default: los]
     #[arg(long, value_name = "RULE", help_heading = "Limits")]
     pub(crate) send_buffer: Option<SendBuffer>,
+
+    /// The congestion control: cubic (RFC 9438) or reno (RFC 5681) [default: cubic]
+    #[arg(long, value_name = "NAME", value_parser = CONGESTION, help_heading = "Limits")]
+    pub(crate) congestion: Option<String>,
 
     /// Memory for pages and for the bytes charged to them, where that is less than --memory
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]

@@ -221,6 +221,7 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
     settings.extend(args.send_buffer.unwrap_or(SendBuffer::Los).settings(pool));
     let policy = args.pool_policy.unwrap_or(PoolPolicy::Priority);
     settings.extend(policy.settings(pool, args.max_connections));
+    settings.extend(args.congestion.as_deref().map(Setting::congestion));
     if let Some(Bytes(bytes)) = args.pool {
         if args.set.iter().any(|setting| setting.is_of("limits.pages")) {
             let text = "--pool and --set limits.pages say the same: leave one out";

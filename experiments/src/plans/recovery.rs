@@ -46,8 +46,8 @@ struct Controller {
 
 /// Reno, CUBIC and BBR, in this order. An entry of ours is all that a new controller needs here.
 static CONTROLLERS: [Controller; 3] = [
-    Controller { name: "reno", ours: Some(&[]) },
-    Controller { name: "cubic", ours: None },
+    Controller { name: "reno", ours: Some(&["--congestion=reno"]) },
+    Controller { name: "cubic", ours: Some(&["--congestion=cubic"]) },
     Controller { name: "bbr", ours: None },
 ];
 

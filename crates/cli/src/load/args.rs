@@ -12,7 +12,7 @@ use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
 use lightwait_load::share::Share;
 
-use crate::args::DeviceArgs;
+use crate::args::{CONGESTION, DeviceArgs};
 use crate::plan::Setting;
 
 /// Put load on an HTTP server, from as many source addresses as the rate needs.
@@ -188,6 +188,10 @@ pub(crate) struct LoadArgs {
 
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+
+    /// The congestion control of our stack: cubic or reno [default: cubic]
+    #[arg(long, value_name = "NAME", value_parser = CONGESTION, help_heading = "Device")]
+    pub(crate) congestion: Option<String>,
 
     /// Set a knob of our stack, such as time_wait.length=30s; may be repeated
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Device")]

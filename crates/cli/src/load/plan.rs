@@ -279,19 +279,24 @@ fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
     let does = match args.close {
         CloseArg::Swap => "swap takes TIME-WAIT over",
         CloseArg::Negotiate => "negotiate agrees on who holds TIME-WAIT",
-        CloseArg::Server | CloseArg::Client | CloseArg::ClientClose if args.set.is_empty() => {
-            return Ok(());
-        }
         CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => {
-            return Err(usage(format!("--set is for our stack: {WAY_OUT}")));
+            let flag = match (args.set.is_empty(), &args.congestion) {
+                (true, None) => return Ok(()),
+                (false, _) => "--set",
+                (true, Some(_)) => "--congestion",
+            };
+            return Err(usage(format!("{flag} is for our stack: {WAY_OUT}")));
         }
     };
     Err(usage(format!("--close {does}, which the kernel's stack cannot: {WAY_OUT}")))
 }
 
-/// The knobs of a stack with `memory` bytes: the one of `--close`, then those of `--set`.
+/// The knobs of a stack with `memory` bytes: those of `--close` and `--congestion`, then those of
+/// `--set`.
 fn knobs(args: &LoadArgs, memory: u64, of_close: Option<Setting>) -> Result<Knobs, Failure> {
-    let settings: Vec<Setting> = of_close.into_iter().chain(args.set.iter().cloned()).collect();
+    let of_congestion = args.congestion.as_deref().map(Setting::congestion);
+    let of_flags = of_close.into_iter().chain(of_congestion);
+    let settings: Vec<Setting> = of_flags.chain(args.set.iter().cloned()).collect();
     Knobs::new(memory, &settings)
 }
 

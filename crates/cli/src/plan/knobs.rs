@@ -22,6 +22,11 @@ impl Setting {
         Setting { name: name.to_owned(), value: value.to_owned() }
     }
 
+    /// The setting that `--congestion` stands for.
+    pub(crate) fn congestion(algorithm: &str) -> Setting {
+        Setting::new("congestion.algorithm", algorithm)
+    }
+
     /// True if this sets the knob `name`.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.name == name

@@ -2,7 +2,7 @@ use super::*;
 use crate::args::{Command, CommandLine};
 use clap::Parser;
 use lightwait_core::config::PoolPolicy::{Naive, Priority, RoundRobin};
-use lightwait_core::config::SendSize;
+use lightwait_core::config::{Algorithm, SendSize};
 use lightwait_core::{Capabilities, Config, Medium};
 
 fn plan(line: &str) -> Result<Plan, Failure> {
@@ -272,6 +272,15 @@ fn limits_of_the_server_are_taken_and_none_may_be_nothing() {
         let text = refusal(&format!("{flag} 0"));
         assert!(text.starts_with(flag) && text.contains("1 at least"), "{text}");
     }
+}
+
+#[test]
+fn the_congestion_control_is_chosen_by_a_flag_or_a_knob() {
+    let algorithm = |line: &str| config_of(line).tcp.congestion.algorithm;
+    assert_eq!([algorithm(""), algorithm("--congestion cubic")], [Algorithm::Cubic; 2]);
+    assert_eq!(algorithm("--congestion reno"), Algorithm::Reno);
+    let both = "--congestion reno --set congestion.algorithm=cubic";
+    assert_eq!(algorithm(both), Algorithm::Cubic);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use lightwait_core::config::Algorithm;
 use lightwait_core::tcp::{Keepalive, SocketOptions};
 
 use super::stream::{TcpStream, any_address};
@@ -170,6 +171,16 @@ impl TcpSocket {
     /// Sends small segments at once, or not.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.change(|options| options.nodelay = nodelay)
+    }
+
+    /// The congestion control of the connection to be.
+    pub fn congestion(&self) -> io::Result<Algorithm> {
+        Ok(self.options().congestion)
+    }
+
+    /// Sets the congestion control of the connection to be.
+    pub fn set_congestion(&self, congestion: Algorithm) -> io::Result<()> {
+        self.change(|options| options.congestion = congestion)
     }
 
     /// DSCP and ECN bits of an IPv4 socket's packets.

@@ -178,6 +178,7 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
         ("--trace /dev/null", "no request in it"),
         ("--rate 5 --mix /dev/null", "/dev/null: there is no request in it"),
         ("--rate 5 --insecure", "--insecure is for URLs"),
+        ("--rate 5 --congestion reno", "--congestion is for our stack"),
         ("--rate 5 --close swap", "--close swap takes TIME-WAIT over, which the kernel's stack"),
         (
             "--rate 5 --close negotiate",

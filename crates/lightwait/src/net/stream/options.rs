@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use lightwait_core::Host;
+use lightwait_core::config::Algorithm;
 use lightwait_core::tcp::SocketOptions;
 
 use super::TcpStream;
@@ -28,6 +29,16 @@ impl TcpStream {
     /// Sends small segments at once, or not.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.set_options(SocketOptions { nodelay, ..self.options()? })
+    }
+
+    /// The congestion control.
+    pub fn congestion(&self) -> io::Result<Algorithm> {
+        Ok(self.options()?.congestion)
+    }
+
+    /// Sets the congestion control. The window stays as it is.
+    pub fn set_congestion(&self, congestion: Algorithm) -> io::Result<()> {
+        self.set_options(SocketOptions { congestion, ..self.options()? })
     }
 
     /// Treatment of unsent data at close.
