@@ -24,8 +24,6 @@ use tight::Tight;
 
 /// Never more than a scaled window can express.
 const WINDOW_MAX: u32 = 1 << 30;
-/// L of RFC 9406 §4.2 without pacing: one ACK opens the window by so many segments.
-const LIMIT_SEGMENTS: u32 = 8;
 
 /// Why segments are being sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

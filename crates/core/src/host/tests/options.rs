@@ -1,7 +1,7 @@
 //! Options of sockets and knobs of the host, each by what the peer sees of it.
 
 use super::pair::config;
-use super::peer::{A, Heard, Peer, R, S, Say, plain, reno};
+use super::peer::{A, Heard, Peer, R, S, Say, plain};
 use crate::config::{Push, WindowProbe};
 use crate::error::Error;
 use crate::tcp::{SocketOptions, State};
@@ -403,7 +403,7 @@ fn a_window_in_whole_segments_is_rounded_up() {
 #[test]
 fn a_restart_after_idle_can_be_switched_off() {
     for restart in [true, false] {
-        let mut config = reno();
+        let mut config = plain();
         config.tcp.congestion.restart_after_idle = restart;
         let mut peer = Peer::established(config);
         peer.write(10_000);

@@ -1,6 +1,7 @@
 //! Tests of what the RFCs require and no other test shows; `specs/` says which test is for which
 //! requirement.
 
+mod cubic;
 mod errors;
 mod new_reno;
 mod opening;

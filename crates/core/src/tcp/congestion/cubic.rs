@@ -8,7 +8,7 @@
 mod curve;
 
 use super::hystart::HyStart;
-use super::{Ack, AckOutcome, LIMIT_SEGMENTS, Loss, Mode, Sent, WINDOW_MAX, is_used};
+use super::{Ack, AckOutcome, Loss, Mode, Sent, WINDOW_MAX, is_used};
 use crate::time::Instant;
 
 /// β: a loss reduces the window to 7/10.
@@ -115,10 +115,11 @@ impl Cubic {
         self.counted = now;
     }
 
-    /// Slow start: the first one by HyStart++, others as Reno's (RFC 9438 §4.10).
+    /// Slow start: the first one by HyStart++, others as Reno's (RFC 9438 §4.10). All of them count
+    /// what is acknowledged as Reno's does.
     fn start_slowly(&mut self, outcome: &AckOutcome, ack: Ack, mss: u32) {
-        let acked = if ack.mode == Mode::Timeout { mss } else { LIMIT_SEGMENTS * mss };
-        let acked = outcome.delivered.min(acked);
+        let limit = if ack.mode == Mode::Timeout { mss } else { u32::MAX };
+        let acked = outcome.delivered.min(limit);
         let growth = self.hystart.as_ref().map_or(acked, |hystart| hystart.growth(acked));
         self.window = self.window.saturating_add(growth).min(self.threshold).min(WINDOW_MAX);
         let Some(hystart) = &mut self.hystart else { return };

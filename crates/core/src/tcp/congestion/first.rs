@@ -6,7 +6,7 @@
 
 use super::cubic::Cubic;
 use super::hystart::HyStart;
-use super::{Ack, AckOutcome, LIMIT_SEGMENTS, WINDOW_MAX, is_used};
+use super::{Ack, AckOutcome, WINDOW_MAX, is_used};
 use crate::flow::Seq;
 
 /// With so many segments in flight a round begins that may end slow start.
@@ -49,8 +49,7 @@ impl First {
     }
 
     fn grow(&mut self, outcome: &AckOutcome, ack: Ack, mss: u32) -> Option<Cubic> {
-        let acked = outcome.delivered.min(LIMIT_SEGMENTS * mss);
-        self.window = self.window.saturating_add(acked).min(WINDOW_MAX);
+        self.window = self.window.saturating_add(outcome.delivered).min(WINDOW_MAX);
         if let Some(rtt_us) = outcome.rtt_us() {
             self.least_us = small(self.least_us().min(rtt_us));
         }

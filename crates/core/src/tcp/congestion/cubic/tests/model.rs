@@ -3,8 +3,6 @@
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// L of RFC 9406 does not count after the first slow start, but the sender's own limit does.
-const LIMIT: f64 = 8.0;
 
 #[derive(Debug)]
 pub(super) struct Model {
@@ -41,7 +39,7 @@ impl Model {
         self.last = now;
         // The window that is followed has whole bytes.
         if self.window + 1e-3 < self.threshold {
-            self.window = (self.window + segments.min(LIMIT)).min(self.threshold);
+            self.window = (self.window + segments).min(self.threshold);
             return;
         }
         let epoch = self.epoch.unwrap_or_else(|| self.begin(now));
