@@ -224,6 +224,10 @@ counters! {
     icmp_accepted,
     /// Path MTUs lowered by ICMP.
     path_mtu_lowered,
+    /// Path MTUs lowered because large segments vanished (RFC 4821 §7.7).
+    path_black_holes,
+    /// Segments larger than others that arrived, or did not: they probed the path (RFC 4821).
+    path_probes,
     /// Echo replies sent.
     echo_replies,
     /// Fragmented packets put together.

@@ -105,6 +105,7 @@ impl Host {
                 KeyedHash::new(&config.secret, "challenges").quick(&[]),
             ),
             counters: Counters::default(),
+            path_news: None,
         };
         Ok(Host {
             slots: Slots::default(),
@@ -192,6 +193,7 @@ impl Host {
             let connection = slot.connection_mut();
             connection.on_time(self.shared.at(now), tick);
             connection.deadlines.tighten();
+            self.hear_of_path(now, index);
             self.note_stall(now, index);
             self.after_input(now, index);
         }

@@ -41,6 +41,9 @@ pub struct LinkConfig {
     pub reorder_distance: Option<u32>,
     /// Probability that a packet arrives twice, the copy right after it.
     pub duplicate: f64,
+    /// The longest IP packet that passes; a longer one vanishes, and nobody hears of it (a black
+    /// hole of path MTU discovery, RFC 2923 §2.1). Of frames that carry IP; `None` means all pass.
+    pub mtu: Option<u16>,
     /// Probability that an arriving packet (each copy separately) has one bit flipped. It is one
     /// bit because every Internet checksum detects that: a receiver that accepts the packet is at
     /// fault.
@@ -91,6 +94,7 @@ impl Default for LinkConfig {
             reorder_delay: Duration::from_millis(1),
             reorder_distance: None,
             duplicate: 0.0,
+            mtu: None,
             corrupt: 0.0,
             in_flight_limit_bytes: 1 << 30,
             seed: 0,

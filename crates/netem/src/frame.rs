@@ -49,6 +49,11 @@ impl fmt::Display for Flow {
     }
 }
 
+/// The length of the IP packet in a frame; 0 if it carries none.
+pub(crate) fn packet_len(frame: &[u8]) -> usize {
+    ip_packet(frame).map_or(0, |(_, at)| frame.len().saturating_sub(at))
+}
+
 /// Sets Congestion Experienced in a frame whose ends use ECN. False if they do not.
 pub(crate) fn mark(frame: &mut [u8]) -> bool {
     match ip_packet(frame) {

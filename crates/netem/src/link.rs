@@ -68,6 +68,8 @@ pub struct Counters {
     pub marked: u64,
     /// Packets dropped because too many bytes were on their way.
     pub in_flight_overflowed: u64,
+    /// Packets that were too long to pass.
+    pub too_long: u64,
     /// Packets lost on the wire.
     pub lost: u64,
     /// Packets sent late.
@@ -182,6 +184,11 @@ impl Link {
     pub fn push(&mut self, now: Instant, bytes: &[u8]) {
         self.counters.pushed += 1;
         self.counters.pushed_bytes += bytes.len() as u64;
+        if self.config.mtu.is_some_and(|mtu| frame::packet_len(bytes) > usize::from(mtu)) {
+            self.counters.too_long += 1;
+            self.lose_copy_of(bytes);
+            return;
+        }
         let queued = self.queued(now);
         let is_free = !self.config.has_queue() && queued.packets == 0;
         if !is_free && !self.admits(queued, bytes.len()) {

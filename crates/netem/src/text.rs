@@ -17,6 +17,7 @@
 //! | `loss` | `1%`, `bursty:FIRST:AFTER`, `gilbert:GOOD_TO_BAD:BAD_TO_GOOD[:IN_BAD[:IN_GOOD]]` |
 //! | `reorder` | `5%`, or with the extra delay `5%:2ms`, or the distance `5%:3packets` |
 //! | `duplicate`, `corrupt` | `0.1%` |
+//! | `mtu` | bytes of the longest IP packet that passes: `1280` |
 //! | `seed` | a whole number |
 
 use alloc::borrow::ToOwned;
@@ -62,10 +63,11 @@ const QUEUE: &str = "expected bytes or packets with their unit (B, KB, KiB, MB, 
                      above zero, such as 256KiB";
 const LOSS: &str = "expected 1%, or bursty:1%:30% (first loss, loss after a loss), or \
                     gilbert:1%:25%:100%:0% (good to bad, bad to good, loss in bad, loss in good)";
+const MTU: &str = "expected bytes, 68 or more, such as 1280";
 const SEED: &str = "expected a whole number, such as 7";
 const KEY: &str = "expected key=value with a key among rate, bucket, delay, jitter, queue, codel, \
-                   fq, mark, loss, reorder, duplicate, corrupt, seed (and trace, for \
-                   `lightwait wan`)";
+                   fq, mark, loss, reorder, duplicate, corrupt, mtu, seed (and trace, \
+                   for `lightwait wan`)";
 
 impl FromStr for LinkConfig {
     type Err = ParseLinkError;
@@ -119,6 +121,7 @@ fn apply(config: &mut LinkConfig, key: &str, value: &str) -> Result<(), &'static
         }
         "duplicate" => config.duplicate = probability(value).ok_or(PROBABILITY)?,
         "corrupt" => config.corrupt = probability(value).ok_or(PROBABILITY)?,
+        "mtu" => config.mtu = Some(value.parse().ok().filter(|mtu| *mtu >= 68).ok_or(MTU)?),
         "seed" => config.seed = value.parse().map_err(|_| SEED)?,
         _ => return Err(KEY),
     }
@@ -274,6 +277,7 @@ mod tests {
         };
         assert_eq!(parse(text), expected);
         assert_eq!(parse(" "), LinkConfig::default());
+        assert_eq!(parse("mtu=1280").mtu, Some(1280));
         assert_eq!(parse("queue=100packets").queue, QueueLimit::Packets(100));
         assert_eq!(parse("rate=2.5Gbit").rate, Rate::BitsPerSecond(2_500_000_000));
         let codel = CodelConfig::default();
@@ -370,6 +374,8 @@ mod tests {
             "loss=gilbert:1%:1%:1%:1%:1%",
             "reorder=5%:2",
             "corrupt=nan%",
+            "mtu=67",
+            "mtu=1280B",
             "corrupt=%",
             "duplicate=1.2.3%",
             "seed=-1",

@@ -128,6 +128,11 @@ pub(crate) struct BothArgs {
     #[arg(long, value_name = "SHARE", help_heading = "Link", value_parser = of("corrupt"))]
     corrupt: Option<String>,
 
+    /// Bytes of the longest IP packet that passes, such as 1280; a longer one vanishes without a
+    /// report
+    #[arg(long, value_name = "BYTES", help_heading = "Link", value_parser = of("mtu"))]
+    mtu: Option<String>,
+
     /// Seed of every random choice; the same seed makes the same choices
     #[arg(long, value_name = "N", help_heading = "Link", value_parser = of("seed"))]
     seed: Option<String>,
@@ -149,6 +154,7 @@ impl BothArgs {
             ("reorder", &self.reorder),
             ("duplicate", &self.duplicate),
             ("corrupt", &self.corrupt),
+            ("mtu", &self.mtu),
             ("seed", &self.seed),
         ];
         let mut link = LinkText::default();

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::ip::icmp::{Cause, IcmpError};
 use crate::tcp::State;
 use crate::tcp::connection::Shape;
+use crate::tcp::send::narrow::{PathNews, Probed};
 use crate::time::Instant;
 
 impl Host {
@@ -29,6 +30,27 @@ impl Host {
             Cause::Hard(error) => self.on_error(now, index, error, true),
         }
         self.after_input(now, index);
+    }
+
+    /// What the connection in slot `index` has learned of its path, if anything, holds for all
+    /// others to that destination.
+    pub(super) fn hear_of_path(&mut self, now: Instant, index: u32) {
+        let Some(news) = self.shared.path_news.take() else { return };
+        let Some(slot) = self.slots.get(index) else { return };
+        let (peer, counters) = (slot.tuple.remote_ip(), &mut self.shared.counters);
+        let discovers = slot.awake().is_some_and(|c| c.options.path_mtu_discovery);
+        match news {
+            // Routers cut what is too large for them.
+            PathNews::BlackHole { .. } if peer.is_ipv4() && !discovers => {}
+            PathNews::BlackHole { payload, again } => {
+                let is_lowered = self.ip.on_black_hole(now, peer, payload, again);
+                counters.path_black_holes += u64::from(is_lowered);
+            }
+            PathNews::Probed(Probed { size, arrived }) => {
+                counters.path_probes += 1;
+                self.ip.on_probed(now, peer, size, arrived);
+            }
+        }
     }
 
     /// The slot of the connection whose segment in flight `error` quotes.

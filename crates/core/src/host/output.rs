@@ -151,6 +151,7 @@ impl Host {
         self.shared.counters.frames_out += egress.frames as u64;
         let (is_finished, is_orphan) = (connection.is_finished(), connection.orphan);
         slot.rearm(&mut self.live.timers, index, now);
+        self.hear_of_path(now, index);
         if flushed == Flushed::More {
             self.make_ready(index);
         } else if is_finished {

@@ -126,6 +126,24 @@ impl Ip {
         self.path_mtus.on_too_big(now, peer, mtu, bytes).is_some()
     }
 
+    /// Segments with so much payload to that destination vanish, for a long time if `again`.
+    /// Returns whether the path's MTU is lower now.
+    pub(crate) fn on_black_hole(
+        &mut self,
+        now: Instant,
+        to: IpAddr,
+        payload: u16,
+        again: bool,
+    ) -> bool {
+        let headers = ip::header_len(to) + 20;
+        self.path_mtus.on_black_hole(now, to, payload.saturating_add(headers as u16), again)
+    }
+
+    /// A probe of the path to that destination has arrived, or not.
+    pub(crate) fn on_probed(&mut self, now: Instant, to: IpAddr, size: u16, arrived: bool) {
+        self.path_mtus.on_probed(now, to, size, arrived);
+    }
+
     // ---- echo
 
     /// RFC 1122 §3.2.2.6, RFC 4443 §4.2: an echo request is answered from the address it was sent

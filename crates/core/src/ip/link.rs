@@ -74,7 +74,7 @@ impl Ip {
     fn path(&self, ends: &Tuple) -> Path {
         let Config { device, hop_limit, autoconfigure, .. } = *self.config;
         let (source, destination) = (ends.local_ip(), ends.remote_ip());
-        let PathMtu { mtu, dont_fragment } = self.path_mtus.path(destination);
+        let PathMtu { mtu, dont_fragment, probe } = self.path_mtus.path(destination);
         let (link_mtu, hop_limit) = match destination {
             IpAddr::V4(_) => (device.mtu, hop_limit),
             IpAddr::V6(_) if autoconfigure => {
@@ -83,7 +83,8 @@ impl Ip {
             IpAddr::V6(_) => (self.routes.ipv6_mtu(), hop_limit),
         };
         let mtu = mtu.min(link_mtu);
-        Path { source, destination, link: None, mtu, dont_fragment, hop_limit, device }
+        let probe = if probe > link_mtu { 0 } else { probe };
+        Path { source, destination, link: None, mtu, dont_fragment, probe, hop_limit, device }
     }
 
     /// The path between `ends` of a reply that waits until its neighbour is known.
@@ -93,6 +94,7 @@ impl Ip {
             link: Some(self.link_header([0; 6], ends.remote_ip().is_ipv4())),
             // A segment that waits is a header: no router has to cut it.
             dont_fragment: true,
+            probe: 0,
             // What waits is bytes: no device will complete it.
             device: Capabilities { checksum: false, ..path.device },
             ..path

@@ -22,6 +22,8 @@ pub(crate) struct Path {
     pub mtu: u16,
     /// IPv4's DF: off only on a path narrower than we care to go.
     pub dont_fragment: bool,
+    /// The size of a packet that would tell whether the path carries more; 0: none would.
+    pub probe: u16,
     /// TTL or hop limit, where a packet has none of its own.
     pub hop_limit: u8,
     /// The device's capabilities.
@@ -31,8 +33,17 @@ pub(crate) struct Path {
 impl Path {
     /// The largest TCP payload and options together in one packet.
     pub(crate) fn mss(&self) -> u16 {
+        self.payload_of(self.mtu)
+    }
+
+    /// The TCP payload and options in the packet that probes the path; 0: none does.
+    pub(crate) fn probe_mss(&self) -> u16 {
+        self.payload_of(self.probe)
+    }
+
+    fn payload_of(&self, packet: u16) -> u16 {
         let headers = ip::header_len(self.source) + 20;
-        self.mtu.saturating_sub(headers as u16)
+        packet.saturating_sub(headers as u16)
     }
 
     /// Our address, or the other end's.

@@ -1,8 +1,18 @@
-//! Path MTUs that ICMP has reported (RFC 1191, RFC 8201), for those destinations whose path is
-//! narrower than the link.
+//! Path MTUs, for those destinations whose path is narrower than the link: those that ICMP has
+//! reported (RFC 1191, RFC 8201), and those that were searched for, because large packets vanish
+//! and no report comes (RFC 4821, RFC 8899).
 //!
 //! A report is hearsay: the caller checks it against a connection first (RFC 5927 §7). An entry
 //! ends ten minutes after it was last lowered, and the link's MTU is tried again (RFC 1191 §6.3).
+//!
+//! ```text
+//!   link MTU ── large packets vanish ─▶ base ── a probe arrives ─▶ its size, and a larger probe
+//!                                         └──── a probe is lost ─▶ no more probes for ten minutes
+//! ```
+//!
+//! A search begins at a size that nearly every path carries, and goes up by the sizes that links
+//! have. So one probe of a search is lost at most. What was found stays, and is searched beyond
+//! again after ten minutes (RFC 4821 §7.3), as long as somebody probes.
 //!
 //! IPv4 allows paths down to 68 bytes, where a few forged messages would make us send hundreds of
 //! packets for one. We go no lower than `IPV4_FLOOR`, and send packets of that size without DF
@@ -23,6 +33,14 @@ pub(crate) const IPV4_FLOOR: u16 = 552;
 /// How long an estimate lasts (RFC 1191 §6.3, RFC 8201 §4).
 pub(crate) const LIFETIME: Duration = Duration::from_secs(600);
 
+/// Where a search begins: BASE_PLPMTU (RFC 8899 §5.1.2). IPv6 promises more.
+const IPV4_BASE: u16 = 1200;
+
+/// The sizes of probes: the least of IPv6; tunnels of several kinds over Ethernet; PPP over it,
+/// itself, and links with larger packets. The link's own is the last.
+const PROBES: [u16; 12] =
+    [IPV4_BASE, 1280, 1340, 1380, 1400, 1420, 1450, 1480, 1492, 1500, 4352, 9000];
+
 /// What paths are likely to carry, for routers that do not say (RFC 1191 §7.1).
 const PLATEAUS: [u16; 9] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, IPV4_FLOOR];
 
@@ -33,12 +51,29 @@ pub(crate) struct PathMtu {
     pub mtu: u16,
     /// Send with DF: false only on an IPv4 path narrower than we care to go.
     pub dont_fragment: bool,
+    /// The size of the next probe; 0: nothing is searched for.
+    pub probe: u16,
+}
+
+impl PathMtu {
+    fn told(mtu: u16, dont_fragment: bool) -> PathMtu {
+        PathMtu { mtu, dont_fragment, probe: 0 }
+    }
+
+    /// A path that carries packets of `mtu` bytes, and none larger than `most`.
+    fn searched(mtu: u16, most: u16) -> PathMtu {
+        let sizes = PROBES.into_iter().chain([most]);
+        let probe = sizes.filter(|size| *size > mtu && *size <= most).min().unwrap_or(0);
+        PathMtu { mtu, dont_fragment: true, probe }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     path: PathMtu,
     until: Instant,
+    /// The path is searched, and somebody has probed since the search began.
+    is_searched: bool,
 }
 
 /// The path MTUs of one host.
@@ -67,7 +102,7 @@ impl PathMtus {
 
     /// What the path to `destination` carries.
     pub(crate) fn path(&self, destination: IpAddr) -> PathMtu {
-        let link = PathMtu { mtu: self.link_mtu, dont_fragment: true };
+        let link = PathMtu::told(self.link_mtu, true);
         self.entries.get(&destination).map_or(link, |entry| entry.path)
     }
 
@@ -92,8 +127,12 @@ impl PathMtus {
         if path.mtu >= before.mtu && !gives_up_df {
             return None;
         }
+        self.keep(destination, Entry { path, until: now + LIFETIME, is_searched: false });
+        Some(path)
+    }
+
+    fn keep(&mut self, destination: IpAddr, entry: Entry) {
         self.changes += 1;
-        let entry = Entry { path, until: now + LIFETIME };
         if let Some(known) = self.entries.get_mut(&destination) {
             *known = entry;
         } else {
@@ -103,7 +142,55 @@ impl PathMtus {
             self.entries.insert(destination, entry);
             self.order.push_back((entry.until, destination));
         }
-        Some(path)
+    }
+
+    /// Packets of `packet_len` bytes to `destination` vanish, and no router says why (RFC 4821
+    /// §7.7); `again`: that has lasted for so long that the path may be very narrow. True if the
+    /// path is taken for narrower now.
+    pub(crate) fn on_black_hole(
+        &mut self,
+        now: Instant,
+        destination: IpAddr,
+        packet_len: u16,
+        again: bool,
+    ) -> bool {
+        let before = self.path(destination);
+        let below: &[u16] = match (destination, again) {
+            (IpAddr::V6(_), _) => &[ipv6::MIN_MTU],
+            (IpAddr::V4(_), false) => &[IPV4_BASE],
+            (IpAddr::V4(_), true) => &[IPV4_BASE, IPV4_BASE / 2, IPV4_FLOOR],
+        };
+        let most = packet_len.min(before.mtu);
+        let path = match below.iter().find(|mtu| **mtu < most) {
+            Some(mtu) => PathMtu::searched(*mtu, self.link_mtu),
+            None if again && destination.is_ipv4() && before.dont_fragment => {
+                PathMtu::told(IPV4_FLOOR.min(before.mtu), false)
+            }
+            None => return false,
+        };
+        self.keep(destination, Entry { path, until: now + LIFETIME, is_searched: path.probe > 0 });
+        true
+    }
+
+    /// A probe of `size` bytes has arrived at `destination`, or not.
+    pub(crate) fn on_probed(
+        &mut self,
+        now: Instant,
+        destination: IpAddr,
+        size: u16,
+        arrived: bool,
+    ) {
+        let Some(entry) = self.entries.get_mut(&destination) else { return };
+        // Another connection's probe may have told the same, or more.
+        if entry.path.probe != size {
+            return;
+        }
+        let path = match arrived {
+            true => PathMtu::searched(size, self.link_mtu),
+            false => PathMtu { probe: 0, ..entry.path },
+        };
+        let entry = Entry { path, until: now + LIFETIME, is_searched: true };
+        self.keep(destination, entry);
     }
 
     /// Forgets the estimates that have ended by `now`: packets of the link's MTU may be tried
@@ -114,10 +201,17 @@ impl PathMtus {
                 break;
             }
             self.order.pop_front();
-            match self.entries.get(&destination) {
+            match self.entries.get_mut(&destination) {
                 // Lowered again since it was filed.
                 Some(entry) if entry.until > now => {
                     self.order.push_back((entry.until, destination));
+                }
+                Some(entry) if entry.is_searched => {
+                    let path = PathMtu::searched(entry.path.mtu, self.link_mtu);
+                    // Without a probe until then, nobody needs the path any more.
+                    *entry = Entry { path, until: now + LIFETIME, is_searched: false };
+                    self.order.push_back((entry.until, destination));
+                    self.changes += 1;
                 }
                 _ => {
                     self.changes += 1;
@@ -147,13 +241,13 @@ fn estimate(destination: IpAddr, next_hop_mtu: u32, packet_len: u32) -> Option<P
         return None; // It would have fitted.
     }
     if destination.is_ipv6() {
-        return (told >= ipv6::MIN_MTU).then_some(PathMtu { mtu: told, dont_fragment: true });
+        return (told >= ipv6::MIN_MTU).then_some(PathMtu::told(told, true));
     }
     let mtu = match told {
         0 => *PLATEAUS.iter().find(|plateau| u32::from(**plateau) < packet_len).unwrap_or(&0),
         told => told,
     };
-    Some(PathMtu { mtu: mtu.max(IPV4_FLOOR), dont_fragment: mtu >= IPV4_FLOOR })
+    Some(PathMtu::told(mtu.max(IPV4_FLOOR), mtu >= IPV4_FLOOR))
 }
 
 #[cfg(test)]
@@ -174,7 +268,7 @@ mod tests {
     }
 
     fn whole(mtu: u16) -> Option<PathMtu> {
-        Some(PathMtu { mtu, dont_fragment: true })
+        Some(PathMtu::told(mtu, true))
     }
 
     #[test]
@@ -200,7 +294,7 @@ mod tests {
             assert_eq!(cache.on_too_big(at(0), FOUR, 0, packet_len), whole(mtu));
         }
         assert_eq!(cache.on_too_big(at(0), FOUR, 0, 1006), whole(IPV4_FLOOR));
-        let fragmented = PathMtu { mtu: IPV4_FLOOR, dont_fragment: false };
+        let fragmented = PathMtu::told(IPV4_FLOOR, false);
         assert_eq!(cache.on_too_big(at(0), FOUR, 0, IPV4_FLOOR.into()), Some(fragmented));
         assert_eq!(cache.on_too_big(at(0), SIX, 0, 9000), None, "IPv6 routers do say");
     }
@@ -209,7 +303,7 @@ mod tests {
     fn no_path_is_taken_for_narrower_than_the_floor() {
         let mut cache = cache();
         assert_eq!(cache.on_too_big(at(0), FOUR, IPV4_FLOOR.into(), 1500), whole(IPV4_FLOOR));
-        let fragmented = PathMtu { mtu: IPV4_FLOOR, dont_fragment: false };
+        let fragmented = PathMtu::told(IPV4_FLOOR, false);
         assert_eq!(cache.on_too_big(at(0), FOUR, 551, 1500), Some(fragmented));
         assert_eq!(cache.on_too_big(at(0), FOUR, 68, 1500), None, "nothing changes");
         assert_eq!(cache.on_too_big(at(0), FOUR, IPV4_FLOOR.into(), 1500), None, "nor back");
@@ -243,6 +337,51 @@ mod tests {
         assert_eq!(cache.entries.len(), 2);
         assert_eq!(cache.path(FOUR).mtu, 9000);
         assert_eq!((cache.path(SIX).mtu, cache.path(third).mtu), (1400, 1400));
+    }
+
+    #[test]
+    fn a_black_hole_is_searched_upwards_until_a_probe_is_lost() {
+        let mut cache = PathMtus::new(1500, 2, &[1; 32]);
+        assert!(cache.on_black_hole(at(0), FOUR, 1500, false));
+        assert!(!cache.on_black_hole(at(0), FOUR, 1500, false), "the base is reached");
+        assert!(!cache.on_black_hole(at(0), SIX, 1280, false), "so long as all paths carry");
+        assert_eq!((cache.path(FOUR).mtu, cache.path(FOUR).probe), (1200, 1280));
+        cache.on_probed(at(1), FOUR, 1280, true);
+        assert_eq!((cache.path(FOUR).mtu, cache.path(FOUR).probe), (1280, 1340));
+        cache.on_probed(at(1), FOUR, 1280, false);
+        assert_eq!(cache.path(FOUR).probe, 1340, "an old probe tells nothing");
+        cache.on_probed(at(2), FOUR, 1340, false);
+        assert_eq!((cache.path(FOUR).mtu, cache.path(FOUR).probe), (1280, 0));
+        // Ten minutes later it is searched again from where it was, and then given up.
+        cache.on_time(at(602));
+        assert_eq!((cache.path(FOUR).mtu, cache.path(FOUR).probe), (1280, 1340));
+        cache.on_time(at(1202));
+        assert_eq!(Some(cache.path(FOUR)), whole(1500));
+        assert!(cache.entries.is_empty() && cache.order.is_empty());
+    }
+
+    #[test]
+    fn a_search_reaches_the_links_mtu_whatever_that_is() {
+        for link in [1280, 1500, 1333, 9000] {
+            let mut cache = PathMtus::new(link, 2, &[1; 32]);
+            assert_eq!(cache.on_black_hole(at(0), SIX, link, false), link > 1280);
+            while cache.path(SIX).probe > 0 {
+                cache.on_probed(at(0), SIX, cache.path(SIX).probe, true);
+            }
+            assert_eq!(cache.path(SIX).mtu, link);
+        }
+    }
+
+    #[test]
+    fn a_hole_below_the_base_halves_the_path_down_to_the_floor_and_gives_up_df() {
+        let mut cache = PathMtus::new(1500, 2, &[1; 32]);
+        let mut seen = std::vec::Vec::new();
+        while cache.on_black_hole(at(0), FOUR, 1500, true) {
+            seen.push((cache.path(FOUR).mtu, cache.path(FOUR).dont_fragment));
+        }
+        assert_eq!(seen, [(1200, true), (600, true), (552, true), (552, false)]);
+        let mut six = || cache.on_black_hole(at(0), SIX, 1500, true);
+        assert!(six() && !six());
     }
 
     proptest! {

@@ -64,6 +64,7 @@ const NOWHERE: CachedRoute = CachedRoute {
         link: None,
         mtu: 0,
         dont_fragment: true,
+        probe: 0,
         hop_limit: 0,
         device: Capabilities::plain(Medium::Ip, 0),
     },

@@ -53,6 +53,7 @@ use crate::tcp::recv::RecvHalf;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::buffer::SendBuffer;
+use crate::tcp::send::narrow::PathNews;
 use crate::tcp::time_wait::negotiate::Holder;
 use crate::tcp::timers::Timer;
 use crate::tcp::{ConnectionInfo, Settings, SocketOptions, State};
@@ -76,6 +77,8 @@ pub struct Context {
     pub(crate) challenges: Challenges,
     /// Counts of events.
     pub counters: Counters,
+    /// What the connection has learned of its path, until the host takes it.
+    pub(crate) path_news: Option<PathNews>,
 }
 
 impl Context {

@@ -18,10 +18,12 @@ mod timeout;
 
 use crate::config::TcpConfig;
 use crate::flow::seq::Seq;
+use crate::ip::path::Path;
 use crate::tcp::Settings;
 use crate::tcp::connection::{Common, Connection, Context, Step};
 use crate::tcp::egress::Egress;
 use crate::tcp::send::SendHalf;
+use crate::tcp::send::narrow::PathNews;
 use crate::tcp::send::recovery::Pending;
 use crate::tcp::time_wait::negotiate::Code;
 use crate::tcp::timers::Timer;
@@ -65,6 +67,8 @@ impl Run {
 pub enum Why {
     /// It is new.
     New,
+    /// It is new, and larger than others, to find out whether the path carries it (RFC 4821).
+    PathProbe,
     /// It is lost.
     Lost,
     /// The peer's window is closed, and must be asked about (RFC 9293 §3.8.6.1).
@@ -107,14 +111,22 @@ impl Connection {
 impl Step<'_> {
     fn emit(&mut self, egress: &mut Egress<'_>) -> Flushed {
         // The path may carry less than the peer accepts (RFC 1191, RFC 8201).
-        self.s.send.on_path(egress.path.base.mss(), &self.cx.config);
+        let told;
+        let mut path = egress.path.base;
+        if let Some(probed) = self.s.send.take_probed() {
+            self.cx.path_news = Some(PathNews::Probed(probed));
+            // The path does not know that yet.
+            told = Path { probe: 0, ..*path };
+            path = &told;
+        }
+        self.s.send.on_path(path.mss(), &self.cx.config);
         if self.s.naming > 0 {
             self.s.naming = Code::padded_len(egress.path.base.source.is_ipv6());
         }
         if !self.common.send_reset(egress) {
             return Flushed::More;
         }
-        while let Some(emission) = self.decide(egress.path.base, egress.room()) {
+        while let Some(emission) = self.decide(path, egress.room()) {
             if !egress.has_room() || !self.build(egress, emission) {
                 return Flushed::More;
             }

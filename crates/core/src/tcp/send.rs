@@ -14,6 +14,7 @@ pub mod buffer;
 pub(crate) mod flight;
 pub mod los;
 mod losses;
+pub(crate) mod narrow;
 pub mod pair;
 mod prr;
 pub(crate) mod rack;
@@ -25,6 +26,7 @@ mod undo;
 
 use buffer::SendBuffer;
 use flight::{Flight, Taken};
+use narrow::Narrow;
 use pair::PacketPair;
 use prr::Prr;
 use rack::{Evidence, News, Reordering};
@@ -35,7 +37,6 @@ use source::Source;
 use alloc::boxed::Box;
 
 use crate::buffer::PagePool;
-use crate::config::TcpConfig;
 use crate::flow::Seq;
 use crate::tcp::Settings;
 use crate::tcp::congestion::{Ack, AckOutcome, Congestion};
@@ -107,6 +108,8 @@ pub(crate) struct SendHalf {
     pub retransmits: u32,
     /// Retransmission timeouts, as far as can be counted.
     pub timeouts: u32,
+    /// Not there unless the path is narrower than the peer's MSS.
+    pub narrow: Option<Box<Narrow>>,
 }
 
 impl SendHalf {
@@ -143,6 +146,7 @@ impl SendHalf {
             source: None,
             retransmits: 0,
             timeouts: 0,
+            narrow: None,
         }
     }
 }
@@ -467,28 +471,6 @@ impl SendHalf {
     /// The peer has answered. True if something had waited for that.
     pub(crate) fn stop_waiting(&mut self) -> bool {
         core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
-    }
-
-    /// The path takes segments of `mss` bytes.
-    pub(crate) fn on_path(&mut self, mss: u16, config: &TcpConfig) {
-        if mss < self.mss {
-            self.on_smaller_path(mss, config);
-        }
-    }
-
-    /// The path takes smaller packets than thought (RFC 1191 §6.5): send what is out again.
-    fn on_smaller_path(&mut self, mss: u16, config: &TcpConfig) {
-        let is_first = self.congestion.is_unused() && self.congestion.window() > self.mss.into();
-        if is_first {
-            // Nothing has been sent: the window is the initial one, now of smaller segments.
-            self.congestion.on_idle(config.congestion.initial_window, mss.into());
-        } else {
-            self.congestion.on_mss(self.mss.into(), mss.into());
-        }
-        self.mss = mss;
-        if self.flight() > 0 && self.mode() == Mode::Open {
-            self.recover_all();
-        }
     }
 
     /// True if nothing was sent for so long that the congestion window means nothing any more.

@@ -121,6 +121,24 @@ fn bytes_on_their_way_are_bounded() {
 }
 
 #[test]
+fn a_packet_that_is_too_long_vanishes() {
+    let mut link = Link::new(LinkConfig { mtu: Some(1280), ..LinkConfig::default() });
+    let frame = |packet: usize| {
+        let mut frame = alloc::vec![0; 14 + packet];
+        (frame[12], frame[13]) = (0x08, 0x00);
+        frame
+    };
+    let mut arp = frame(1400);
+    arp[13] = 0x06;
+    for bytes in [frame(1280), frame(1281), arp] {
+        link.push(Instant::ZERO, &bytes);
+    }
+    let lens = core::iter::from_fn(|| link.pop(Instant::ZERO)).map(|packet| packet.len());
+    assert_eq!(lens.collect::<Vec<_>>(), [1294, 1414]);
+    assert_eq!(link.counters().too_long, 1);
+}
+
+#[test]
 fn jitter_delays_up_to_its_bound_and_keeps_the_order() {
     let jitter = Duration::from_millis(4);
     let config = LinkConfig { delay: Duration::from_millis(1), jitter, ..LinkConfig::default() };

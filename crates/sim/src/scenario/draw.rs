@@ -42,6 +42,10 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
     scenario.tcp.iter_mut().for_each(|tcp| place_time_wait(rng, tcp));
     scenario.links.iter_mut().for_each(|link| queue_otherwise(rng, link));
+    if rng.chance(0.1) {
+        let least = if ipv6 { 1280 } else { 552 };
+        scenario.links[rng.below(2) as usize].mtu = Some(between(rng, least, mtu) as u16);
+    }
     scenario
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Cable {
     pub(super) seen: Vec<Vec<u8>>,
     /// The frames of this host are lost.
     pub(super) muted: Option<usize>,
+    /// Frames longer than this are lost.
+    pub(super) longest: usize,
 }
 
 pub(super) fn host(addresses: &[&str], number: u8) -> Config {
@@ -42,6 +44,7 @@ impl Cable {
             frames: VecDeque::new(),
             seen: Vec::new(),
             muted: None,
+            longest: usize::MAX,
         }
     }
 
@@ -62,7 +65,7 @@ impl Cable {
                     let mut bytes = Vec::new();
                     frame.copy_to(&mut bytes);
                     self.seen.push(bytes.clone());
-                    if self.muted != Some(i) {
+                    if self.muted != Some(i) && bytes.len() <= self.longest {
                         self.frames.push_back((i, bytes));
                     }
                 }

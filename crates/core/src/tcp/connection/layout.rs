@@ -74,5 +74,5 @@ const _: () = {
     assert!(at(offset_of!(Synchronized, send.pair)) == 496);
     assert!(at(offset_of!(Synchronized, send.source)) == 520);
     assert!(at(offset_of!(Synchronized, send.retransmits)) == 528);
-    assert!(size_of::<Connection>() == 536);
+    assert!(size_of::<Connection>() == 544);
 };

@@ -54,6 +54,7 @@ impl Lone {
                 budget: WindowBudget::new(1 << 30, 7),
                 challenges: Challenges::new(100, 1),
                 counters: Counters::default(),
+                path_news: None,
             },
         };
         let (seq, ack) = (syn.irs + 1, syn.iss + 1);

@@ -17,6 +17,7 @@ const PATH: Path = Path {
     link: None,
     mtu: 1500,
     dont_fragment: true,
+    probe: 0,
     hop_limit: 64,
     device: Capabilities { medium: Medium::Ip, mtu: 1500, checksum: true, segmentation: 65_535 },
 };

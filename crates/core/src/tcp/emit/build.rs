@@ -30,7 +30,8 @@ impl Step<'_> {
         let Step { cx, common, s } = self;
         let Run { seq, len, fin, why } = run;
         let mut header = Header::new(common.identity.ports, seq, Seq(0), Flags::ACK);
-        if why == Why::New {
+        let is_new = matches!(why, Why::New | Why::PathProbe);
+        if is_new {
             s.send.on_restart(cx.now, &cx.config);
         }
         complete(&mut header, s, cx.now);
@@ -38,7 +39,7 @@ impl Step<'_> {
         if fin {
             header.flags |= Flags::FIN;
         }
-        let segment = segment_bytes(s);
+        let segment = if why == Why::PathProbe { len } else { segment_bytes(s) };
         let burst = len > segment && egress.path.base.device.checksum;
         let pushes =
             seq + len == s.send.data_end() || (cx.config.quirks.push == Push::Burst && burst);
@@ -57,7 +58,7 @@ impl Step<'_> {
         };
         // RFC 3168 §6.1.4, §6.1.5: new data alone may be marked.
         let class = egress.path.traffic_class;
-        if let Some(ecn) = s.ecn.as_mut().filter(|_| why == Why::New && len > 0) {
+        if let Some(ecn) = s.ecn.as_mut().filter(|_| is_new && len > 0) {
             if ecn.cwr_due {
                 header.flags |= Flags::CWR;
             }
@@ -73,6 +74,9 @@ impl Step<'_> {
         }
         s.recv.on_acknowledged(&mut common.deadlines);
         self.on_text_sent(run);
+        if why == Why::PathProbe {
+            self.s.send.on_path_probe_sent(seq, seq + len, egress.path.base.probe);
+        }
         true
     }
 
@@ -82,8 +86,8 @@ impl Step<'_> {
         let Step { cx, common, s } = self;
         let send = &mut s.send;
         match run.why {
-            Why::New => {
-                let segment = segment_bytes(s);
+            Why::New | Why::PathProbe => {
+                let segment = if run.why == Why::PathProbe { run.len } else { segment_bytes(s) };
                 on_new_sent(s, end, segment, cx.now);
                 s.send.note_new_sent(end.since(seq));
             }

@@ -43,9 +43,21 @@ impl Step<'_> {
         match send.sent.next_lost(send.una, segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
             Some((seq, len)) => (allowed >= len).then(|| run(send, seq, len, Why::Lost)),
-            None => (self.new_text(path, room, segment, allowed))
+            None => (self.path_probe(path, segment, allowed))
+                .or_else(|| self.new_text(path, room, segment, allowed))
                 .or_else(|| speculative_text(send, segment, allowed)),
         }
+    }
+
+    /// New data in a segment larger than the path is known to carry.
+    fn path_probe(&self, path: &Path, segment: u32, allowed: u32) -> Option<Run> {
+        if path.probe == 0 || self.s.ecn.is_some_and(|ecn| ecn.cwr_due) {
+            return None;
+        }
+        let send = &self.s.send;
+        let options = option_bytes(self.s) as u32;
+        let len = send.path_probe(path.probe_mss(), options, segment)?;
+        (len <= allowed).then(|| run(send, send.nxt, len, Why::PathProbe))
     }
 
     /// New data and FIN, within the peer's window and the congestion window, and worth sending.
@@ -171,7 +183,7 @@ fn run(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Run {
     let len = len.min(data);
     let reaches_end = len == data;
     let fin_fits = match why {
-        Why::New => (seq + len).before(send.window_edge()),
+        Why::New | Why::PathProbe => (seq + len).before(send.window_edge()),
         Why::Lost => (seq + len).before(send.nxt),
         Why::Probe => len == 0,
     };

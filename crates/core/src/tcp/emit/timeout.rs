@@ -9,12 +9,16 @@ use crate::tcp::State;
 use crate::tcp::connection::{
     Connection, Context, Ending, Passed, Shape, Step, SynReceived, SynSent,
 };
+use crate::tcp::send::narrow::PathNews;
 use crate::tcp::send::recovery::Pending;
 use crate::tcp::timers::Timer;
 use crate::time::Instant;
 
 /// R1 of RFC 9293 §3.8.3: retransmissions in vain after which the user can learn of them.
 const R1: u8 = 3;
+
+/// Timeouts in a row after which the path is taken for narrower. One may be chance. RFC 4821 §7.7 says R1; but after it a user has waited for seconds.
+const BLACK_HOLE_TIMEOUTS: u8 = 2;
 
 impl Connection {
     /// Handles every timer that is due at `tick`, the last one of the scheduling clock. The
@@ -115,10 +119,20 @@ impl Step<'_> {
             if let Some(ecn) = &mut self.s.ecn {
                 ecn.on_reduced(self.s.send.nxt);
             }
+            self.suspect_path();
             if self.s.send.rtt.backoff() > R1 {
                 self.common.note_silence();
                 self.ask_back();
             }
+        }
+    }
+
+    /// Large segments may vanish on the way, and the reports of that as well.
+    fn suspect_path(&mut self) {
+        let (send, timeouts) = (&self.s.send, self.s.send.rtt.backoff());
+        if timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS) {
+            let (payload, again) = (send.first_payload(), timeouts > R1);
+            self.cx.path_news = Some(PathNews::BlackHole { payload, again });
         }
     }
 

@@ -165,6 +165,7 @@ impl SendHalf {
             // §3.2 step 1): more than `point` must have been acknowledged.
             Mode::Open if !self.has_sack() && una.at_or_before(recovery.point) => {}
             Mode::Open if edge.after(una) => {
+                self.suspect_probe();
                 self.enter_reduced(now);
                 self.lose_to(edge);
                 return true;
@@ -185,11 +186,15 @@ impl SendHalf {
         if let Some((latest, wait_ns)) = recovery.rack.judgement(window_ns) {
             recovery.rack.due = self.sent.lose_late(self.una, latest, wait_ns, now);
         }
-        let begins = recovery.mode == Mode::Open && self.sent.lost(self.una) > 0;
-        if begins {
-            self.enter_reduced(now);
+        if recovery.mode != Mode::Open || self.sent.lost(self.una) == 0 {
+            return false;
         }
-        begins
+        if self.blames_path() {
+            self.enter(Mode::Fast);
+            return false;
+        }
+        self.enter_reduced(now);
+        true
     }
 
     /// RACK.reo_wnd (RFC 8985 §6.2, step 4).
@@ -409,6 +414,7 @@ impl SendHalf {
             self.sent.forget_sacked();
         }
         self.recovery_mut().dup_acks = 0;
+        self.suspect_probe();
         self.enter(Mode::Timeout);
         self.recovery_mut().undo = before;
         if !by_time {

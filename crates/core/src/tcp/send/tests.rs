@@ -1,6 +1,7 @@
 //! The sending half by itself, where a whole connection would take gibibytes.
 
 use super::*;
+use crate::config::TcpConfig;
 use crate::counters::Counters;
 use crate::tcp::Settings;
 use crate::tcp::challenge::Challenges;
@@ -20,6 +21,7 @@ pub(super) fn context(pages: usize) -> Context {
         budget: WindowBudget::new(1 << 30, 7),
         challenges: Challenges::new(100, 1),
         counters: Counters::default(),
+        path_news: None,
     }
 }
 

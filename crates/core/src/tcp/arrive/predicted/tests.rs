@@ -71,6 +71,7 @@ impl End {
             link: None,
             mtu: 1500,
             dont_fragment: true,
+            probe: 0,
             hop_limit: 64,
             device: Capabilities::plain(Medium::Ip, 1500),
         };
