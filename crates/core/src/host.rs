@@ -30,6 +30,7 @@ mod input;
 mod negotiate;
 mod orphans;
 mod output;
+mod pace;
 mod parts;
 mod prefetch;
 mod reply;
@@ -132,6 +133,9 @@ impl Host {
         }
         if self.live.timers.has_due(now) {
             self.on_timers(now);
+        }
+        if self.live.paces.first().is_some_and(|at| at <= now) {
+            self.on_paces(now);
         }
         if self.opening.syn_cache.may_be_due(now) {
             self.on_syn_cache_time(now);
@@ -241,6 +245,7 @@ impl Host {
         let mut next = Instant::FAR_FUTURE;
         let mut note = |at: Option<Instant>| next = next.min(at.unwrap_or(Instant::FAR_FUTURE));
         note(self.live.timers.deadline());
+        note(self.live.paces.first());
         note(self.opening.syn_cache.deadline());
         note(self.closed.time_wait.deadline());
         note(self.closed.fin_wait_2.deadline());

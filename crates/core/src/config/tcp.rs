@@ -63,7 +63,7 @@ group! {
     /// The congestion window.
     CongestionConfig {
         /// The algorithm, unless a socket chooses another.
-        algorithm: Algorithm = Algorithm::Cubic, "", "RFC 9438, RFC 9406; RFC 5681";
+        algorithm: Algorithm = Algorithm::Cubic, "", "RFC 9438, RFC 9406; RFC 5681; draft-ietf-ccwg-bbr";
         /// Initial congestion window.
         initial_window: u32 = 10, "segments", "RFC 6928";
         /// Begin again with the initial window after an idle RTO.
@@ -434,6 +434,8 @@ pub enum Algorithm {
     Cubic,
     /// NewReno (RFC 5681).
     Reno,
+    /// BBR, version 3 (draft-ietf-ccwg-bbr), which models the path and paces.
+    Bbr,
 }
 
 impl Algorithm {

@@ -150,6 +150,9 @@ impl Host {
         let flushed = connection.emit(self.shared.at(now), &mut egress);
         self.shared.counters.frames_out += egress.frames as u64;
         let (is_finished, is_orphan) = (connection.is_finished(), connection.orphan);
+        if let Some(at) = connection.synchronized_mut().and_then(|s| s.send.take_pace()) {
+            self.live.paces.push(at, index);
+        }
         slot.rearm(&mut self.live.timers, index, now);
         self.hear_of_path(now, index);
         if flushed == Flushed::More {

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::fin_wait_2::FinWait2;
+use super::pace::Paces;
 use super::prefetch::Notes;
 use super::shortage::stalled::Stalled;
 use super::time_wait::WholeBlocks;
@@ -45,6 +46,8 @@ pub(super) struct Live {
     pub(super) due: Vec<u32>,
     /// Connections to be flushed, in their order.
     pub(super) ready: Fifo<u32>,
+    /// Connections that wait for their next burst.
+    pub(super) paces: Paces,
     /// Connections that wait for a neighbour, by its address.
     pub(super) awaiting: BTreeMap<IpAddr, Vec<u32>>,
     /// Connections whose user has left.
@@ -94,6 +97,7 @@ impl Live {
             ticks,
             due: Vec::new(),
             ready: Fifo::default(),
+            paces: Paces::default(),
             awaiting: BTreeMap::new(),
             orphans: 0,
             listed_orphans: Stalled::default(),

@@ -354,7 +354,8 @@ impl Host {
         if options.congestion != before.congestion
             && let Some(s) = connection.synchronized_mut()
         {
-            s.send.congestion.switch(options.congestion, s.send.nxt);
+            let (mss, nxt) = (s.send.mss.into(), s.send.nxt);
+            s.send.congestion.switch(options.congestion, mss, nxt);
         }
         if let Some(bytes) = options.receive_buffer_bytes
             && before.receive_buffer_bytes != Some(bytes)

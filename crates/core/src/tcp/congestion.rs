@@ -7,9 +7,12 @@
 //! CUBIC's until its first slow start is long or over. A larger one goes into a box of its own
 //! variant, so that no connection grows by the state of an algorithm that it does not use.
 
+mod bbr;
 mod cubic;
+mod delivery;
 mod first;
 mod hystart;
+mod pacer;
 pub(crate) mod reno;
 mod tight;
 
@@ -17,6 +20,8 @@ use crate::config::{Algorithm as Kind, TcpConfig};
 use crate::flow::Seq;
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
+pub(crate) use bbr::Acked;
+use bbr::Bbr;
 use cubic::Cubic;
 use first::First;
 use reno::Reno;
@@ -139,6 +144,9 @@ enum Algorithm {
     First(First),
     /// CUBIC.
     Cubic(Tight<Cubic>),
+    /// BBR (draft-ietf-ccwg-bbr), which hears of what is sent, acknowledged and lost by
+    /// [`Congestion::bbr_mut`].
+    Bbr(Tight<Bbr>),
 }
 
 /// How much of its window a connection uses: an application that sends little does not probe the
@@ -175,6 +183,7 @@ impl Congestion {
         let algorithm = match kind {
             Kind::Reno => Algorithm::Reno(Reno::new(window, u32::MAX)),
             Kind::Cubic => Algorithm::First(First::new(window, next)),
+            Kind::Bbr => Algorithm::Bbr(Tight::new(Bbr::new(window, mss, next.0))),
         };
         Congestion { usage: Usage { most: 0, round_end: next }, algorithm }
     }
@@ -191,11 +200,12 @@ impl Congestion {
         match &self.algorithm {
             Algorithm::Reno(_) => Kind::Reno,
             Algorithm::First(_) | Algorithm::Cubic(_) => Kind::Cubic,
+            Algorithm::Bbr(_) => Kind::Bbr,
         }
     }
 
     /// Goes on by the algorithm of that `kind`, with the window as it is.
-    pub(crate) fn switch(&mut self, kind: Kind, nxt: Seq) {
+    pub(crate) fn switch(&mut self, kind: Kind, mss: u32, nxt: Seq) {
         if kind == self.kind() {
             return;
         }
@@ -204,7 +214,66 @@ impl Congestion {
             Kind::Reno => Algorithm::Reno(Reno::new(window, threshold)),
             Kind::Cubic if threshold == u32::MAX => Algorithm::First(First::new(window, nxt)),
             Kind::Cubic => Algorithm::Cubic(Tight::new(Cubic::new(window, threshold))),
+            Kind::Bbr => Algorithm::Bbr(Tight::new(Bbr::new(window, mss, nxt.0))),
         };
+    }
+
+    /// True if the algorithm models the path: it samples the delivery rate, and paces.
+    #[inline(always)]
+    pub(crate) fn has_model(&self) -> bool {
+        matches!(self.algorithm, Algorithm::Bbr(_))
+    }
+
+    /// The algorithm, if it models the path.
+    #[inline(always)]
+    pub(crate) fn bbr(&self) -> Option<&Bbr> {
+        match &self.algorithm {
+            Algorithm::Bbr(bbr) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn bbr_mut(&mut self) -> Option<&mut Bbr> {
+        match &mut self.algorithm {
+            Algorithm::Bbr(bbr) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    /// A fast recovery has begun.
+    pub(crate) fn on_recovery(&mut self) {
+        if let Some(bbr) = self.bbr_mut() {
+            bbr.on_recovery();
+        }
+    }
+
+    /// All that was lost has been repaired.
+    pub(crate) fn on_recovered(&mut self) {
+        if let Some(bbr) = self.bbr_mut() {
+            bbr.on_recovered();
+        }
+    }
+
+    /// What an undo needs of it: the windows of an algorithm that remembers the rest itself.
+    pub(crate) fn kept(&self) -> Congestion {
+        let usage = self.usage;
+        match &self.algorithm {
+            Algorithm::Bbr(bbr) => {
+                let reno = Reno::new(bbr.cwnd(), u32::MAX);
+                Congestion { usage, algorithm: Algorithm::Reno(reno) }
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// What is kept of it while the connection rests and nothing is in flight.
+    pub(crate) fn at_rest(&self) -> Congestion {
+        let mut rest = self.clone();
+        if let Some(bbr) = rest.bbr_mut() {
+            bbr.sampler.rest();
+        }
+        rest
     }
 
     /// Congestion window, bytes.
@@ -213,6 +282,7 @@ impl Congestion {
             Algorithm::Reno(reno) => reno.window,
             Algorithm::First(first) => first.window,
             Algorithm::Cubic(cubic) => cubic.window,
+            Algorithm::Bbr(bbr) => bbr.cwnd(),
         }
     }
 
@@ -223,12 +293,16 @@ impl Congestion {
             Algorithm::Reno(reno) => reno.next(window, mss),
             Algorithm::First(_) => window.saturating_mul(2).min(WINDOW_MAX),
             Algorithm::Cubic(cubic) => cubic.next(window, mss),
+            Algorithm::Bbr(bbr) => bbr.next(window).min(WINDOW_MAX),
         }
     }
 
     /// The window with which a connection goes on that has sent nothing for an RTO, bytes
-    /// (RFC 5681 §4.1).
+    /// (RFC 5681 §4.1). One that paces has no burst to fear.
     pub fn window_after_idle(&self, initial_window_segments: u32, mss: u32) -> u32 {
+        if self.has_model() {
+            return self.window();
+        }
         self.window().min(initial_window(initial_window_segments, mss))
     }
 
@@ -236,7 +310,7 @@ impl Congestion {
     pub fn threshold(&self) -> u32 {
         match &self.algorithm {
             Algorithm::Reno(reno) => reno.threshold,
-            Algorithm::First(_) => u32::MAX,
+            Algorithm::First(_) | Algorithm::Bbr(_) => u32::MAX,
             Algorithm::Cubic(cubic) => cubic.threshold,
         }
     }
@@ -269,6 +343,7 @@ impl Congestion {
                 }
             }
             Algorithm::Cubic(cubic) => cubic.on_ack(outcome, ack, used, mss),
+            Algorithm::Bbr(_) => {}
         }
     }
 
@@ -282,6 +357,9 @@ impl Congestion {
                 self.on_loss(loss, mss);
             }
             Algorithm::Cubic(cubic) => cubic.on_loss(loss, mss),
+            // It hears of what is lost; a mark is taken for a loss like others.
+            Algorithm::Bbr(bbr) if loss.is_marked => bbr.on_lost(loss.now, 0, None),
+            Algorithm::Bbr(_) => {}
         }
     }
 
@@ -295,6 +373,7 @@ impl Congestion {
                 self.on_timeout(loss, again, mss);
             }
             Algorithm::Cubic(cubic) => cubic.on_timeout(loss, again, mss),
+            Algorithm::Bbr(_) => {}
         }
     }
 
@@ -315,6 +394,7 @@ impl Congestion {
             (algorithm @ Algorithm::Cubic(_), Algorithm::First(before)) => {
                 *algorithm = Algorithm::First(before.with(window));
             }
+            (Algorithm::Bbr(bbr), _) => bbr.on_spurious(),
             // Another algorithm was chosen meanwhile.
             _ => {}
         }
@@ -327,19 +407,31 @@ impl Congestion {
             Algorithm::Reno(reno) => reno.window = window,
             Algorithm::First(first) => first.window = window,
             Algorithm::Cubic(cubic) => cubic.on_idle(window),
+            Algorithm::Bbr(_) => {}
         }
     }
 
     /// The SYN or its acknowledgement was lost: start with one segment (RFC 5681 §3.1).
     pub fn on_handshake_loss(&mut self, mss: u32) {
+        if let Some(bbr) = self.bbr_mut() {
+            return bbr.on_handshake_loss();
+        }
         self.scale(|_| mss);
     }
 
     /// The largest segment has become smaller with the path: the window shrinks in proportion, or
     /// it would let a burst of small segments go (RFC 5681 §3.1); but it holds one at least.
     pub fn on_mss(&mut self, old_mss: u32, mss: u32) {
+        self.set_mss(mss);
         let scaled = |bytes: u32| u64::from(bytes) * u64::from(mss) / u64::from(old_mss.max(1));
         self.scale(|bytes| (scaled(bytes) as u32).max(mss));
+    }
+
+    /// Segments have another size; the window, in bytes, stays.
+    pub(crate) fn set_mss(&mut self, mss: u32) {
+        if let Some(bbr) = self.bbr_mut() {
+            bbr.on_mss(mss);
+        }
     }
 
     fn scale(&mut self, by: impl Fn(u32) -> u32) {
@@ -347,6 +439,7 @@ impl Congestion {
             Algorithm::Reno(reno) => reno.window = by(reno.window),
             Algorithm::First(first) => first.window = by(first.window),
             Algorithm::Cubic(cubic) => cubic.scale(by),
+            Algorithm::Bbr(_) => {}
         }
     }
 }

@@ -188,6 +188,7 @@ impl Synchronized {
             && self.recv.disorder.is_none()
             && self.ecn.is_none()
             && self.naming == 0
+            && !self.send.congestion.has_model()
     }
 
     /// The RST that ends it (RFC 9293 §3.10.5).

@@ -131,6 +131,7 @@ impl Step<'_> {
                 return Flushed::More;
             }
         }
+        self.s.send.note_sent_all(self.cx.now);
         self.common.arm(&mut self.s.send, self.cx.now, &self.cx.config);
         Flushed::Done
     }

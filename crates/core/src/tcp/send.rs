@@ -14,6 +14,7 @@ pub mod buffer;
 pub(crate) mod flight;
 pub mod los;
 mod losses;
+mod model;
 pub(crate) mod narrow;
 pub mod pair;
 mod prr;
@@ -231,15 +232,16 @@ impl SendHalf {
         window
     }
 
-    /// Bytes that congestion control lets out now, with a congestion window of `window`: a whole
+    /// Bytes that congestion control lets out at `now`, with a congestion window of `window`: a whole
     /// `segment` at least if nothing is in the network.
-    pub(crate) fn allowance(&self, segment: u32, window: u32) -> u32 {
+    pub(crate) fn allowance(&self, now: Instant, segment: u32, window: u32) -> u32 {
         if let Some(recovery) = &self.recovery {
-            return self.allowance_in(recovery, segment, window);
+            let room = self.allowance_in(recovery, segment, window);
+            return self.paced(now, room, segment);
         }
         let flight = self.flight();
         let room = window.saturating_sub(flight);
-        if flight == 0 { room.max(segment) } else { room }
+        self.paced(now, if flight == 0 { room.max(segment) } else { room }, segment)
     }
 
     /// While something is missing. The first retransmission of a recovery leaves in any case
@@ -307,6 +309,7 @@ impl SendHalf {
             outcome.duplicate = dsack(segment).filter(|_| self.has_sack());
             self.recover(times.now, &news, &mut outcome, segment);
         }
+        self.note_acked(times.now, &news, &outcome);
         outcome
     }
 
@@ -479,6 +482,7 @@ impl SendHalf {
         now.nanos_since(self.last_sent) > config.rto_bounds.shortest_ns()
             && self.flight() == 0
             && config.congestion.restart_after_idle
+            && !self.congestion.has_model()
             && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
     }
 

@@ -113,17 +113,17 @@ fn the_curve_of_before_is_restored_unless_the_window_is_beyond_it() {
 fn another_algorithm_goes_on_with_the_window() {
     let mut congestion = fresh(Kind::Cubic);
     ack(&mut congestion, 5 * MSS);
-    congestion.switch(Kind::Reno, Seq(9));
+    congestion.switch(Kind::Reno, MSS, Seq(9));
     assert_eq!((congestion.window(), congestion.threshold()), (15 * MSS, u32::MAX));
-    congestion.switch(Kind::Cubic, Seq(9));
+    congestion.switch(Kind::Cubic, MSS, Seq(9));
     assert_eq!((congestion.window(), congestion.threshold()), (15 * MSS, u32::MAX));
     let before = congestion.clone();
     congestion.on_loss(loss(100 * MSS), MSS);
-    congestion.switch(Kind::Reno, Seq(9));
+    congestion.switch(Kind::Reno, MSS, Seq(9));
     assert_eq!((congestion.window(), congestion.threshold()), (70 * MSS, 70 * MSS));
-    congestion.switch(Kind::Cubic, Seq(9));
+    congestion.switch(Kind::Cubic, MSS, Seq(9));
     assert_eq!((congestion.window(), congestion.threshold()), (70 * MSS, 70 * MSS));
-    congestion.switch(Kind::Reno, Seq(9));
+    congestion.switch(Kind::Reno, MSS, Seq(9));
     congestion.on_undo(&Congestion::new(Kind::Cubic, &TcpConfig::default(), MSS, Seq(1)), 0, 0);
     assert_eq!(congestion.kind(), Kind::Reno, "what is undone is not the choice");
     drop(before);

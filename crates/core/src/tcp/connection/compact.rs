@@ -198,7 +198,7 @@ impl Connection {
             wl1: send.wl1,
             wl2: send.wl2,
             recovery_point: send.recovery.as_ref().map_or(send.una - 1, |recovery| recovery.point),
-            congestion: send.congestion.clone(),
+            congestion: send.congestion.at_rest(),
             rcv_nxt: recv.nxt,
             recv_window: recv.window.at_rest(),
             ack: recv.ack.at_rest(recv.nxt)?,

@@ -93,6 +93,7 @@ impl Step<'_> {
             }
             Why::Lost => {
                 send.on_sent_again(seq, end, cx.now);
+                send.note_departure(cx.now, end.since(seq));
                 cx.counters.retransmits += 1;
                 // RFC 6298 §5.1, and RFC 6675 §5: the clock runs from the latest sending.
                 common.deadlines.cancel(Timer::Retransmit);
@@ -197,5 +198,6 @@ pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Ins
     send.probes = 0;
     send.sent.on_sent(send.una, end, now);
     send.congestion.on_sent(Sent { now, una: send.una, nxt: end, was_idle });
+    send.note_departure(now, len);
     s.push_due = false;
 }

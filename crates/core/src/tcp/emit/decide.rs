@@ -39,7 +39,7 @@ impl Step<'_> {
             return new.or_else(|| Some(run(send, seq, len, Why::Lost)));
         }
         let window = send.window_now(self.cx.now, &self.cx.config);
-        let allowed = send.allowance(segment, window);
+        let allowed = send.allowance(self.cx.now, segment, window);
         match send.sent.next_lost(send.una, segment) {
             // What is lost goes before anything new, even if it has to wait for the window.
             Some((seq, len)) => (allowed >= len).then(|| run(send, seq, len, Why::Lost)),

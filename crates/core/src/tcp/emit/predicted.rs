@@ -123,7 +123,7 @@ fn predict(
     if len > segment || end + u32::from(fin) > send.window {
         return None;
     }
-    if len > send.allowance(segment, send.congestion.window()) {
+    if len > send.allowance(now, segment, send.congestion.window()) {
         return None;
     }
     if len != segment && len > 0 && !is_small_worth_it(s, options, len, len) {

@@ -265,6 +265,16 @@ impl Flight {
         }
     }
 
+    /// When that left which has been found lost since this was asked last, the earliest of it. Of a
+    /// lone range it is not remembered whether this was asked.
+    pub(crate) fn take_first_lost(&mut self) -> Option<Instant> {
+        match self {
+            Flight::Empty => None,
+            Flight::One(one) => one.is_lost().then_some(one.at),
+            Flight::Many(many) => many.take_first_lost(),
+        }
+    }
+
     /// True if the receiver has reported the first byte that it does not acknowledge: it has
     /// discarded what it had (RFC 2018 §8).
     pub(crate) fn is_reneged(&self) -> bool {

@@ -93,6 +93,7 @@ impl SendHalf {
     }
 
     fn on_recovered(&mut self) {
+        self.congestion.on_recovered();
         if self.detection == Detection::Rack {
             self.reordering.on_recovered();
             let nxt = self.nxt;
@@ -122,7 +123,7 @@ impl SendHalf {
 
     /// The reduction of a recovery begins, by an ACK that has delivered so much.
     fn begin_pacing(&mut self, delivered: u32) {
-        if self.detection == Detection::Rack {
+        if self.reduces_in_proportion() {
             let flight = self.flight().saturating_sub(self.sent.sacked()) + delivered;
             self.recovery_mut().prr = Some(Prr::new(flight));
         }
@@ -217,12 +218,13 @@ impl SendHalf {
         self.congestion.on_loss(loss, self.mss.into());
         self.enter(Mode::Fast);
         self.recovery_mut().undo = before;
+        self.congestion.on_recovery();
     }
 
     /// What undoes the recovery that begins, if anything can.
     fn kept_for_undo(&self) -> Option<Undo> {
         let may_tell = self.detection == Detection::Rack;
-        may_tell.then(|| Undo::new(self.congestion.clone(), self.una, self.nxt))
+        may_tell.then(|| Undo::new(self.congestion.kept(), self.una, self.nxt))
     }
 
     /// If an ACK shows that what was sent again had arrived, gives the window back. Where something
@@ -343,7 +345,9 @@ impl SendHalf {
         if begins {
             self.begin_pacing(0);
         }
-        if self.sent.lost(self.una) > lost_before {
+        let lost = self.sent.lost(self.una).saturating_sub(lost_before);
+        self.note_lost(now, lost);
+        if lost > 0 {
             // What is found lost lets a segment go, as if it had arrived.
             self.pace_recovery(self.mss.into(), false);
         }
@@ -397,7 +401,7 @@ impl SendHalf {
     /// and what was sacked is forgotten (RFC 2018 §8). By time, only what is old is lost (RFC 8985
     /// §6.3), and what was sacked stays so unless the receiver shows that it is not.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
-        let flight = self.flight();
+        let (flight, lost_before) = (self.flight(), self.sent.lost(self.una));
         let again = self.rtt.backoff() > 0;
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
         let in_recovery = self.mode() == Mode::Fast;
@@ -417,14 +421,16 @@ impl SendHalf {
         self.suspect_probe();
         self.enter(Mode::Timeout);
         self.recovery_mut().undo = before;
-        if !by_time {
-            return self.lose_to(self.nxt);
+        if by_time {
+            self.lose_to((self.una + u32::from(self.mss)).min(self.nxt));
+            let rack = &mut self.recovery_mut().rack;
+            rack.due = Instant::FAR_FUTURE;
+            let wait_ns = rack.wait_ns(srtt_ns, window_ns);
+            self.sent.lose_old(wait_ns, now);
+        } else {
+            self.lose_to(self.nxt);
         }
-        self.lose_to((self.una + u32::from(self.mss)).min(self.nxt));
-        let Some(recovery) = &mut self.recovery else { return };
-        recovery.rack.due = Instant::FAR_FUTURE;
-        let wait_ns = recovery.rack.wait_ns(srtt_ns, window_ns);
-        self.sent.lose_old(wait_ns, now);
+        self.note_timed_out(now, self.sent.lost(self.una).saturating_sub(lost_before));
     }
 
     /// What is out is sent again, since the path takes smaller segments.

@@ -72,6 +72,7 @@ impl SendHalf {
         if is_first {
             // Nothing has been sent: the window is the initial one, now of smaller segments.
             self.congestion.on_idle(config.congestion.initial_window, mss.into());
+            self.congestion.set_mss(mss.into());
         } else {
             self.congestion.on_mss(self.mss.into(), mss.into());
         }
@@ -88,6 +89,7 @@ impl SendHalf {
     fn on_larger_path(&mut self, mss: u16) {
         let Some(narrow) = &self.narrow else { return };
         self.mss = mss.min(narrow.most);
+        self.congestion.set_mss(self.mss.into());
         if self.mss == narrow.most && narrow.probe.is_none() {
             self.narrow = None;
         }

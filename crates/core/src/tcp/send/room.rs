@@ -254,7 +254,7 @@ impl SendHalf {
         }
         let fresh = (self.buffer.len() as u32).saturating_sub(flight);
         let by_peer = self.window.saturating_sub(flight);
-        let by_network = self.allowance(mss, self.window_now(now, config));
+        let by_network = self.allowance(now, mss, self.window_now(now, config));
         by_peer.min(by_network) >= fresh.saturating_add(mss)
     }
 

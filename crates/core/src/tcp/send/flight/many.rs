@@ -1,6 +1,7 @@
 //! The records of a connection that has several ranges in flight.
 
 use alloc::collections::VecDeque;
+use core::mem;
 
 use super::{Fate, Record, Taken};
 use crate::flow::Seq;
@@ -27,6 +28,9 @@ pub(crate) struct Many {
     highest: Seq,
     /// The first lost byte, if one is.
     lost_from: Seq,
+    /// When that left which has been found lost since somebody asked, the earliest of it;
+    /// [`Instant::FAR_FUTURE`]: nothing has.
+    first_lost: Instant,
     /// What was sent once below is judged by its age.
     judged: Seq,
     /// What was sent again, in the order in which it left. Some of it has arrived since.
@@ -47,9 +51,19 @@ impl Many {
         records.push_back(one);
         let [sacked, lost, twice] = [0; 3];
         let [highest, lost_from, judged] = [start; 3];
-        let order = VecDeque::new();
-        let mut many =
-            Many { records, start, sacked, lost, twice, highest, lost_from, judged, order };
+        let (order, first_lost) = (VecDeque::new(), Instant::FAR_FUTURE);
+        let mut many = Many {
+            records,
+            start,
+            sacked,
+            lost,
+            twice,
+            highest,
+            lost_from,
+            first_lost,
+            judged,
+            order,
+        };
         many.count(one.fate, one.end.since(start));
         if one.again {
             many.note_resent(start, one.departure());
@@ -194,7 +208,13 @@ impl Many {
         if self.lost == 0 || start.before(self.lost_from) {
             self.lost_from = start;
         }
+        self.first_lost = self.first_lost.min(self.records[index].at);
         self.change(index, start, Fate::Lost);
+    }
+
+    pub(super) fn take_first_lost(&mut self) -> Option<Instant> {
+        let first = mem::replace(&mut self.first_lost, Instant::FAR_FUTURE);
+        (first != Instant::FAR_FUTURE).then_some(first)
     }
 
     // ---- by age

@@ -1,0 +1,289 @@
+//! Samples of the rate at which the path delivers (draft-ietf-ccwg-bbr §4.1).
+//!
+//! ```text
+//!   delivered
+//!      ▲                    ┌───  now: sample = (C - P) / the longer of the two intervals
+//!    C │              ┌─────┘
+//!    P │────▶ a range leaves ┄┄┄┄▶ it arrives
+//!      └──────────────────────────▶ time
+//! ```
+//!
+//! What was delivered when a range left is kept by the time at which it left: all that leaves in
+//! one turn has one departure, as it has one record in flight. So the records stay as small as they
+//! are, and connections whose congestion control needs no rate keep nothing.
+
+use alloc::collections::VecDeque;
+
+use crate::time::Instant;
+
+/// Departures kept at most. Beyond it the newest stands for those that follow.
+const DEPARTURES_MAX: usize = 4096;
+
+/// What was so when something left.
+#[derive(Clone, Copy, Debug)]
+struct Departed {
+    /// P.send_time.
+    at: Instant,
+    /// P.first_send_time.
+    first_sent_at: Instant,
+    /// P.delivered_time.
+    delivered_at: Instant,
+    /// P.delivered.
+    delivered: u64,
+    /// P.lost.
+    lost: u64,
+    /// P.tx_in_flight.
+    in_flight: u32,
+    /// P.is_app_limited.
+    is_app_limited: bool,
+}
+
+/// The sampler of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampler {
+    /// C.delivered, bytes.
+    delivered: u64,
+    /// C.delivered_time.
+    delivered_at: Instant,
+    /// C.first_send_time.
+    first_sent_at: Instant,
+    /// C.lost, bytes.
+    lost: u64,
+    /// C.app_limited: the application sent too little until this is delivered; 0: it does not.
+    app_limited: u64,
+    departures: VecDeque<Departed>,
+}
+
+/// A rate sample: RS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// RS.delivery_rate, bytes a second; 0: the sample tells none.
+    pub rate: u64,
+    /// RS.is_app_limited.
+    pub is_app_limited: bool,
+    /// RS.delivered, bytes.
+    pub delivered: u32,
+    /// RS.prior_delivered.
+    pub prior_delivered: u64,
+    /// RS.tx_in_flight, bytes.
+    pub in_flight: u32,
+    /// RS.lost, bytes.
+    pub lost: u32,
+    /// RS.rtt.
+    pub rtt_ns: u64,
+}
+
+/// A range is lost that left when this was so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LostSample {
+    /// P.tx_in_flight, bytes.
+    pub in_flight: u32,
+    /// Bytes that were lost since it left, its own among them.
+    pub lost: u32,
+    /// P.is_app_limited.
+    pub is_app_limited: bool,
+}
+
+impl Sampler {
+    /// Of a connection that begins at `now`.
+    pub(crate) fn new(now: Instant) -> Sampler {
+        Sampler {
+            delivered: 0,
+            delivered_at: now,
+            first_sent_at: now,
+            lost: 0,
+            app_limited: 0,
+            departures: VecDeque::new(),
+        }
+    }
+
+    /// C.delivered.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// True if the application sends too little.
+    pub(crate) fn is_app_limited(&self) -> bool {
+        self.app_limited > 0
+    }
+
+    /// Bytes have left, and with them so many are in flight; none were if it was `idle`.
+    pub(crate) fn on_sent(&mut self, now: Instant, in_flight: u32, idle: bool) {
+        if idle {
+            (self.first_sent_at, self.delivered_at) = (now, now);
+        }
+        let is_full = self.departures.len() >= DEPARTURES_MAX;
+        match self.departures.back_mut() {
+            Some(last) if last.at == now || is_full => {
+                (last.at, last.in_flight) = (now, in_flight);
+            }
+            _ => self.departures.push_back(Departed {
+                at: now,
+                first_sent_at: self.first_sent_at,
+                delivered_at: self.delivered_at,
+                delivered: self.delivered,
+                lost: self.lost,
+                in_flight,
+                is_app_limited: self.is_app_limited(),
+            }),
+        }
+    }
+
+    /// There was nothing more to send, with `in_flight` bytes in the network.
+    pub(crate) fn on_app_limited(&mut self, in_flight: u32) {
+        self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
+    }
+
+    /// An ACK has delivered `bytes`. Of these, what left at `latest` left last; `None` if that
+    /// is not known.
+    pub(crate) fn on_delivered(
+        &mut self,
+        now: Instant,
+        bytes: u32,
+        latest: Option<Instant>,
+        min_rtt_ns: u64,
+    ) -> Option<Sample> {
+        if bytes == 0 {
+            return None;
+        }
+        self.delivered += u64::from(bytes);
+        self.delivered_at = now;
+        let left = latest.and_then(|latest| self.departure(latest));
+        if self.app_limited > 0 && self.delivered > self.app_limited {
+            self.app_limited = 0;
+        }
+        let left = left?;
+        self.first_sent_at = left.at;
+        let sending_ns = left.at.nanos_since(left.first_sent_at);
+        let interval_ns = sending_ns.max(now.nanos_since(left.delivered_at));
+        let delivered = self.delivered - left.delivered;
+        // So short an interval is of an ACK of what was sent again in vain.
+        let is_reliable = interval_ns > 0 && interval_ns >= min_rtt_ns;
+        let rate = u128::from(delivered) * 1_000_000_000 / u128::from(interval_ns.max(1));
+        let rtt_ns = now.nanos_since(left.at);
+        // What is lost of the rest will be found so within three round trips.
+        self.forget_before(now, rtt_ns.saturating_mul(3));
+        Some(Sample {
+            rate: if is_reliable { u64::try_from(rate).unwrap_or(u64::MAX) } else { 0 },
+            is_app_limited: left.is_app_limited,
+            delivered: clamp(delivered),
+            prior_delivered: left.delivered,
+            in_flight: left.in_flight,
+            lost: clamp(self.lost - left.lost),
+            rtt_ns,
+        })
+    }
+
+    /// So many bytes are lost that left at `at`.
+    pub(crate) fn on_lost(&mut self, bytes: u32, at: Instant) -> Option<LostSample> {
+        self.lost += u64::from(bytes);
+        let left = self.departure(at)?;
+        Some(LostSample {
+            in_flight: left.in_flight,
+            lost: clamp(self.lost - left.lost),
+            is_app_limited: left.is_app_limited,
+        })
+    }
+
+    /// What was so when that left, or what left last before it.
+    fn departure(&self, at: Instant) -> Option<Departed> {
+        let behind = self.departures.partition_point(|left| left.at <= at);
+        behind.checked_sub(1).and_then(|index| self.departures.get(index)).copied()
+    }
+
+    /// Forgets what left longer ago than `age_ns`, but for the newest of it.
+    fn forget_before(&mut self, now: Instant, age_ns: u64) {
+        while self.departures.get(1).is_some_and(|next| now.nanos_since(next.at) > age_ns) {
+            self.departures.pop_front();
+        }
+    }
+
+    /// Nothing is in flight, and the connection rests: what is kept for samples goes.
+    pub(crate) fn rest(&mut self) {
+        self.departures = VecDeque::new();
+    }
+}
+
+fn clamp(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// Ten segments of 1000 bytes leave at 1 ms each, and arrive 50 ms later at 2 ms each.
+    #[test]
+    fn the_longer_interval_counts_so_that_the_rate_is_the_paths() {
+        let mut sampler = Sampler::new(at(0));
+        for n in 0..10 {
+            sampler.on_sent(at(n), 1000 * (n as u32 + 1), n == 0);
+        }
+        let mut last = None;
+        for n in 0..10 {
+            last = sampler.on_delivered(at(50 + 2 * n), 1000, Some(at(n)), 0);
+        }
+        let last = last.unwrap();
+        // All ten since the first left: 10,000 bytes in 68 ms. None had arrived when it left.
+        assert_eq!((last.delivered, last.prior_delivered, last.rtt_ns), (10_000, 0, 59_000_000));
+        assert_eq!(last.rate, 10_000 * 1000 / 68);
+        // From here on what leaves knows what had been delivered.
+        sampler.on_sent(at(70), 1000, true);
+        let sample = sampler.on_delivered(at(120), 1000, Some(at(70)), 0).unwrap();
+        assert_eq!((sample.rate, sample.prior_delivered), (20_000, 10_000));
+    }
+
+    #[test]
+    fn an_ack_that_is_faster_than_the_path_tells_no_rate() {
+        let mut sampler = Sampler::new(at(0));
+        sampler.on_sent(at(0), 1000, true);
+        let sample = sampler.on_delivered(at(5), 1000, Some(at(0)), 10_000_000).unwrap();
+        assert_eq!((sample.rate, sample.delivered), (0, 1000));
+    }
+
+    #[test]
+    fn samples_are_limited_by_the_application_until_the_bubble_has_arrived() {
+        let mut sampler = Sampler::new(at(0));
+        sampler.on_sent(at(0), 1000, true);
+        sampler.on_app_limited(1000);
+        sampler.on_sent(at(1), 2000, false);
+        assert!(!sampler.on_delivered(at(10), 1000, Some(at(0)), 0).unwrap().is_app_limited);
+        assert!(sampler.is_app_limited());
+        assert!(sampler.on_delivered(at(11), 1000, Some(at(1)), 0).unwrap().is_app_limited);
+        assert!(!sampler.is_app_limited());
+        sampler.on_sent(at(12), 1000, true);
+        assert!(!sampler.on_delivered(at(20), 1000, Some(at(12)), 0).unwrap().is_app_limited);
+    }
+
+    #[test]
+    fn a_loss_is_counted_from_when_the_lost_left() {
+        let mut sampler = Sampler::new(at(0));
+        for n in 0..3 {
+            sampler.on_sent(at(n), 1000 * (n as u32 + 1), n == 0);
+        }
+        let lost = sampler.on_lost(1000, at(1));
+        let expected = LostSample { in_flight: 2000, lost: 1000, is_app_limited: false };
+        assert_eq!(lost, Some(expected));
+        sampler.on_sent(at(3), 3000, false);
+        assert_eq!(sampler.on_lost(500, at(3)).map(|lost| lost.lost), Some(500));
+        let sample = sampler.on_delivered(at(20), 1000, Some(at(2)), 0).unwrap();
+        assert_eq!(sample.lost, 1500);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound_and_goes_with_time() {
+        let mut sampler = Sampler::new(at(0));
+        for n in 0..2 * DEPARTURES_MAX as u64 {
+            sampler.on_sent(at(n), 1, false);
+        }
+        assert_eq!(sampler.departures.len(), DEPARTURES_MAX);
+        let now = 2 * DEPARTURES_MAX as u64;
+        assert!(sampler.on_delivered(at(now), 1, Some(at(now - 1)), 0).is_some());
+        assert!(sampler.departures.len() <= 4, "three round trips of 1 ms");
+        assert_eq!(sampler.on_delivered(at(now), 1, None, 0), None);
+    }
+}
