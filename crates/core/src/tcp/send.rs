@@ -12,6 +12,7 @@
 
 pub mod buffer;
 pub(crate) mod flight;
+pub(crate) mod frto;
 pub mod los;
 mod losses;
 mod model;
@@ -293,6 +294,8 @@ impl SendHalf {
         let mut news = News::new(evidence, times.now, self.reordering.min_rtt_ns(), forward);
         let sacked = self.on_sack_blocks(segment, &mut news);
         let is_duplicate = self.is_duplicate(segment, sacked);
+        news.is_repeated =
+            self.mode() == Mode::Timeout && (sacked > 0 || self.is_repeated(segment));
         self.update_window(segment.seq, segment.ack, segment.window);
         let mut outcome = AckOutcome { flight, ..AckOutcome::default() };
         if segment.ack.after(self.una) {
@@ -363,8 +366,12 @@ impl SendHalf {
         if self.has_sack() {
             return sacked > 0 && self.mode() == Mode::Open;
         }
-        self.mode() != Mode::Timeout
-            && segment.ack == self.una
+        self.mode() != Mode::Timeout && self.is_repeated(segment)
+    }
+
+    /// RFC 5681 §2: it says nothing but what an ACK before has said.
+    fn is_repeated(&self, segment: &Segment<'_>) -> bool {
+        segment.ack == self.una
             && self.flight() > 0
             && segment.sequence_len() == 0
             && u32::from(segment.window) << self.scale == self.window

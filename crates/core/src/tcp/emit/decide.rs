@@ -8,6 +8,7 @@ use crate::ip::path::Path;
 use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Step, Synchronized};
 use crate::tcp::send::SendHalf;
+use crate::tcp::send::frto::Frto;
 use crate::tcp::send::recovery::Mode;
 
 impl Step<'_> {
@@ -40,11 +41,15 @@ impl Step<'_> {
         }
         let window = send.window_now(self.cx.now, &self.cx.config);
         let allowed = send.allowance(self.cx.now, segment, window);
+        let new_text = || self.new_text(path, room, segment, allowed);
         match send.sent.next_lost(send.una, segment) {
+            Some(lost) if send.frto().prefers_new() => {
+                new_text().or_else(|| lost_text(send, lost, allowed))
+            }
             // What is lost goes before anything new, even if it has to wait for the window.
-            Some((seq, len)) => (allowed >= len).then(|| run(send, seq, len, Why::Lost)),
+            Some(lost) => lost_text(send, lost, allowed),
             None => (self.path_probe(path, segment, allowed))
-                .or_else(|| self.new_text(path, room, segment, allowed))
+                .or_else(new_text)
                 .or_else(|| speculative_text(send, segment, allowed)),
         }
     }
@@ -188,6 +193,12 @@ fn run(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Run {
         Why::Probe => len == 0,
     };
     Run { seq, len, fin: send.fin_queued && reaches_end && fin_fits, why }
+}
+
+/// What is lost, if so much is `allowed`, and it need not wait for what new segments tell.
+fn lost_text(send: &SendHalf, (seq, len): (Seq, u32), allowed: u32) -> Option<Run> {
+    let waits = send.frto() == Frto::Watching;
+    (allowed >= len && !waits).then(|| run(send, seq, len, Why::Lost))
 }
 
 /// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and a segment is `allowed`.

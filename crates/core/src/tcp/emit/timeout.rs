@@ -3,6 +3,7 @@
 
 use core::ops::ControlFlow::{Break, Continue};
 
+use crate::config::LossDetection;
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::tcp::State;
@@ -115,7 +116,10 @@ impl Step<'_> {
         // Without a way nothing was lost: nothing was sent. The host looks for one again.
         if !self.common.is_unreachable() {
             self.cx.counters.timeouts += 1;
-            self.s.send.on_timeout(self.cx.now);
+            // Echoes tell sooner than F-RTO, but are not looked at without SACK.
+            let is_told = self.s.stamps.is_some() && self.s.send.has_sack();
+            let doubted = self.cx.config.detection == LossDetection::Rack && !is_told;
+            self.s.send.on_timeout(self.cx.now, doubted);
             if let Some(ecn) = &mut self.s.ecn {
                 ecn.on_reduced(self.s.send.nxt);
             }

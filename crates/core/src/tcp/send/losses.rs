@@ -1,6 +1,7 @@
 //! Finds what is lost, and recovers from it: after each ACK, and when the timer fires.
 
 use super::SendHalf;
+use super::frto::{Frto, Heard};
 use super::prr::{Progress, Prr};
 use super::recovery::{Detection, Mode, Pending, Probe};
 use super::undo::Undo;
@@ -34,8 +35,9 @@ impl SendHalf {
         if self.detection == Detection::Rack {
             self.hear(now, news, outcome);
             self.end_probe(now, outcome, segment);
-            self.undo_if_not_needed(news, outcome);
         }
+        let is_spurious = self.judge_timeout(news, outcome, segment);
+        self.undo_if_not_needed(news, is_spurious, outcome);
         outcome.entered = self.find_losses(now);
         outcome.reduced |= outcome.entered;
         if outcome.entered {
@@ -227,28 +229,54 @@ impl SendHalf {
         may_tell.then(|| Undo::new(self.congestion.kept(), self.una, self.nxt))
     }
 
+    /// F-RTO (RFC 5682). True if an ACK shows that the timeout before it was spurious.
+    fn judge_timeout(&mut self, news: &News, outcome: &AckOutcome, segment: &Segment<'_>) -> bool {
+        let (una, by_sack) = (self.una, self.has_sack());
+        let can_send = self.queued_end().after(self.nxt) && self.window_edge().after(self.nxt);
+        let Some(recovery) = &mut self.recovery else { return false };
+        if recovery.frto == Frto::Off {
+            return false;
+        }
+        let blocks = segment.options.sack.iter().filter(|_| by_sack);
+        let highest = blocks.fold(una, |highest, block| highest.max(block.end));
+        let (advances, repeats) = (outcome.progress, news.is_repeated);
+        let sacks = by_sack && outcome.delivered > 0;
+        let heard = Heard { una, highest, advances, sacks, repeats, by_sack, can_send };
+        recovery.frto.on_ack(recovery.point, heard)
+    }
+
+    /// How far a timeout has been judged.
+    pub(crate) fn frto(&self) -> Frto {
+        self.recovery.as_ref().map_or(Frto::Off, |recovery| recovery.frto)
+    }
+
     /// If an ACK shows that what was sent again had arrived, gives the window back. Where something
     /// is lost all the same, the reduction stands; but what a timeout has taken for lost, the ACK
     /// shows on its way.
-    fn undo_if_not_needed(&mut self, news: &News, outcome: &mut AckOutcome) {
-        let pipe = self.pipe();
+    fn undo_if_not_needed(&mut self, news: &News, is_spurious: bool, outcome: &mut AckOutcome) {
         let Some(recovery) = &mut self.recovery else { return };
         let Some(undo) = &mut recovery.undo else { return };
         let is_shown = outcome.progress && undo.is_answer_to_the_first(news.evidence);
         let is_told =
             outcome.duplicate.is_some_and(|block| undo.on_duplicate(block.start, block.end));
         let by_timeout = recovery.mode == Mode::Timeout;
-        if !(is_shown || is_told) || (!by_timeout && self.sent.lost(self.una) > 0) {
+        if !(is_spurious || is_shown || is_told) || (!by_timeout && self.sent.lost(self.una) > 0) {
             return;
         }
         let undo = recovery.undo.take();
         recovery.end();
         if by_timeout {
+            // RFC 5682 §2.1: duplicates may begin a fast recovery at once.
+            recovery.point = self.una - 1;
             self.sent.forget_lost();
+            if is_spurious {
+                recovery.rack.on_spurious(news);
+            }
         } else {
             self.reordering.seen = true;
         }
         if let Some(Undo { before, .. }) = undo {
+            let pipe = self.pipe();
             self.congestion.on_undo(&before, pipe, INITIAL_SEGMENTS * u32::from(self.mss));
         }
         outcome.undone = true;
@@ -267,6 +295,7 @@ impl SendHalf {
         } else {
             recovery.rescued = true;
         }
+        recovery.frto.on_sent_again(end);
         recovery.on_sent_again(end.since(start), now);
         recovery.note_probe(self.nxt, true);
         let is_on_suspicion = self.detection == Detection::Count && is_below && !is_judged;
@@ -278,6 +307,7 @@ impl SendHalf {
     pub(crate) fn note_new_sent(&mut self, len: u32) {
         let nxt = self.nxt;
         if let Some(recovery) = &mut self.recovery {
+            recovery.frto.on_new_sent();
             recovery.on_new_sent(len);
             recovery.note_probe(nxt, false);
         }
@@ -399,16 +429,16 @@ impl SendHalf {
 
     /// The retransmission timer fired (RFC 6298 §5.4–5.6). Counting, all that is in flight is lost,
     /// and what was sacked is forgotten (RFC 2018 §8). By time, only what is old is lost (RFC 8985
-    /// §6.3), and what was sacked stays so unless the receiver shows that it is not.
-    pub(crate) fn on_timeout(&mut self, now: Instant) {
+    /// §6.3), and what was sacked stays so unless the receiver shows that it is not. `doubted`:
+    /// F-RTO is to tell whether the timeout was spurious, unless a recovery was under way.
+    pub(crate) fn on_timeout(&mut self, now: Instant, doubted: bool) {
         let (flight, lost_before) = (self.flight(), self.sent.lost(self.una));
         let again = self.rtt.backoff() > 0;
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
         let in_recovery = self.mode() == Mode::Fast;
         let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
         let loss = Loss { now, flight: flight.min(limit), is_marked: false };
-        let is_first = self.mode() == Mode::Open && !again;
-        let before = if is_first { self.kept_for_undo() } else { None };
+        let undo = self.undo_of_timeout(again, doubted);
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         self.timeouts = self.timeouts.saturating_add(1);
@@ -420,7 +450,7 @@ impl SendHalf {
         self.recovery_mut().dup_acks = 0;
         self.suspect_probe();
         self.enter(Mode::Timeout);
-        self.recovery_mut().undo = before;
+        self.doubt(undo, doubted);
         if by_time {
             self.lose_to((self.una + u32::from(self.mss)).min(self.nxt));
             let rack = &mut self.recovery_mut().rack;
@@ -431,6 +461,29 @@ impl SendHalf {
             self.lose_to(self.nxt);
         }
         self.note_timed_out(now, self.sent.lost(self.una).saturating_sub(lost_before));
+    }
+
+    /// What undoes a timeout, if it was not needed. A further timeout of the same segment does not
+    /// replace it (RFC 3522 §3.2).
+    fn undo_of_timeout(&mut self, again: bool, doubted: bool) -> Option<Undo> {
+        let (una, nxt) = (self.una, self.nxt);
+        let can_undo = doubted || self.detection == Detection::Rack;
+        match self.mode() {
+            Mode::Open if !again && can_undo => Some(Undo::new(self.congestion.kept(), una, nxt)),
+            Mode::Timeout if again => self.recovery.as_mut()?.undo.take(),
+            _ => None,
+        }
+    }
+
+    /// Step 1 of F-RTO (RFC 5682 §2.1), unless a recovery was under way: what that sent again would
+    /// pass for old data that arrives.
+    fn doubt(&mut self, undo: Option<Undo>, doubted: bool) {
+        let una = self.una;
+        let recovery = self.recovery_mut();
+        if undo.is_some() && doubted {
+            recovery.frto = Frto::Resent { end: una };
+        }
+        recovery.undo = undo;
     }
 
     /// What is out is sent again, since the path takes smaller segments.

@@ -69,12 +69,22 @@ pub(crate) struct News {
     pub(crate) latest: Option<Departure>,
     /// Something that was sent once has arrived behind something that left later.
     pub(crate) is_reordered: bool,
+    /// It is a duplicate ACK, after a timeout.
+    pub(crate) is_repeated: bool,
 }
 
 impl News {
     /// Of an ACK that is heard at `now`, when `forward` is one past the highest byte delivered.
     pub(crate) fn new(evidence: Evidence, now: Instant, min_rtt_ns: u64, forward: Seq) -> News {
-        News { evidence, now, min_rtt_ns, forward, latest: None, is_reordered: false }
+        News {
+            evidence,
+            now,
+            min_rtt_ns,
+            forward,
+            latest: None,
+            is_reordered: false,
+            is_repeated: false,
+        }
     }
 
     /// A range is delivered that left then, `again` or not. What left again tells nothing if its
@@ -126,6 +136,12 @@ impl Rack {
             self.latest = Some(latest);
         }
         Some(self.rtt_ns)
+    }
+
+    /// A timeout was spurious, as an ACK with these `news` shows: what seemed the delivery of the
+    /// retransmission was that of the first.
+    pub(crate) fn on_spurious(&mut self, news: &News) {
+        (self.latest, self.due) = (news.latest, Instant::FAR_FUTURE);
     }
 
     /// The latest delivery, and how long after its departure a range that left before it is lost.
@@ -247,6 +263,20 @@ mod tests {
         let mut rack = Rack::default();
         rack.on_news(&news);
         assert_eq!(rack.judgement(5), Some((left(60, 700), 40_000_005)));
+    }
+
+    #[test]
+    fn after_a_spurious_timeout_the_retransmission_has_not_arrived() {
+        let mut rack = Rack::default();
+        let mut again = news(None);
+        again.note(left(70, 600), true);
+        rack.on_news(&again);
+        let mut first = news(None);
+        first.note(left(10, 700), false);
+        rack.on_news(&first);
+        assert_eq!(rack.judgement(0), Some((left(70, 600), 90_000_000)));
+        rack.on_spurious(&first);
+        assert_eq!(rack.judgement(0), Some((left(10, 700), 90_000_000)));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 
 use alloc::boxed::Box;
 
+use super::frto::Frto;
 use super::prr::Prr;
 use super::rack::Rack;
 use super::undo::Undo;
@@ -101,6 +102,8 @@ pub(crate) struct Recovery {
     pub prr: Option<Prr>,
     /// What undoes it, if it was not needed.
     pub undo: Option<Undo>,
+    /// How far a timeout has been judged.
+    pub frto: Frto,
 }
 
 impl Recovery {
@@ -119,6 +122,7 @@ impl Recovery {
             probe: Probe::None,
             prr: None,
             undo: None,
+            frto: Frto::Off,
         }
     }
 
@@ -139,6 +143,7 @@ impl Recovery {
         (self.mode, self.force, self.rescued) = (mode, true, false);
         (self.point, self.high_rxt, self.judged) = (nxt, una, una);
         (self.probe, self.prr, self.undo) = (Probe::None, None, None);
+        self.frto = Frto::Off;
     }
 
     /// True if it says no more than a new one would, where nothing is missing.
@@ -184,6 +189,7 @@ impl Recovery {
     /// The recovery is over.
     pub(crate) fn end(&mut self) {
         (self.mode, self.force, self.prr) = (Mode::Open, false, None);
+        self.frto = Frto::Off;
     }
 
     /// A duplicate ACK has come, with `flight` bytes out.
