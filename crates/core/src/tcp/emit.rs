@@ -156,8 +156,10 @@ impl Common {
             self.set_retransmit(send, pending, at, config);
         } else if !is_set || send.timer != Pending::Timeout {
             // It has waited for something else since the peer was heard last.
-            let from = if is_set { send.silent_since } else { now };
-            let at = from.plus_nanos(send.rtt.rto_ns(&config.rto_bounds));
+            let rto_ns = send.rtt.rto_ns(&config.rto_bounds);
+            let from =
+                if is_set { send.silent_since } else { send.timeout_from(now, rto_ns, config) };
+            let at = from.plus_nanos(rto_ns);
             self.set_retransmit(send, Pending::Timeout, at, config);
         }
         self.deadlines.cancel(Timer::Persist);

@@ -134,6 +134,11 @@ impl Flight {
         }
     }
 
+    /// True if all that is in flight left last at `at`, in one go.
+    pub(crate) fn all_left_at(&self, at: Instant) -> bool {
+        matches!(self, Flight::One(one) if one.at == at)
+    }
+
     /// When the oldest of what is in flight was sent last.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         match self {

@@ -5,6 +5,7 @@ use super::frto::{Frto, Heard};
 use super::prr::{Progress, Prr};
 use super::recovery::{Detection, Mode, Pending, Probe};
 use super::undo::Undo;
+use crate::config::LossDetection;
 use crate::flow::Seq;
 use crate::tcp::Settings;
 use crate::tcp::congestion::{AckOutcome, Loss};
@@ -18,6 +19,8 @@ const LATE_ACK: Duration = Duration::from_millis(60);
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;
+/// RFC 7765 §4, rrthr: with so many segments out or queued an ACK restarts the timer as ever.
+const RESTART_SEGMENTS: u32 = 4;
 /// RFC 4015 §3.2: segments that may leave at once when a reduction is undone (RFC 6928).
 const INITIAL_SEGMENTS: u32 = 10;
 
@@ -366,6 +369,31 @@ impl SendHalf {
         let due = self.last_sent.max(self.silent_since).plus_nanos(wait_ns);
         let timeout = self.silent_since.plus_nanos(self.rtt.rto_ns(&config.rto_bounds));
         (due < timeout).then_some((Pending::Tail, due))
+    }
+
+    /// Since when a timeout of `rto_ns` counts that is set anew at `now`: with few segments out and
+    /// nothing missing since the oldest of them left (RFC 7765 §4). A loss among so few brings too
+    /// few ACKs to be found by, and an ACK is no reason to wait longer for the next segment. What a
+    /// loss probe is due for has its probe, which is sooner.
+    pub(crate) fn timeout_from(&self, now: Instant, rto_ns: u64, config: &Settings) -> Instant {
+        // Nearly always nothing was out before what has just left, or much is.
+        let is_many = || self.flight() >= RESTART_SEGMENTS * u32::from(self.mss);
+        if self.sent.all_left_at(now) || is_many() {
+            return now;
+        }
+        self.restart_from(now, rto_ns, config)
+    }
+
+    fn restart_from(&self, now: Instant, rto_ns: u64, config: &Settings) -> Instant {
+        let by_time = config.detection == LossDetection::Rack;
+        // What is queued counts too: it brings more ACKs. Three segments, whatever their options.
+        let most = (RESTART_SEGMENTS - 1) * u32::from(self.mss);
+        let is_few = self.queued_end().since(self.una) <= most;
+        if !by_time || !is_few || self.recovery.is_some() {
+            return now;
+        }
+        let oldest = self.sent.oldest().unwrap_or(now);
+        if oldest.plus_nanos(rto_ns) > now { oldest } else { now }
     }
 
     /// The timer fired that waits for what is late. True if a recovery begins.

@@ -185,6 +185,42 @@ fn an_ack_that_fills_a_hole_tells_no_rate() {
     assert_eq!(rate_by(&behind), None);
 }
 
+/// Since when the timeout counts that is set 30 ms after the origin, if a segment left after 10 ms
+/// and so many after 20.
+fn restarted_after(change: impl FnOnce(&mut SendHalf), segments: usize, rto_ms: u64) -> Instant {
+    let mut pool = PagePool::new(1000);
+    let mut send = synchronized().send;
+    send_at(&mut send, 1000, Instant::from_millis(10), &mut pool);
+    send_at(&mut send, segments * 1000, Instant::from_millis(20), &mut pool);
+    change(&mut send);
+    let config = Settings::new(TcpConfig::default());
+    send.timeout_from(Instant::from_millis(30), rto_ms * 1_000_000, &config)
+}
+
+#[test]
+fn with_three_segments_out_the_timeout_counts_from_the_oldest() {
+    let at = Instant::from_millis;
+    assert_eq!(restarted_after(|_| (), 2, 200), at(10));
+    assert_eq!(restarted_after(|_| (), 3, 200), at(30), "four are out");
+    assert_eq!(restarted_after(|_| (), 2, 20), at(30), "it would be over");
+    assert_eq!(restarted_after(|_| (), 2, 21), at(10));
+    let queue = |send: &mut SendHalf| send.nxt = send.nxt - 1000;
+    assert_eq!(restarted_after(queue, 3, 200), at(30), "three are out, and one is queued");
+    let miss = |send: &mut SendHalf| _ = send.recovery_mut();
+    assert_eq!(restarted_after(miss, 2, 200), at(30), "something is missing");
+}
+
+#[test]
+fn by_count_the_timeout_counts_from_the_ack() {
+    let mut tcp = TcpConfig::default();
+    tcp.congestion.detection = crate::config::LossDetection::Count;
+    let mut pool = PagePool::new(1000);
+    let mut send = synchronized().send;
+    send_at(&mut send, 1000, Instant::from_millis(10), &mut pool);
+    let now = Instant::from_millis(30);
+    assert_eq!(send.timeout_from(now, 1 << 30, &Settings::new(tcp)), now);
+}
+
 /// A sender that finds losses by time, and has sent all it had at `now`.
 fn with_a_tail(now: Instant) -> SendHalf {
     let mut send = synchronized().send;
