@@ -93,7 +93,9 @@ mod at {
     pub(super) const SACKED: usize = 28;
     pub(super) const LOST: usize = 32;
     pub(super) const RETRANS: usize = 36;
+    pub(super) const LAST_DATA_SENT: usize = 44;
     pub(super) const LAST_DATA_RECV: usize = 52;
+    pub(super) const LAST_ACK_RECV: usize = 56;
     pub(super) const PMTU: usize = 60;
     pub(super) const RCV_SSTHRESH: usize = 64;
     pub(super) const RTT: usize = 68;
@@ -102,6 +104,7 @@ mod at {
     pub(super) const SND_CWND: usize = 80;
     pub(super) const ADVMSS: usize = 84;
     pub(super) const REORDERING: usize = 88;
+    pub(super) const RCV_RTT: usize = 92;
     pub(super) const RCV_SPACE: usize = 96;
     pub(super) const TOTAL_RETRANS: usize = 100;
     pub(super) const PACING_RATE: usize = 104;
@@ -113,6 +116,10 @@ mod at {
     pub(super) const BUSY_TIME: usize = 168;
     pub(super) const RWND_LIMITED: usize = 176;
     pub(super) const SNDBUF_LIMITED: usize = 184;
+    pub(super) const BYTES_SENT: usize = 200;
+    pub(super) const BYTES_RETRANS: usize = 208;
+    pub(super) const DSACK_DUPS: usize = 216;
+    pub(super) const RCV_OOOPACK: usize = 224;
     pub(super) const SND_WND: usize = 228;
     pub(super) const RCV_WND: usize = 232;
     pub(super) const TOTAL_RTO: usize = 240;
@@ -147,12 +154,24 @@ fn tcp_info(socket: &Socket, host: &Host, now: Instant) -> Vec<u8> {
     sender_info(&mut out, &info);
     receiver_info(&mut out, &info);
     out.u32(at::PMTU, host.config().device.mtu.into());
+    counts(&mut out, &info, now);
     usage(&mut out, socket, now);
     let acknowledged = socket.bytes_written.saturating_sub(info.send_buffered_bytes.into());
     out.u64(at::BYTES_ACKED, acknowledged);
     let unread = socket.connection().map_or(0, |id| host.readable_bytes(id));
     out.u64(at::BYTES_RECEIVED, socket.bytes_read + unread as u64);
     out.0
+}
+
+fn counts(out: &mut Layout, info: &ConnectionInfo, now: Instant) {
+    let since = |at: Instant| now.since(at).as_millis() as u32;
+    out.u32(at::LAST_DATA_SENT, since(info.last_sent));
+    out.u32(at::LAST_ACK_RECV, since(info.last_heard));
+    out.u32(at::RCV_RTT, info.receiver_rtt.as_micros() as u32);
+    out.u64(at::BYTES_SENT, info.sent_bytes);
+    out.u64(at::BYTES_RETRANS, info.retransmitted_bytes);
+    out.u32(at::DSACK_DUPS, info.duplicate_sacks as u32);
+    out.u32(at::RCV_OOOPACK, info.out_of_order as u32);
 }
 
 fn usage(out: &mut Layout, socket: &Socket, now: Instant) {

@@ -36,7 +36,7 @@ pub use crate::flow::{Seq, Tuple};
 
 use crate::config::{Algorithm, SendSize, TcpConfig, Wish};
 use crate::ip::path::IpFields;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use send::recovery::Mode;
 use time_wait::negotiate::Holder;
 
@@ -142,7 +142,12 @@ pub struct Keepalive {
     pub probes: u8,
 }
 
-/// The state of a connection for its user.
+/// The state of a connection for its user: what Linux tells in `tcp_info`, in bytes where that
+/// counts segments.
+///
+/// Not kept are segments and segments with data, in and out, how long the connection was busy, held
+/// by the peer's window or by its own buffer, and when data was last received. Each of them would
+/// cost every connection at rest 4 or 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
     /// Its state.
@@ -159,6 +164,16 @@ pub struct ConnectionInfo {
     pub rto: Duration,
     /// The latest round-trip sample; zero before the first.
     pub latest_rtt: Duration,
+    /// The least round trip of flights of several segments in the last minutes; zero if there was
+    /// none, and after a rest.
+    pub min_rtt: Duration,
+    /// The round trip by which the receive window is sized; zero while it is not known.
+    pub receiver_rtt: Duration,
+    /// How long a range may be late before it is held lost (RFC 8985 §6.2, step 4); zero if losses
+    /// are not found by time.
+    pub reordering_window: Duration,
+    /// The path has reordered segments.
+    pub has_reordered: bool,
     /// The rate of the narrowest link on the way, payload alone, in bytes a second (packet pair:
     /// Aron & Druschel 1999, §3); `None` before three samples.
     pub bottleneck_bytes_per_second: Option<u64>,
@@ -180,8 +195,27 @@ pub struct ConnectionInfo {
     pub duplicate_acks: u32,
     /// Segments retransmitted since the connection began. Kept after the end.
     pub retransmits: u64,
+    /// Bytes of data in them.
+    pub retransmitted_bytes: u64,
     /// Retransmission timeouts since the connection began.
     pub timeouts: u64,
+    /// ACKs that reported a duplicate (RFC 2883) while something was missing.
+    pub duplicate_sacks: u64,
+    /// Recoveries that were not needed, and undone.
+    pub recoveries_undone: u64,
+    /// Bytes of data that the peer has acknowledged since the connection began.
+    pub acknowledged_bytes: u64,
+    /// Bytes of data sent since the connection began, each as often as it was.
+    pub sent_bytes: u64,
+    /// Bytes of data that have arrived in order since the connection began, read or not.
+    pub received_bytes: u64,
+    /// Segments that have arrived out of order; what the device has joined is one.
+    pub out_of_order: u64,
+    /// When data was last sent, new or again, on the host's clock. Before the first: when the
+    /// connection was established.
+    pub last_sent: Instant,
+    /// When a segment of the peer was last heard, on the host's clock.
+    pub last_heard: Instant,
     /// In the send buffer, bytes, whether sent or not. After the end: those that the peer had not
     /// acknowledged then.
     pub send_buffered_bytes: u32,
@@ -209,6 +243,8 @@ pub struct ConnectionInfo {
     pub peer_window_bytes: u32,
     /// Window we offer, bytes.
     pub receive_window_bytes: u32,
+    /// Bytes that the receive buffer may hold now: it follows what is read in a round trip.
+    pub receive_limit_bytes: u32,
 }
 
 impl Keepalive {

@@ -14,6 +14,7 @@ mod ecn;
 mod expired;
 mod fin_wait_2;
 mod flood;
+mod info;
 mod link;
 mod negotiate;
 mod old;

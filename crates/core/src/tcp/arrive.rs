@@ -369,6 +369,11 @@ impl Step<'_> {
         cx.counters.fast_recoveries += u64::from(outcome.entered);
         cx.counters.duplicate_sacks += u64::from(outcome.duplicate.is_some());
         cx.counters.recoveries_undone += u64::from(outcome.undone);
+        if outcome.undone || outcome.duplicate.is_some() {
+            let tally = s.send.tally_mut();
+            tally.duplicate_sacks += u32::from(outcome.duplicate.is_some());
+            tally.undone += u32::from(outcome.undone);
+        }
         if let Some(ecn) = &mut s.ecn {
             // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
             // ACK that asks for it.
@@ -393,6 +398,7 @@ impl Step<'_> {
             }
         }
         if outcome.progress {
+            s.passed.acknowledged += outcome.freed as u64;
             common.on_una_moved(&mut s.send, outcome.freed, cx);
         }
         if outcome.fin { self.on_fin_acked() } else { Continue(()) }
@@ -482,6 +488,7 @@ impl Step<'_> {
         let Step { cx, common, s } = self;
         match taken {
             Text::InOrder(advanced) => {
+                s.passed.received += u64::from(advanced);
                 s.recv.on_advance();
                 let ack = &mut s.recv.ack;
                 ack.on_data(advanced, piece, cx.now, &cx.config, &mut common.deadlines);
@@ -490,7 +497,10 @@ impl Step<'_> {
                 s.recv.window.on_data(s.recv.nxt, s.send.rtt.srtt_ns(), cx.now);
                 common.notices |= Readiness::READABLE;
             }
-            Text::OutOfOrder(seq) => s.recv.on_out_of_order(seq),
+            Text::OutOfOrder(seq) => {
+                s.send.tally_mut().out_of_order += 1;
+                s.recv.on_out_of_order(seq);
+            }
             Text::Duplicate | Text::Dropped => s.recv.ack.now = true,
         }
     }

@@ -57,7 +57,7 @@ use crate::tcp::send::narrow::PathNews;
 use crate::tcp::time_wait::negotiate::Holder;
 use crate::tcp::timers::Timer;
 use crate::tcp::{ConnectionInfo, Settings, SocketOptions, State};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 
 /// The parts of the host that a call into a connection needs. One serves all connections.
@@ -125,6 +125,8 @@ pub(crate) struct Synchronized {
     /// Bytes of the option by which each of our segments says that again; 0 once the peer has
     /// heard.
     pub naming: u8,
+    /// How much has passed.
+    pub passed: Passage,
     /// Timestamps, if both ends use them.
     pub stamps: Option<Stamps>,
     /// When the peer was last heard.
@@ -133,6 +135,15 @@ pub(crate) struct Synchronized {
     pub recv: RecvHalf,
     /// The sending half.
     pub send: SendHalf,
+}
+
+/// Bytes of data since the connection began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passage {
+    /// The peer has acknowledged them.
+    pub acknowledged: u64,
+    /// They have arrived in order.
+    pub received: u64,
 }
 
 /// The shapes a connection takes.
@@ -497,8 +508,10 @@ impl Connection {
         (info.lost_bytes, info.resent_bytes) =
             (send.sent.lost(send.una), send.sent.resent(send.una));
         info.duplicate_acks = send.recovery.as_ref().map_or(0, |recovery| recovery.dup_acks);
-        info.retransmits = send.retransmits.into();
-        info.timeouts = send.timeouts.into();
+        info.min_rtt = Duration::from_nanos(send.reordering.min_rtt_ns());
+        info.reordering_window = Duration::from_nanos(send.patience_ns());
+        info.has_reordered = send.reordering.seen;
+        s.count(&mut info);
         info.send_buffered_bytes = send.buffer.len() as u32;
         info.receive_buffered_bytes = recv.buffer.len() as u32;
         info.unsent_bytes = send.data_end().distance(send.nxt).max(0) as u32;
@@ -513,6 +526,26 @@ impl Connection {
         info.shifts = (send.scale, recv.window.scale());
         info.peer_window_bytes = send.window;
         info.receive_window_bytes = recv.offered();
+        info.receive_limit_bytes = recv.window.size();
+        info.receiver_rtt = recv.window.rtt();
+        (info.last_sent, info.last_heard) = (send.last_sent, s.last_heard);
         info
+    }
+}
+
+impl Synchronized {
+    /// What has happened since the connection began.
+    fn count(&self, info: &mut ConnectionInfo) {
+        let tally = self.send.tally();
+        info.retransmits = tally.retransmits.into();
+        info.retransmitted_bytes = tally.resent_bytes;
+        info.timeouts = tally.timeouts.into();
+        info.duplicate_sacks = tally.duplicate_sacks.into();
+        info.recoveries_undone = tally.undone.into();
+        info.out_of_order = tally.out_of_order.into();
+        info.acknowledged_bytes = self.passed.acknowledged;
+        let data = self.send.flight().min(self.send.buffer.len() as u32);
+        info.sent_bytes = info.acknowledged_bytes + u64::from(data) + tally.resent_bytes;
+        info.received_bytes = self.passed.received;
     }
 }

@@ -20,6 +20,7 @@ pub(crate) mod narrow;
 pub mod pair;
 mod prr;
 pub(crate) mod rack;
+pub(crate) mod rare;
 pub mod recovery;
 mod room;
 pub mod rtt;
@@ -28,13 +29,12 @@ mod undo;
 
 use buffer::SendBuffer;
 use flight::{Flight, Taken};
-use narrow::Narrow;
 use pair::PacketPair;
 use prr::Prr;
 use rack::{Evidence, News, Reordering};
+use rare::Rare;
 use recovery::{Detection, Mode, Pending, Recovery};
 use rtt::Rtt;
-use source::Source;
 
 use alloc::boxed::Box;
 
@@ -82,8 +82,6 @@ pub(crate) struct SendHalf {
     pub timer: Pending,
     /// How much may be in flight.
     pub congestion: Congestion,
-    /// One past the last urgent byte, while it is ahead of SND.UNA.
-    pub urgent: Option<Seq>,
     /// RCV.NXT when FIN was queued: a peer that acknowledges our FIN has heard that all before this
     /// number arrived.
     pub told_by_fin: Seq,
@@ -104,14 +102,8 @@ pub(crate) struct SendHalf {
     pub reordering: Reordering,
     /// The narrowest link's rate.
     pub pair: PacketPair,
-    /// The source of the application's bytes; not there while the application describes none.
-    pub source: Option<Box<Source>>,
-    /// Segments sent again, as far as can be counted.
-    pub retransmits: u32,
-    /// Retransmission timeouts, as far as can be counted.
-    pub timeouts: u32,
-    /// Not there unless the path is narrower than the peer's MSS.
-    pub narrow: Option<Box<Narrow>>,
+    /// What few connections have to keep; not there for the others.
+    pub rare: Option<Box<Rare>>,
 }
 
 impl SendHalf {
@@ -135,7 +127,6 @@ impl SendHalf {
             probes: 0,
             timer: Pending::Timeout,
             congestion,
-            urgent: None,
             told_by_fin: Seq(0),
             recovery: None,
             silent_since: Instant::FAR_FUTURE,
@@ -145,10 +136,7 @@ impl SendHalf {
             rtt,
             reordering: Reordering::new(false),
             pair: PacketPair::default(),
-            source: None,
-            retransmits: 0,
-            timeouts: 0,
-            narrow: None,
+            rare: None,
         }
     }
 }
@@ -443,9 +431,7 @@ impl SendHalf {
         self.small_end = self.small_end.max(ack);
         self.rtt.end_back_off();
         self.silent_since = if self.flight() > 0 { now } else { Instant::FAR_FUTURE };
-        if self.urgent.is_some_and(|urgent| urgent.at_or_before(ack)) {
-            self.urgent = None;
-        }
+        self.end_urgent(ack);
         let outcome = AckOutcome {
             flight,
             progress: true,

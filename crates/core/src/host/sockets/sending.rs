@@ -121,7 +121,7 @@ impl Host {
         let taken = self.write(now, id, data)?;
         let (connection, _) = self.connection_and_shared(id)?;
         if let Some(s) = connection.synchronized_mut().filter(|_| taken > 0) {
-            s.send.urgent = Some(s.send.data_end());
+            s.send.set_urgent(s.send.data_end());
         }
         Ok(taken)
     }

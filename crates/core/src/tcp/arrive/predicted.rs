@@ -37,6 +37,7 @@ impl Connection {
         let offset = s.stamps.map(|stamps| stamps.offset);
         let outcome = s.send.on_predicted_ack(times, segment, offset, &mut cx.pool);
         if outcome.progress {
+            s.passed.acknowledged += outcome.freed as u64;
             common.on_una_moved(&mut s.send, outcome.freed, cx);
         }
         if !segment.text.is_empty() {
@@ -99,6 +100,7 @@ impl Synchronized {
     /// Notes that so much text has been taken in.
     #[inline(always)]
     fn note_received(&mut self, cx: &Context, common: &mut Common, len: usize, piece: u16) {
+        self.passed.received += len as u64;
         let recv = &mut self.recv;
         let piece = if piece == 0 { recv.whole_piece(len) } else { piece };
         recv.ack.on_data(len as u32, piece, cx.now, &cx.config, &mut common.deadlines);

@@ -12,11 +12,11 @@
 //!          32  last sent, last heard              16
 //!          48  timestamps                         16
 //!          64  SND.UNA, its window                20
-//!          84  the last recovery's point           4
-//!          88  congestion window, its usage       20
-//!         108  RCV.NXT, receive window            52
-//!         160  delayed ACKs                        8
-//!         168  RTT                                28
+//!          84  how much has passed                 8
+//!          92  congestion window, its usage       20
+//!         112  RCV.NXT, receive window            52
+//!         164  delayed ACKs                        8
+//!         172  RTT                                24
 //!         196  ECN                                 4
 //!         200
 //! ```
@@ -24,7 +24,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use super::{Blocked, Common, Connection, Identity, Synchronized};
+use super::{Blocked, Common, Connection, Identity, Passage, Synchronized};
 use crate::config::TcpConfig;
 use crate::event::Readiness;
 use crate::flow::Seq;
@@ -35,8 +35,8 @@ use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::{RecvHalf, ack, window};
 use crate::tcp::send::pair::PacketPair;
 use crate::tcp::send::rack::Reordering;
+use crate::tcp::send::rare::Rare;
 use crate::tcp::send::recovery::{Detection, Recovery};
-use crate::tcp::send::source::Source;
 use crate::tcp::send::{SendHalf, rtt};
 use crate::tcp::time_wait::negotiate::Holder;
 use crate::tcp::timers::{Deadlines, Timer};
@@ -65,7 +65,8 @@ pub(crate) struct Compact {
     max_window: u32,
     wl1: Seq,
     wl2: Seq,
-    recovery_point: Seq,
+    /// Acknowledged and received, as far as 32 bits count.
+    passed: [u32; 2],
     congestion: Congestion,
     rcv_nxt: Seq,
     recv_window: window::AtRest,
@@ -95,14 +96,16 @@ impl Traits {
     }
 }
 
-/// What few connections have: segments sent again, enough of them in a burst to tell the rate of
-/// the path, or a source that the application has declared.
+/// What few connections have: a recovery that is not behind, gigabytes that have passed, enough
+/// segments in a burst to tell the rate of the path, or what else is rare.
 #[derive(Debug)]
 struct History {
-    retransmits: u32,
-    timeouts: u32,
+    /// The point of the last recovery.
+    point: Option<Seq>,
+    /// What has passed, acknowledged and received, in units of 4 GiB.
+    passed: [u32; 2],
     pair: PacketPair,
-    source: Option<Box<Source>>,
+    rare: Option<Box<Rare>>,
 }
 
 impl SendHalf {
@@ -115,14 +118,18 @@ impl SendHalf {
             && !self.fin_queued
             && self.silent_since == Instant::FAR_FUTURE
     }
+}
 
+impl Synchronized {
     fn history(&self) -> Option<Box<History>> {
-        let &SendHalf { retransmits, timeouts, ref pair, ref source, .. } = self;
-        let is_blank = (retransmits, timeouts) == (0, 0) && pair.is_blank() && source.is_none();
-        (!is_blank).then(|| {
-            let (pair, source) = (pair.clone(), source.clone());
-            Box::new(History { retransmits, timeouts, pair, source })
-        })
+        let SendHalf { pair, rare, una, recovery, .. } = &self.send;
+        let point = recovery.as_ref().map(|recovery| recovery.point);
+        let point = point.filter(|point| !point.before(*una));
+        let Passage { acknowledged, received } = self.passed;
+        let passed = [acknowledged, received].map(|bytes| (bytes >> 32) as u32);
+        let is_blank = point.is_none() && passed == [0; 2] && pair.is_blank() && rare.is_none();
+        let (pair, rare) = (pair.clone(), rare.clone());
+        (!is_blank).then(|| Box::new(History { point, passed, pair, rare }))
     }
 }
 
@@ -188,7 +195,7 @@ impl Connection {
         Some(Compact {
             options: self.options.clone(),
             keepalive_at: self.deadlines.at(Timer::KeepAlive),
-            history: send.history(),
+            history: s.history(),
             last_sent: send.last_sent,
             last_heard: s.last_heard,
             stamps: s.stamps,
@@ -197,7 +204,7 @@ impl Connection {
             max_window: send.max_window,
             wl1: send.wl1,
             wl2: send.wl2,
-            recovery_point: send.recovery.as_ref().map_or(send.una - 1, |recovery| recovery.point),
+            passed: [s.passed.acknowledged, s.passed.received].map(|bytes| bytes as u32),
             congestion: send.congestion.at_rest(),
             rcv_nxt: recv.nxt,
             recv_window: recv.window.at_rest(),
@@ -226,6 +233,7 @@ impl Compact {
         let synchronized = Synchronized {
             send: self.send_half(),
             recv: self.recv_half(),
+            passed: self.passage(),
             stamps: self.stamps,
             ecn: self.traits.has(Traits::ECN).then(|| EcnState::new(self.ecn_reduced_at)),
             holder: self.holder,
@@ -258,6 +266,12 @@ impl Compact {
         }
     }
 
+    fn passage(&self) -> Passage {
+        let high = self.history.as_ref().map_or([0; 2], |history| history.passed);
+        let bytes = |at: usize| u64::from(high[at]) << 32 | u64::from(self.passed[at]);
+        Passage { acknowledged: bytes(0), received: bytes(1) }
+    }
+
     fn send_half(&self) -> SendHalf {
         let (rtt, congestion) = (self.rtt.estimator(), self.congestion.clone());
         let mut send = SendHalf {
@@ -268,13 +282,12 @@ impl Compact {
             scale: self.scale,
             detection: self.detection(),
             reordering: Reordering::new(self.traits.has(Traits::REORDERED)),
-            recovery: Recovery::after(self.recovery_point, self.una),
             last_sent: self.last_sent,
             ..SendHalf::new(self.una, self.send_mss, congestion, rtt)
         };
         if let Some(history) = &self.history {
-            (send.retransmits, send.timeouts) = (history.retransmits, history.timeouts);
-            (send.pair, send.source) = (history.pair.clone(), history.source.clone());
+            (send.pair, send.rare) = (history.pair.clone(), history.rare.clone());
+            send.recovery = history.point.and_then(|point| Recovery::after(point, self.una));
         }
         send
     }
@@ -302,11 +315,11 @@ const _: () = {
     assert!(offset_of!(Compact, last_sent) == 32);
     assert!(offset_of!(Compact, stamps) == 48);
     assert!(offset_of!(Compact, una) == 64);
-    assert!(offset_of!(Compact, recovery_point) == 84);
-    assert!(offset_of!(Compact, congestion) == 88);
-    assert!(offset_of!(Compact, rcv_nxt) == 108);
-    assert!(offset_of!(Compact, ack) == 160);
-    assert!(offset_of!(Compact, rtt) == 168);
+    assert!(offset_of!(Compact, passed) == 84);
+    assert!(offset_of!(Compact, congestion) == 92);
+    assert!(offset_of!(Compact, rcv_nxt) == 112);
+    assert!(offset_of!(Compact, ack) == 164);
+    assert!(offset_of!(Compact, rtt) == 172);
     assert!(offset_of!(Compact, ecn_reduced_at) == 196);
     assert!(size_of::<Compact>() == 200);
 };

@@ -111,7 +111,7 @@ impl Synchronized {
             && send.recovery.is_none()
             && send.rtt.owns_nothing()
             && send.pair.owns_nothing()
-            && send.source.is_none()
+            && send.rare.is_none()
     }
 
     /// The fate of the data that it has sent by now.
@@ -119,7 +119,7 @@ impl Synchronized {
         let send = &self.send;
         Sent {
             unacknowledged: send.buffer.len() as u32,
-            retransmits: send.retransmits,
+            retransmits: send.tally().retransmits,
             srtt: send.rtt.srtt(),
         }
     }

@@ -1,7 +1,7 @@
 //! The handshake's shapes (RFC 9293 §3.10.7.3, §3.10.7.4): what is known of a peer whose SYN has
 //! come, and the connection that its ACK makes of it.
 
-use super::{Context, Synchronized};
+use super::{Context, Passage, Synchronized};
 use crate::config::{Ecn, TcpConfig};
 use crate::flow::Seq;
 use crate::flow::stamp::{Stamps, stamp_at, stamp_distance};
@@ -303,6 +303,7 @@ impl SynReceived {
         Synchronized {
             send: self.send_half(cx, options, told),
             recv: self.recv_half(cx, options),
+            passed: Passage::default(),
             stamps,
             ecn: self.ecn.then(|| EcnState::new(self.iss + 1)),
             holder: Holder::having_named(self.names),

@@ -9,24 +9,24 @@
 //!          48  deadlines                                    64
 //!         112  shape; of Synchronized:
 //!         112    what is due, ECN, TIME-WAIT's holder       14
-//!         128    timestamps, last heard                     24
-//!         152    RCV.NXT, MSS                                6
-//!         160    ACKs owed                                  32
-//!         192    receive window                             48
-//!         240    receive buffer                             32
-//!         272    FIN, disorder                              16
-//!         288    sequence space, windows, MSS, scale, SACK  36
-//!         324    FIN, probes, timer                          4
-//!         328    congestion window, its usage               20
-//!         348    urgent, told by FIN, recovery              20
-//!         368    silent since, last sent                    16
-//!         384    send buffer                                48
-//!         432    what is in flight                          16
-//!         448    RTT                                        40
-//!         488    reordering of the path                      8
-//!         496    rate of the path                           24
-//!         520    source                                      8
-//!         528    retransmissions, timeouts                   8
+//!         128    how much has passed                       16
+//!         144    timestamps, last heard                     24
+//!         168    RCV.NXT, MSS                                6
+//!         176    ACKs owed                                  32
+//!         208    receive window                             48
+//!         256    receive buffer                             32
+//!         288    FIN, disorder                              16
+//!         304    sequence space, windows, MSS, scale, SACK  36
+//!         340    FIN, probes, timer                          4
+//!         344    congestion window, its usage               20
+//!         364    told by FIN, recovery                      12
+//!         376    silent since, last sent                    16
+//!         392    send buffer                                48
+//!         440    what is in flight                          16
+//!         456    RTT                                        40
+//!         496    reordering of the path                      8
+//!         504    rate of the path                           24
+//!         528    what few have                               8
 //!         536
 //! ```
 //!
@@ -38,8 +38,7 @@ use super::{Common, Connection, Shape, Synchronized};
 
 impl Connection {
     /// What lies behind them is asked for only where something is sent again.
-    pub(crate) const CALM_BYTES: usize =
-        offset_of!(Connection, shape) + offset_of!(Synchronized, send.retransmits);
+    pub(crate) const CALM_BYTES: usize = size_of::<Connection>();
 }
 
 #[cfg(target_pointer_width = "64")]
@@ -56,23 +55,23 @@ const _: () = {
         offset_of!(Connection, shape) + offset
     }
     assert!(at(offset_of!(Synchronized, probe_due)) == 112);
-    assert!(at(offset_of!(Synchronized, stamps)) == 128);
-    assert!(at(offset_of!(Synchronized, recv.nxt)) == 152);
-    assert!(at(offset_of!(Synchronized, recv.ack)) == 160);
-    assert!(at(offset_of!(Synchronized, recv.window)) == 192);
-    assert!(at(offset_of!(Synchronized, recv.buffer)) == 240);
-    assert!(at(offset_of!(Synchronized, recv.fin)) == 272);
-    assert!(at(offset_of!(Synchronized, send.una)) == 288);
-    assert!(at(offset_of!(Synchronized, send.fin_queued)) == 324);
-    assert!(at(offset_of!(Synchronized, send.congestion)) == 328);
-    assert!(at(offset_of!(Synchronized, send.urgent)) == 348);
-    assert!(at(offset_of!(Synchronized, send.silent_since)) == 368);
-    assert!(at(offset_of!(Synchronized, send.buffer)) == 384);
-    assert!(at(offset_of!(Synchronized, send.sent)) == 432);
-    assert!(at(offset_of!(Synchronized, send.rtt)) == 448);
-    assert!(at(offset_of!(Synchronized, send.reordering)) == 488);
-    assert!(at(offset_of!(Synchronized, send.pair)) == 496);
-    assert!(at(offset_of!(Synchronized, send.source)) == 520);
-    assert!(at(offset_of!(Synchronized, send.retransmits)) == 528);
-    assert!(size_of::<Connection>() == 544);
+    assert!(at(offset_of!(Synchronized, passed)) == 128);
+    assert!(at(offset_of!(Synchronized, stamps)) == 144);
+    assert!(at(offset_of!(Synchronized, recv.nxt)) == 168);
+    assert!(at(offset_of!(Synchronized, recv.ack)) == 176);
+    assert!(at(offset_of!(Synchronized, recv.window)) == 208);
+    assert!(at(offset_of!(Synchronized, recv.buffer)) == 256);
+    assert!(at(offset_of!(Synchronized, recv.fin)) == 288);
+    assert!(at(offset_of!(Synchronized, send.una)) == 304);
+    assert!(at(offset_of!(Synchronized, send.fin_queued)) == 340);
+    assert!(at(offset_of!(Synchronized, send.congestion)) == 344);
+    assert!(at(offset_of!(Synchronized, send.told_by_fin)) == 364);
+    assert!(at(offset_of!(Synchronized, send.silent_since)) == 376);
+    assert!(at(offset_of!(Synchronized, send.buffer)) == 392);
+    assert!(at(offset_of!(Synchronized, send.sent)) == 440);
+    assert!(at(offset_of!(Synchronized, send.rtt)) == 456);
+    assert!(at(offset_of!(Synchronized, send.reordering)) == 496);
+    assert!(at(offset_of!(Synchronized, send.pair)) == 504);
+    assert!(at(offset_of!(Synchronized, send.rare)) == 528);
+    assert!(size_of::<Connection>() == 536);
 };

@@ -46,7 +46,7 @@ impl Step<'_> {
         if len > 0 && pushes {
             header.flags |= Flags::PSH;
         }
-        if let Some(urgent) = s.send.urgent.filter(|urgent| urgent.after(seq)) {
+        if let Some(urgent) = s.send.urgent().filter(|urgent| urgent.after(seq)) {
             header.flags |= Flags::URG;
             header.urgent = urgent.since(seq).min(65_535) as u16;
         }

@@ -77,7 +77,7 @@ impl Step<'_> {
         }
         let usable = send.window.saturating_sub(sent);
         // What goes out at once: cut by the device, or one frame after the other by ourselves.
-        let alike = send.urgent.is_none() && !s.recv.has_sack_blocks();
+        let alike = send.urgent().is_none() && !s.recv.has_sack_blocks();
         let large = match path.device.checksum {
             true => path.large_payload(header_bytes(s), segment as usize) as u32,
             false if alike => segment.saturating_mul(room.max(1) as u32),
@@ -142,7 +142,7 @@ pub(super) fn is_small_worth_it(
     let held_by_nagle = !options.nodelay
         && !send.fin_queued
         && send.small_end.after(send.una)
-        && send.urgent.is_none();
+        && send.urgent().is_none();
     let corked = options.cork && !send.fin_queued;
     if s.push_due {
         return true;

@@ -14,7 +14,7 @@
 //! together are bounded by a `WindowBudget`.
 
 use crate::flow::Seq;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// The least window that a SYN offers when the budget is spent, in bytes.
 const WINDOW_MIN: u32 = 2048;
@@ -197,6 +197,11 @@ impl RecvWindow {
     /// Bytes the buffer may hold.
     pub(crate) fn size(&self) -> u32 {
         self.size.min(self.size_max)
+    }
+
+    /// The RTT by which it is sized; zero while that is not known.
+    pub(crate) fn rtt(&self) -> Duration {
+        Duration::from_nanos(self.rtt_ns)
     }
 
     /// The edge that is possible now, with `unread` bytes in order in the buffer.

@@ -214,6 +214,15 @@ impl SendHalf {
         self.reordering.window_ns(self.rtt.srtt_ns())
     }
 
+    /// How long a range may be late before it is held lost; 0 if losses are not found by time.
+    pub(crate) fn patience_ns(&self) -> u64 {
+        match (self.detection, &self.recovery) {
+            (Detection::Rack, Some(_)) => self.reordering_window_ns(),
+            (Detection::Rack, None) => self.reordering.window_ns(self.rtt.srtt_ns()),
+            _ => 0,
+        }
+    }
+
     /// Something is lost that was in flight: a recovery begins, and the window is reduced.
     fn enter_reduced(&mut self, now: Instant) {
         let flight = self.flight();
@@ -303,7 +312,10 @@ impl SendHalf {
         recovery.note_probe(self.nxt, true);
         let is_on_suspicion = self.detection == Detection::Count && is_below && !is_judged;
         self.sent.on_sent_again(self.una, (start, end), now, is_on_suspicion);
-        self.retransmits = self.retransmits.saturating_add(1);
+        let data = self.data_end().distance(start).clamp(0, end.distance(start));
+        let tally = self.tally_mut();
+        tally.retransmits = tally.retransmits.saturating_add(1);
+        tally.resent_bytes += data as u64;
     }
 
     /// So much new data has left in a recovery, or as a loss probe.
@@ -469,7 +481,8 @@ impl SendHalf {
         let undo = self.undo_of_timeout(again, doubted);
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
-        self.timeouts = self.timeouts.saturating_add(1);
+        let tally = self.tally_mut();
+        tally.timeouts = tally.timeouts.saturating_add(1);
         let (srtt_ns, window_ns) = (self.rtt.srtt_ns(), self.reordering_window_ns());
         let by_time = self.detection == Detection::Rack && !self.sent.is_reneged();
         if !by_time {

@@ -4,8 +4,6 @@
 //! A probe is a segment of new data, larger than the others. If it is lost and nothing else is, the
 //! path does not carry it, which says nothing of congestion (RFC 4821 §7.6.2).
 
-use alloc::boxed::Box;
-
 use super::SendHalf;
 use super::recovery::Mode;
 use crate::config::TcpConfig;
@@ -61,7 +59,7 @@ impl SendHalf {
     pub(crate) fn on_path(&mut self, mss: u16, config: &TcpConfig) {
         if mss < self.mss {
             self.on_smaller_path(mss, config);
-        } else if self.narrow.is_some() && mss > self.mss {
+        } else if mss > self.mss {
             self.on_larger_path(mss);
         }
     }
@@ -76,9 +74,8 @@ impl SendHalf {
         } else {
             self.congestion.on_mss(self.mss.into(), mss.into());
         }
-        if self.narrow.is_none() {
-            self.narrow = Some(Box::new(Narrow { most: self.mss, probe: None }));
-        }
+        let most = self.mss;
+        self.rare_mut().narrow.get_or_insert(Narrow { most, probe: None });
         self.mss = mss;
         if self.flight() > 0 && self.mode() == Mode::Open {
             self.recover_all();
@@ -87,18 +84,15 @@ impl SendHalf {
 
     /// A probe has arrived, or an estimate has ended: segments may be larger again.
     fn on_larger_path(&mut self, mss: u16) {
-        let Some(narrow) = &self.narrow else { return };
-        self.mss = mss.min(narrow.most);
+        let Some(Narrow { most, .. }) = self.narrow() else { return };
+        self.mss = mss.min(*most);
         self.congestion.set_mss(self.mss.into());
-        if self.mss == narrow.most && narrow.probe.is_none() {
-            self.narrow = None;
-        }
     }
 
     /// The payload of a probe that may leave now, where the path calls for one with `wanted` bytes
     /// of payload and options, of these `options`, and other segments have `segment` bytes.
     pub(crate) fn path_probe(&self, wanted: u16, options: u32, segment: u32) -> Option<u32> {
-        let narrow = self.narrow.as_ref()?;
+        let narrow = self.narrow()?;
         if wanted <= self.mss || wanted > narrow.most || narrow.probe.is_some() {
             return None;
         }
@@ -106,22 +100,23 @@ impl SendHalf {
         let flight = self.flight();
         let queued = (self.buffer.len() as u32).saturating_sub(flight);
         let usable = queued.min(self.window.saturating_sub(flight));
-        let may = self.recovery.is_none() && self.urgent.is_none();
+        let may = self.recovery.is_none() && self.urgent().is_none();
         (may && usable >= len + FOLLOWING * segment).then_some(len)
     }
 
     /// A probe of `size` bytes, headers included, has left.
     pub(crate) fn on_path_probe_sent(&mut self, start: Seq, end: Seq, size: u16) {
-        if let Some(narrow) = &mut self.narrow {
+        if let Some(narrow) = self.narrow_mut() {
             narrow.probe = Some(Probe { start, end, size, is_lost: false });
         }
     }
 
     /// What became of the probe, once that is known.
     pub(crate) fn take_probed(&mut self) -> Option<Probed> {
-        let narrow = self.narrow.as_mut()?;
+        let una = self.una;
+        let narrow = self.narrow_mut()?;
         let Probe { end, size, is_lost, .. } = narrow.probe?;
-        let arrived = !is_lost && self.una.at_or_after(end);
+        let arrived = !is_lost && una.at_or_after(end);
         if !arrived && !is_lost {
             return None;
         }
@@ -157,18 +152,26 @@ impl SendHalf {
         self.flight().min(self.mss.into()) as u16
     }
 
+    fn narrow(&self) -> Option<&Narrow> {
+        self.rare.as_ref()?.narrow.as_ref()
+    }
+
+    fn narrow_mut(&mut self) -> Option<&mut Narrow> {
+        self.rare.as_mut()?.narrow.as_mut()
+    }
+
     fn probe(&self) -> Option<Probe> {
-        self.narrow.as_ref()?.probe
+        self.narrow()?.probe
     }
 
     fn set_probe_lost(&mut self) {
-        if let Some(probe) = self.narrow.as_mut().and_then(|narrow| narrow.probe.as_mut()) {
+        if let Some(probe) = self.narrow_mut().and_then(|narrow| narrow.probe.as_mut()) {
             probe.is_lost = true;
         }
     }
 
     fn forget_probe(&mut self) {
-        if let Some(narrow) = &mut self.narrow {
+        if let Some(narrow) = self.narrow_mut() {
             narrow.probe = None;
         }
     }

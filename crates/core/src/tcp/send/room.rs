@@ -120,7 +120,7 @@ impl SendHalf {
 
     /// The size by Linux's rule: it never shrinks.
     fn linux_size(&self) -> u32 {
-        let largest = self.source.as_ref().map_or(0, |source| source.size);
+        let largest = self.source().map_or(0, |source| source.size);
         self.congestion.window().saturating_mul(2).max(LINUX_MIN).max(largest)
     }
 
@@ -128,7 +128,7 @@ impl SendHalf {
     /// that it may write.
     pub(crate) fn keep_size(&mut self, options: &SocketOptions) {
         if let SendSize::Linux { .. } = options.send_size {
-            self.source.get_or_insert_default().size = self.linux_size();
+            self.source_or_new().size = self.linux_size();
         }
     }
 
@@ -150,7 +150,7 @@ impl SendHalf {
         if cx.config.pool.policy == PoolPolicy::Psc {
             return 1;
         }
-        let read_time = self.source.as_ref().map_or(0, |s| as_nanos(s.supply.read_time));
+        let read_time = self.source().map_or(0, |s| as_nanos(s.supply.read_time));
         los::factor(read_time, self.rtt.srtt_ns(), cx.config.buffers.send_factor.into())
     }
 
@@ -186,12 +186,12 @@ impl SendHalf {
 
     /// It waits in line, as the one in that slot: the host is to hear when it holds less.
     pub(crate) fn wait_at(&mut self, slot: u32) {
-        self.source.get_or_insert_default().place = Some(slot);
+        self.source_or_new().place = Some(slot);
     }
 
     /// It holds less than it did, or needs more: says so once, if it waits in line.
     pub(crate) fn note_moved(&mut self, pool: &mut PagePool) {
-        if let Some(slot) = self.source.as_mut().and_then(|source| source.place.take()) {
+        if let Some(slot) = self.source_mut().and_then(|source| source.place.take()) {
             pool.note_moved(slot);
         }
     }
@@ -200,35 +200,35 @@ impl SendHalf {
 
     /// The application says so of its source.
     pub(crate) fn set_supply(&mut self, supply: Supply) {
-        if supply != Supply::default() || self.source.is_some() {
-            self.source.get_or_insert_default().supply = supply;
+        if supply != Supply::default() || self.source().is_some() {
+            self.source_or_new().supply = supply;
         }
     }
 
     /// Asks the application of a source to take back what the peer will not take soon. False if
     /// there is no source.
     pub(crate) fn ask_back(&mut self) -> bool {
-        self.source.as_mut().map(|source| source.is_wanted_back = true).is_some()
+        self.source_mut().map(|source| source.is_wanted_back = true).is_some()
     }
 
     /// True if the application was asked and has not answered.
     pub(crate) fn is_wanted_back(&self) -> bool {
-        self.source.as_ref().is_some_and(|source| source.is_wanted_back)
+        self.source().is_some_and(|source| source.is_wanted_back)
     }
 
     /// The application answers. True if it was asked.
     pub(crate) fn end_asking_back(&mut self) -> bool {
-        self.source.as_mut().is_some_and(|source| mem::take(&mut source.is_wanted_back))
+        self.source_mut().is_some_and(|source| mem::take(&mut source.is_wanted_back))
     }
 
     /// True if the source has more than was written.
     pub(crate) fn has_more_to_come(&self) -> bool {
-        self.source.as_ref().is_some_and(|source| source.supply.more)
+        self.source().is_some_and(|source| source.supply.more)
     }
 
     /// Something is written: if it was late, that was a buffer miss.
     pub(crate) fn end_lack(&mut self, cx: &mut Context) {
-        if let Some(source) = &mut self.source {
+        if let Some(source) = self.source_mut() {
             cx.counters.buffer_misses += u64::from(source.end_lack(cx.now));
         }
     }
@@ -239,7 +239,7 @@ impl SendHalf {
         if !self.has_more_to_come() || !self.is_short_of_fresh(now, config) {
             return false;
         }
-        if let Some(source) = &mut self.source {
+        if let Some(source) = self.source_mut() {
             source.lacks_since.get_or_insert(now);
         }
         true
@@ -282,7 +282,7 @@ impl SendHalf {
             held_pages: self.buffer.pages(cx.pool),
             fresh: held_bytes.saturating_sub(flight),
             outstanding: held_bytes.min(flight),
-            misses: self.source.as_ref().map_or(0, |source| source.misses),
+            misses: self.source().map_or(0, |source| source.misses),
             factor: self.factor(cx),
         }
     }

@@ -103,14 +103,15 @@ pub struct Rtt {
     fresh: bool,
 }
 
-/// An estimator between samples. 28 bytes.
+/// An estimator between samples. 24 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
 pub(crate) struct AtRest {
     srtt_ns: u64,
     /// RTTVAR; before the first sample the RTO.
     rttvar_ns: u64,
-    latest_ns: u64,
+    /// The latest sample is only reported: 4.2 s stand for more.
+    latest_ns: u32,
     measure_ns: u32,
 }
 
@@ -118,6 +119,7 @@ impl AtRest {
     /// The estimator again.
     pub(crate) fn estimator(&self) -> Rtt {
         let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
+        let latest_ns = latest_ns.into();
         let (coarse, backoff, doublings, fresh) = (None, 0, 0, true);
         Rtt { srtt_ns, rttvar_ns, latest_ns, coarse, measure_ns, backoff, doublings, fresh }
     }
@@ -161,6 +163,7 @@ impl Rtt {
     /// default.
     pub(crate) fn at_rest(&self) -> Option<AtRest> {
         let &Rtt { srtt_ns, rttvar_ns, latest_ns, measure_ns, .. } = self;
+        let latest_ns = latest_ns.min(u32::MAX.into()) as u32;
         let is_plain = self.coarse.is_none() && (self.backoff, self.doublings) == (0, 0);
         is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns })
     }

@@ -216,7 +216,7 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
                         s.send.buffer.write(&text[..*len], &mut end.lone.cx.pool);
                     }
                     if let Act::Urgent(_) = act {
-                        s.send.urgent = Some(s.send.data_end());
+                        s.send.set_urgent(s.send.data_end());
                     }
                 }
                 Act::Read(len) => {

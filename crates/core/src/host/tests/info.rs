@@ -1,0 +1,194 @@
+//! What a connection tells of itself.
+
+use alloc::boxed::Box;
+
+use super::pair::{Pair, Side};
+use super::peer::{A, Peer, Say, plain};
+use crate::event::ConnectionId;
+use crate::host::Host;
+use crate::tcp::connection::{Shape, Synchronized};
+use crate::tcp::{ConnectionInfo, State};
+use crate::time::{Duration, Instant};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A peer of SACK, with a round trip of 100 ms behind it.
+fn with_sack() -> Peer {
+    let mut config = plain();
+    config.tcp.sack = true;
+    let mut peer = Peer::established_with(config, |syn| syn.mss(1000).sack_permitted());
+    write_and_answer(&mut peer, 4000, 4001);
+    peer
+}
+
+/// So many bytes leave, and are acknowledged 100 ms later.
+fn write_and_answer(peer: &mut Peer, len: usize, ack: u32) {
+    peer.write(len);
+    peer.hear();
+    peer.wait(ms(100));
+    peer.say(Say::new(A, 1, ack));
+    peer.hear();
+}
+
+fn info(peer: &Peer) -> ConnectionInfo {
+    peer.host.info(peer.id()).unwrap()
+}
+
+#[test]
+fn bytes_are_counted_both_ways() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    pair.transfer((Side::Server, server), (Side::Client, client), 300_000);
+    pair.transfer((Side::Client, client), (Side::Server, server), 50_000);
+    pair.run_for(ms(500));
+    let [client_info, server_info] =
+        [pair.client.info(client).unwrap(), pair.server.info(server).unwrap()];
+    let bytes = |info: ConnectionInfo| {
+        (info.acknowledged_bytes, info.sent_bytes, info.retransmitted_bytes, info.received_bytes)
+    };
+    assert_eq!(bytes(client_info), (50_000, 50_000, 0, 300_000));
+    assert_eq!(bytes(server_info), (300_000, 300_000, 0, 50_000));
+    // A FIN has a number and is no byte, whichever end sends it.
+    pair.close(Side::Server, server, ms(100));
+    let info = pair.client.info(client).unwrap();
+    assert_eq!((info.state, bytes(info)), (State::CloseWait, bytes(client_info)));
+}
+
+#[test]
+fn a_fin_that_is_acknowledged_is_no_byte() {
+    let mut peer = Peer::established(plain());
+    peer.write(700);
+    let (id, now) = (peer.id(), peer.now);
+    peer.host.shutdown_write(now, id).unwrap();
+    peer.hear();
+    assert_eq!((info(&peer).sent_bytes, info(&peer).acknowledged_bytes), (700, 0));
+    peer.say(Say::new(A, 1, 702));
+    assert_eq!(info(&peer).state, State::FinWait2);
+    assert_eq!((info(&peer).sent_bytes, info(&peer).acknowledged_bytes), (700, 700));
+}
+
+#[test]
+fn what_is_sent_again_counts_each_time() {
+    let mut peer = Peer::established(plain());
+    peer.write(700);
+    peer.hear();
+    peer.wait(Duration::from_secs(4));
+    let now = info(&peer);
+    assert_eq!((now.retransmits, now.timeouts, now.retransmitted_bytes), (2, 2, 1400));
+    assert_eq!((now.sent_bytes, now.acknowledged_bytes), (2100, 0));
+}
+
+#[test]
+fn counts_outlast_a_rest() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let mut left = 1;
+    // The first segment with text is lost.
+    pair.filter = Some(Box::new(move |_, segment| {
+        let is_lost = !segment.payload.is_empty() && left > 0;
+        left -= u32::from(is_lost);
+        !is_lost
+    }));
+    pair.transfer((Side::Client, client), (Side::Server, server), 700);
+    pair.transfer((Side::Client, client), (Side::Server, server), 300);
+    pair.transfer((Side::Server, server), (Side::Client, client), 50);
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 1));
+    let now = pair.client.info(client).unwrap();
+    assert_eq!((now.sent_bytes, now.acknowledged_bytes, now.received_bytes), (1700, 1000, 50));
+    assert_eq!((now.retransmits, now.timeouts, now.retransmitted_bytes), (1, 1, 700));
+    let now = pair.server.info(server).unwrap();
+    assert_eq!((now.sent_bytes, now.acknowledged_bytes, now.received_bytes), (50, 50, 1000));
+}
+
+fn synchronized(host: &mut Host, id: ConnectionId) -> &mut Synchronized {
+    match &mut host.slots.get_mut(id.index).unwrap().connection_mut().shape {
+        Shape::Synchronized(s) => s,
+        _ => panic!("it is established"),
+    }
+}
+
+#[test]
+fn more_than_4_gib_are_counted_also_at_rest() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let passed = &mut synchronized(&mut pair.client, client).passed;
+    (passed.acknowledged, passed.received) = (9 << 30, (5 << 30) + 2);
+    pair.transfer((Side::Client, client), (Side::Server, server), 300);
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!(pair.client.counters().rested, 1);
+    let now = pair.client.info(client).unwrap();
+    assert_eq!((now.acknowledged_bytes, now.received_bytes), ((9 << 30) + 300, (5 << 30) + 2));
+    assert_eq!(now.sent_bytes, (9 << 30) + 300);
+}
+
+#[test]
+fn round_trips_and_the_reordering_window() {
+    let mut peer = with_sack();
+    let now = info(&peer);
+    assert_eq!((now.min_rtt, now.srtt, now.latest_rtt), (ms(100), ms(100), ms(100)));
+    assert_eq!((now.reordering_window, now.has_reordered), (ms(25), false));
+    peer.write(4000);
+    peer.hear();
+    peer.wait(ms(100));
+    let say = Say::new(A, 1, 4001).sack(&peer, 5001, 6001);
+    peer.say(say);
+    peer.say(Say::new(A, 1, 6001));
+    let now = info(&peer);
+    assert_eq!((now.reordering_window, now.has_reordered), (ms(25), true));
+    let by_count = Peer::established(plain());
+    assert_eq!(info(&by_count).reordering_window, Duration::ZERO, "without SACK");
+}
+
+#[test]
+fn duplicates_and_what_was_not_needed() {
+    let mut peer = with_sack();
+    peer.write(4000);
+    peer.hear();
+    peer.wait(ms(100));
+    let say = Say::new(A, 1, 4001).sack(&peer, 5001, 8001);
+    peer.say(say);
+    assert_eq!(peer.hear().len(), 1);
+    peer.wait(ms(10));
+    peer.say(Say::new(A, 1, 8001));
+    peer.wait(ms(90));
+    let say = Say::new(A, 1, 8001).sack(&peer, 4001, 5001);
+    peer.say(say);
+    let now = info(&peer);
+    assert_eq!((now.duplicate_sacks, now.recoveries_undone), (1, 1));
+    assert_eq!((now.retransmits, now.retransmitted_bytes), (1, 1000));
+}
+
+#[test]
+fn segments_out_of_order_are_counted() {
+    let mut peer = Peer::established(plain());
+    peer.say(Say::new(A, 101, 1).data(&[1; 100]));
+    peer.say(Say::new(A, 201, 1).data(&[1; 100]));
+    assert_eq!((info(&peer).out_of_order, info(&peer).received_bytes), (2, 0));
+    peer.say(Say::new(A, 1, 1).data(&[1; 100]));
+    assert_eq!((info(&peer).out_of_order, info(&peer).received_bytes), (2, 300));
+}
+
+#[test]
+fn the_last_times_of_both_directions() {
+    let mut peer = with_sack();
+    let heard: Instant = peer.now;
+    peer.wait(ms(40));
+    peer.write(100);
+    peer.hear();
+    let sent = peer.now;
+    peer.wait(ms(7));
+    assert_eq!((info(&peer).last_sent, info(&peer).last_heard), (sent, heard));
+}
+
+#[test]
+fn the_receive_buffer_and_the_round_trip_it_is_sized_by() {
+    let mut peer = with_sack();
+    let now = info(&peer);
+    assert!(now.receive_limit_bytes >= now.receive_window_bytes, "{now:?}");
+    assert_eq!(now.receiver_rtt, Duration::ZERO, "nothing has come");
+    peer.say(Say::new(A, 1, 4001).data(&[1; 100]));
+    assert_eq!(info(&peer).receiver_rtt, ms(100));
+}

@@ -1,0 +1,88 @@
+//! What few connections have to keep: the record of a source, urgent data, a narrow path, and counts
+//! of what went wrong. One that never sends anything again, and whose application says nothing, has
+//! none.
+
+use alloc::boxed::Box;
+
+use super::SendHalf;
+use super::narrow::Narrow;
+use super::source::Source;
+use crate::flow::Seq;
+
+/// In a box of its own, also at rest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rare {
+    /// The record of the source, if the application has described one.
+    pub source: Option<Source>,
+    /// One past the last urgent byte, while it is ahead of SND.UNA.
+    urgent: Option<Seq>,
+    /// What went wrong.
+    pub tally: Tally,
+    /// The search for what the path carries, if that is less than the peer takes.
+    pub narrow: Option<Narrow>,
+}
+
+/// Counts of one connection since it began, as far as can be counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Bytes of data in them.
+    pub resent_bytes: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u32,
+    /// ACKs that reported a duplicate (RFC 2883).
+    pub duplicate_sacks: u32,
+    /// Recoveries that were not needed, and undone.
+    pub undone: u32,
+    /// Segments that arrived out of order.
+    pub out_of_order: u32,
+}
+
+impl SendHalf {
+    /// What went wrong.
+    pub(crate) fn tally(&self) -> Tally {
+        self.rare.as_ref().map_or(Tally::default(), |rare| rare.tally)
+    }
+
+    /// What went wrong, to be added to.
+    pub(crate) fn tally_mut(&mut self) -> &mut Tally {
+        &mut self.rare_mut().tally
+    }
+
+    /// One past the last urgent byte, while it is ahead of SND.UNA.
+    pub(crate) fn urgent(&self) -> Option<Seq> {
+        self.rare.as_ref()?.urgent
+    }
+
+    /// What ends at `end` is urgent.
+    pub(crate) fn set_urgent(&mut self, end: Seq) {
+        self.rare_mut().urgent = Some(end);
+    }
+
+    /// Everything before `una` is acknowledged.
+    pub(super) fn end_urgent(&mut self, una: Seq) {
+        if let Some(rare) = &mut self.rare {
+            rare.urgent = rare.urgent.filter(|urgent| urgent.after(una));
+        }
+    }
+
+    /// The record of the source, if the application has described one.
+    pub(super) fn source(&self) -> Option<&Source> {
+        self.rare.as_ref()?.source.as_ref()
+    }
+
+    /// The record of the source, if the application has described one.
+    pub(super) fn source_mut(&mut self) -> Option<&mut Source> {
+        self.rare.as_mut()?.source.as_mut()
+    }
+
+    /// The record of the source, made if there is none.
+    pub(super) fn source_or_new(&mut self) -> &mut Source {
+        self.rare_mut().source.get_or_insert_default()
+    }
+
+    pub(super) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(Box::default)
+    }
+}
