@@ -11,7 +11,7 @@ use crate::tcp::Settings;
 use crate::tcp::congestion::{AckOutcome, Loss};
 use crate::tcp::send::rack::News;
 use crate::time::{Duration, Instant, as_nanos};
-use crate::wire::tcp::Segment;
+use crate::wire::tcp::{Flags, Segment};
 
 /// A peer that is there may answer so late, on the shortest path: Linux delays an ACK by 40 ms and
 /// a tick at least, and a process waits for its turn.
@@ -40,7 +40,10 @@ impl SendHalf {
             self.end_probe(now, outcome, segment);
         }
         let is_spurious = self.judge_timeout(news, outcome, segment);
-        self.undo_if_not_needed(news, is_spurious, outcome);
+        // RFC 4015 §3.1, step 9: not if the ACK itself tells of congestion.
+        if !segment.flags.contains(Flags::ECE) {
+            self.undo_if_not_needed(news, is_spurious, outcome);
+        }
         outcome.entered = self.find_losses(now);
         outcome.reduced |= outcome.entered;
         if outcome.entered {
