@@ -37,7 +37,7 @@ use core::mem::offset_of;
 use super::{Common, Connection, Shape, Synchronized};
 
 impl Connection {
-    /// What lies behind them is asked for only where something is sent again.
+    /// A segment of a calm connection touches all of it, and nothing in the boxes.
     pub(crate) const CALM_BYTES: usize = size_of::<Connection>();
 }
 
