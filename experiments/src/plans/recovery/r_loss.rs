@@ -65,7 +65,7 @@ fn judge_beside_linux(report: &mut Report, runs: &Runs) {
         };
         open_goal(
             report,
-            "no quiet run since losses are found by time, and ours has NewReno alone",
+            "no quiet run since losses are found by time",
             &format!("{name}: ours carries as much as Linux with {name}, or more, at each point"),
             worst.is_some_and(|(_, ratio)| ratio.median >= 1.0),
             found,

@@ -36,7 +36,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
                 let ratio = runs.ratio(place, ours, linux);
                 open_goal(
                     report,
-                    "ours has no CUBIC and no BBR yet",
+                    "no quiet run by CUBIC, and ours has no BBR yet",
                     &format!(
                         "{}: {} carries no less than {}",
                         point.name,

@@ -276,5 +276,7 @@ fn take_whole_of(part: &mut u64, one: u64) -> u32 {
     whole.min(u32::MAX.into()) as u32
 }
 
+const _: () = assert!(size_of::<Cubic>() == 88);
+
 #[cfg(test)]
 mod tests;

@@ -34,7 +34,6 @@ impl First {
 
     /// An ACK has come; `used`: the most that was in flight at once. Returns what goes on once this
     /// is outgrown.
-    #[inline(always)]
     pub(super) fn on_ack(
         &mut self,
         outcome: &AckOutcome,

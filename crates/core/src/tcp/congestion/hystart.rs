@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn conservative_slow_start_grows_by_a_quarter_and_ends_after_five_rounds() {
+    fn conservative_slow_start_adds_a_quarter_for_five_rounds() {
         let mut path = Path::new();
         assert_eq!(path.hystart.growth(1000), 1000);
         path.round(10 * MS, 10);

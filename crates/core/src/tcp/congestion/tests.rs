@@ -87,7 +87,7 @@ fn what_was_not_needed_is_undone_in_every_algorithm() {
 }
 
 #[test]
-fn the_curve_of_before_is_restored_unless_the_window_is_beyond_it() {
+fn the_curve_of_before_comes_back_unless_it_is_outgrown() {
     let mut congestion = fresh(Kind::Cubic);
     congestion.on_loss(loss(100 * MSS), MSS);
     ack(&mut congestion, MSS);

@@ -21,7 +21,6 @@ impl<T> Tight<T> {
 impl<T> Deref for Tight<T> {
     type Target = T;
 
-    #[inline(always)]
     fn deref(&self) -> &T {
         &*self.0
     }
@@ -29,7 +28,6 @@ impl<T> Deref for Tight<T> {
 
 #[allow(clippy::explicit_auto_deref, reason = "no reference to the box itself can be taken")]
 impl<T> DerefMut for Tight<T> {
-    #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         &mut *self.0
     }

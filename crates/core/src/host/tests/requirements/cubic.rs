@@ -38,7 +38,7 @@ fn after_a_timeout_slow_start_ends_at_seven_tenths() {
 }
 
 #[test]
-fn a_connection_goes_on_by_the_algorithm_that_its_socket_chooses() {
+fn a_socket_chooses_the_algorithm_of_its_connection() {
     let mut peer = Peer::established(plain());
     let (id, now) = (peer.id(), peer.now);
     let mut options = peer.host.options(id).unwrap();
