@@ -7,11 +7,11 @@
 //!
 //! ```text
 //!   link MTU ── large packets vanish ─▶ base ── a probe arrives ─▶ its size, and a larger probe
-//!                                         └──── a probe is lost ─▶ no more probes for ten minutes
+//!                                         └──── three are lost ─▶ no more probes for ten minutes
 //! ```
 //!
 //! A search begins at a size that nearly every path carries, and goes up by the sizes that links
-//! have. So one probe of a search is lost at most. What was found stays, and is searched beyond
+//! have. So three probes of a search are lost at most. What was found stays, and is searched beyond
 //! again after ten minutes (RFC 4821 §7.3), as long as somebody probes.
 //!
 //! IPv4 allows paths down to 68 bytes, where a few forged messages would make us send hundreds of
@@ -40,6 +40,9 @@ const IPV4_BASE: u16 = 1200;
 /// itself, and links with larger packets. The link's own is the last.
 const PROBES: [u16; 12] =
     [IPV4_BASE, 1280, 1340, 1380, 1400, 1420, 1450, 1480, 1492, 1500, 4352, 9000];
+
+/// MAX_PROBES (RFC 8899 §5.1.2): a path that loses much may lose a probe that it would carry.
+const LOST_MAX: u8 = 3;
 
 /// What paths are likely to carry, for routers that do not say (RFC 1191 §7.1).
 const PLATEAUS: [u16; 9] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, IPV4_FLOOR];
@@ -74,6 +77,8 @@ struct Entry {
     until: Instant,
     /// The path is searched, and somebody has probed since the search began.
     is_searched: bool,
+    /// Probes of the next size that were lost.
+    lost: u8,
 }
 
 /// The path MTUs of one host.
@@ -127,7 +132,7 @@ impl PathMtus {
         if path.mtu >= before.mtu && !gives_up_df {
             return None;
         }
-        self.keep(destination, Entry { path, until: now + LIFETIME, is_searched: false });
+        self.keep(destination, Entry { path, until: now + LIFETIME, is_searched: false, lost: 0 });
         Some(path)
     }
 
@@ -168,7 +173,10 @@ impl PathMtus {
             }
             None => return false,
         };
-        self.keep(destination, Entry { path, until: now + LIFETIME, is_searched: path.probe > 0 });
+        self.keep(
+            destination,
+            Entry { path, until: now + LIFETIME, is_searched: path.probe > 0, lost: 0 },
+        );
         true
     }
 
@@ -185,12 +193,13 @@ impl PathMtus {
         if entry.path.probe != size {
             return;
         }
+        let lost = if arrived { 0 } else { entry.lost + 1 };
         let path = match arrived {
             true => PathMtu::searched(size, self.link_mtu),
+            false if lost < LOST_MAX => entry.path,
             false => PathMtu { probe: 0, ..entry.path },
         };
-        let entry = Entry { path, until: now + LIFETIME, is_searched: true };
-        self.keep(destination, entry);
+        self.keep(destination, Entry { path, until: now + LIFETIME, is_searched: true, lost });
     }
 
     /// Forgets the estimates that have ended by `now`: packets of the link's MTU may be tried
@@ -209,7 +218,7 @@ impl PathMtus {
                 Some(entry) if entry.is_searched => {
                     let path = PathMtu::searched(entry.path.mtu, self.link_mtu);
                     // Without a probe until then, nobody needs the path any more.
-                    *entry = Entry { path, until: now + LIFETIME, is_searched: false };
+                    *entry = Entry { path, until: now + LIFETIME, is_searched: false, lost: 0 };
                     self.order.push_back((entry.until, destination));
                     self.changes += 1;
                 }
@@ -350,7 +359,10 @@ mod tests {
         assert_eq!((cache.path(FOUR).mtu, cache.path(FOUR).probe), (1280, 1340));
         cache.on_probed(at(1), FOUR, 1280, false);
         assert_eq!(cache.path(FOUR).probe, 1340, "an old probe tells nothing");
-        cache.on_probed(at(2), FOUR, 1340, false);
+        for _ in 0..LOST_MAX {
+            assert_eq!(cache.path(FOUR).probe, 1340);
+            cache.on_probed(at(2), FOUR, 1340, false);
+        }
         assert_eq!((cache.path(FOUR).mtu, cache.path(FOUR).probe), (1280, 0));
         // Ten minutes later it is searched again from where it was, and then given up.
         cache.on_time(at(602));

@@ -10,6 +10,7 @@ use crate::tcp::State;
 use crate::tcp::connection::{
     Connection, Context, Ending, Passed, Shape, Step, SynReceived, SynSent,
 };
+use crate::tcp::send::frto::Proof;
 use crate::tcp::send::narrow::PathNews;
 use crate::tcp::send::recovery::Pending;
 use crate::tcp::timers::Timer;
@@ -18,8 +19,12 @@ use crate::time::Instant;
 /// R1 of RFC 9293 §3.8.3: retransmissions in vain after which the user can learn of them.
 const R1: u8 = 3;
 
-/// Timeouts in a row after which the path is taken for narrower. One may be chance. RFC 4821 §7.7 says R1; but after it a user has waited for seconds.
+/// Timeouts in a row after which the path is taken for narrower, if it has not carried a few large
+/// segments. One may be chance. RFC 4821 §7.7 says R1; but after it a user has waited for seconds.
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
+
+/// Full segments' bytes that show that the path carries such.
+const CARRIED: u64 = 8;
 
 impl Connection {
     /// Handles every timer that is due at `tick`, the last one of the scheduling clock. The
@@ -116,10 +121,12 @@ impl Step<'_> {
         // Without a way nothing was lost: nothing was sent. The host looks for one again.
         if !self.common.is_unreachable() {
             self.cx.counters.timeouts += 1;
-            // Echoes tell sooner than F-RTO, but are not looked at without SACK.
-            let is_told = self.s.stamps.is_some() && self.s.send.has_sack();
-            let doubted = self.cx.config.detection == LossDetection::Rack && !is_told;
-            self.s.send.on_timeout(self.cx.now, doubted);
+            let proof = match (self.cx.config.detection, self.s.stamps) {
+                (LossDetection::Count, _) => Proof::None,
+                (LossDetection::Rack, Some(_)) => Proof::Echo,
+                (LossDetection::Rack, None) => Proof::Arrivals,
+            };
+            self.s.send.on_timeout(self.cx.now, proof);
             if let Some(ecn) = &mut self.s.ecn {
                 ecn.on_reduced(self.s.send.nxt);
             }
@@ -134,8 +141,11 @@ impl Step<'_> {
     /// Large segments may vanish on the way, and the reports of that as well.
     fn suspect_path(&mut self) {
         let (send, timeouts) = (&self.s.send, self.s.send.rtt.backoff());
-        if timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS) {
-            let (payload, again) = (send.first_payload(), timeouts > R1);
+        // A path seldom becomes narrower, and one that loses much must not pass for one.
+        let has_carried = self.s.passed.acknowledged >= CARRIED * u64::from(send.mss);
+        let is_long = timeouts > R1;
+        if timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS) && (is_long || !has_carried) {
+            let (payload, again) = (send.first_payload(), is_long && !has_carried);
             self.cx.path_news = Some(PathNews::BlackHole { payload, again });
         }
     }

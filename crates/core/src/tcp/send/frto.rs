@@ -15,6 +15,17 @@
 
 use crate::flow::Seq;
 
+/// What tells that a timeout was spurious.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Nothing does.
+    None,
+    /// The time that an ACK echoes (RFC 3522). It comes with the first ACK.
+    Echo,
+    /// What arrives: F-RTO.
+    Arrivals,
+}
+
 /// How far a timeout has been judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frto {

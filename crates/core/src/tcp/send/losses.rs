@@ -1,7 +1,7 @@
 //! Finds what is lost, and recovers from it: after each ACK, and when the timer fires.
 
 use super::SendHalf;
-use super::frto::{Frto, Heard};
+use super::frto::{Frto, Heard, Proof};
 use super::prr::{Progress, Prr};
 use super::recovery::{Detection, Mode, Pending, Probe};
 use super::undo::Undo;
@@ -472,16 +472,16 @@ impl SendHalf {
 
     /// The retransmission timer fired (RFC 6298 §5.4–5.6). Counting, all that is in flight is lost,
     /// and what was sacked is forgotten (RFC 2018 §8). By time, only what is old is lost (RFC 8985
-    /// §6.3), and what was sacked stays so unless the receiver shows that it is not. `doubted`:
-    /// F-RTO is to tell whether the timeout was spurious, unless a recovery was under way.
-    pub(crate) fn on_timeout(&mut self, now: Instant, doubted: bool) {
+    /// §6.3), and what was sacked stays so unless the receiver shows that it is not. `proof`
+    /// is to tell whether the timeout was spurious, unless a recovery was under way.
+    pub(crate) fn on_timeout(&mut self, now: Instant, proof: Proof) {
         let (flight, lost_before) = (self.flight(), self.sent.lost(self.una));
         let again = self.rtt.backoff() > 0;
         // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
         let in_recovery = self.mode() == Mode::Fast;
         let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
         let loss = Loss { now, flight: flight.min(limit), is_marked: false };
-        let undo = self.undo_of_timeout(again, doubted);
+        let undo = self.undo_of_timeout(again, proof);
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         let tally = self.tally_mut();
@@ -494,7 +494,7 @@ impl SendHalf {
         self.recovery_mut().dup_acks = 0;
         self.suspect_probe();
         self.enter(Mode::Timeout);
-        self.doubt(undo, doubted);
+        self.doubt(undo, proof);
         if by_time {
             self.lose_to((self.una + u32::from(self.mss)).min(self.nxt));
             let rack = &mut self.recovery_mut().rack;
@@ -509,9 +509,9 @@ impl SendHalf {
 
     /// What undoes a timeout, if it was not needed. A further timeout of the same segment does not
     /// replace it (RFC 3522 §3.2).
-    fn undo_of_timeout(&mut self, again: bool, doubted: bool) -> Option<Undo> {
+    fn undo_of_timeout(&mut self, again: bool, proof: Proof) -> Option<Undo> {
         let (una, nxt) = (self.una, self.nxt);
-        let can_undo = doubted || self.detection == Detection::Rack;
+        let can_undo = proof != Proof::None;
         match self.mode() {
             Mode::Open if !again && can_undo => Some(Undo::new(self.congestion.kept(), una, nxt)),
             Mode::Timeout if again => self.recovery.as_mut()?.undo.take(),
@@ -521,10 +521,10 @@ impl SendHalf {
 
     /// Step 1 of F-RTO (RFC 5682 §2.1), unless a recovery was under way: what that sent again would
     /// pass for old data that arrives.
-    fn doubt(&mut self, undo: Option<Undo>, doubted: bool) {
+    fn doubt(&mut self, undo: Option<Undo>, proof: Proof) {
         let una = self.una;
         let recovery = self.recovery_mut();
-        if undo.is_some() && doubted {
+        if undo.is_some() && proof == Proof::Arrivals {
             recovery.frto = Frto::Resent { end: una };
         }
         recovery.undo = undo;
