@@ -10,7 +10,7 @@ use super::{Ack, AckOutcome, Loss, Mode, WINDOW_MAX, is_used};
 
 /// State of the algorithm, in bytes. It takes 11 of them.
 #[derive(Clone, Copy, Debug)]
-#[repr(Rust, packed)]
+#[repr(C, packed)]
 pub(crate) struct Reno {
     /// cwnd.
     pub(super) window: u32,
@@ -31,7 +31,6 @@ impl Reno {
     }
 
     /// An ACK has come; `used`: the most that was in flight at once.
-    #[inline(always)]
     pub(super) fn on_ack(&mut self, outcome: &AckOutcome, ack: Ack, used: u32, mss: u32) {
         let may_grow = ack.may_grow && is_used(used, self.window, self.threshold, mss);
         // In fast recovery the window stays as it is.
