@@ -116,7 +116,8 @@ mod tests {
              --duplicate 3% --corrupt 4% --mtu 1280 --seed 5",
         );
         let all = "bucket=4Mbit:9KB,codel=5ms:100ms,corrupt=4%,delay=1ms,duplicate=3%,fq=8,\
-                   jitter=1ms:normal,loss=1%,mark=2ms,mtu=1280,queue=9packets,rate=8Mbit,reorder=2%,seed=5";
+                   jitter=1ms:normal,loss=1%,mark=2ms,mtu=1280,queue=9packets,rate=8Mbit,\
+                   reorder=2%,seed=5";
         assert_eq!(both, [all, all]);
         assert_eq!(texts("a b"), ["", ""], "a perfect link");
     }

@@ -63,7 +63,7 @@ group! {
     /// The congestion window.
     CongestionConfig {
         /// The algorithm, unless a socket chooses another.
-        algorithm: Algorithm = Algorithm::Cubic, "", "RFC 9438, RFC 9406; RFC 5681; draft-ietf-ccwg-bbr";
+        algorithm: Algorithm = Algorithm::Cubic, "", "RFC 9438; RFC 5681; draft-ietf-ccwg-bbr";
         /// Initial congestion window.
         initial_window: u32 = 10, "segments", "RFC 6928";
         /// Begin again with the initial window after an idle RTO.

@@ -339,8 +339,8 @@ impl Host {
     }
 
     /// True if stalled connections that can take nothing back hold most of the memory. Then the
-    /// others share what is left, and that may be next to nothing, though none of them waits for long
-    /// at a time.
+    /// others share what is left, and that may be next to nothing, though none of them waits for
+    /// long at a time.
     fn those_to_go_hold_most(&self) -> bool {
         let Host { shortage, shared, slots, .. } = self;
         let (connections, units) = shortage.stalled.to_go();

@@ -219,13 +219,11 @@ impl Congestion {
     }
 
     /// True if the algorithm models the path: it samples the delivery rate, and paces.
-    #[inline(always)]
     pub(crate) fn has_model(&self) -> bool {
         matches!(self.algorithm, Algorithm::Bbr(_))
     }
 
     /// The algorithm, if it models the path.
-    #[inline(always)]
     pub(crate) fn bbr(&self) -> Option<&Bbr> {
         match &self.algorithm {
             Algorithm::Bbr(bbr) => Some(bbr),
@@ -233,7 +231,6 @@ impl Congestion {
         }
     }
 
-    #[inline(always)]
     pub(crate) fn bbr_mut(&mut self) -> Option<&mut Bbr> {
         match &mut self.algorithm {
             Algorithm::Bbr(bbr) => Some(bbr),

@@ -221,8 +221,8 @@ impl SendHalf {
         window
     }
 
-    /// Bytes that congestion control lets out at `now`, with a congestion window of `window`: a whole
-    /// `segment` at least if nothing is in the network.
+    /// Bytes that congestion control lets out at `now`, with a congestion window of `window`: a
+    /// whole `segment` at least if nothing is in the network and the pace allows it.
     pub(crate) fn allowance(&self, now: Instant, segment: u32, window: u32) -> u32 {
         if let Some(recovery) = &self.recovery {
             let room = self.allowance_in(recovery, segment, window);

@@ -71,8 +71,8 @@ pub(in crate::host) struct Stalled {
     listed: usize,
     /// How many were asked, and have not answered.
     asked: usize,
-    /// How many are in the last stage, and the memory that they took when they were marked, in units
-    /// of the pool.
+    /// How many are in the last stage, and the memory that they took when they were marked, in
+    /// units of the pool.
     to_go: (usize, usize),
 }
 
@@ -94,8 +94,8 @@ impl Stalled {
         self.listed == 0
     }
 
-    /// How many are in the last stage, and the memory that they took when they were marked, in units
-    /// of the pool.
+    /// How many are in the last stage, and the memory that they took when they were marked, in
+    /// units of the pool.
     pub(in crate::host) fn to_go(&self) -> (usize, usize) {
         self.to_go
     }

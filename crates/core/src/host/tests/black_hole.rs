@@ -50,7 +50,7 @@ fn mtu_of(cable: &Cable, id: ConnectionId, headers: u16) -> u16 {
 }
 
 #[test]
-fn a_black_hole_is_found_after_two_timeouts_and_what_it_carries_by_probes() {
+fn a_black_hole_is_found_and_what_it_carries_by_probes() {
     for (remote, longest, headers, found) in [
         ("10.0.0.2:80", 1280, 40, 1280),
         ("10.0.0.2:80", 1300, 40, 1280),
@@ -100,7 +100,7 @@ fn a_lost_probe_is_no_congestion() {
 }
 
 #[test]
-fn a_path_that_was_down_for_a_while_is_searched_up_to_what_it_had() {
+fn a_path_that_was_down_is_searched_up_to_what_it_had() {
     let mut cable = Cable::two();
     let ends = connected(&mut cable, "10.0.0.2:80");
     cable.longest = 0;

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_limited_by_the_application_until_the_bubble_has_arrived() {
+    fn samples_are_limited_until_the_bubble_has_arrived() {
         let mut sampler = Sampler::new(at(0));
         sampler.on_sent(at(0), 1000, true);
         sampler.on_app_limited(1000);

@@ -91,7 +91,6 @@ impl SendHalf {
     }
 
     /// Bytes of `room` that the pace lets out now, in segments of `segment` bytes.
-    #[inline(always)]
     pub(super) fn paced(&self, now: Instant, room: u32, segment: u32) -> u32 {
         match self.congestion.bbr() {
             None => room,

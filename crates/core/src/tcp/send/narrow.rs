@@ -55,7 +55,6 @@ pub(crate) enum PathNews {
 
 impl SendHalf {
     /// The path takes segments of `mss` bytes.
-    #[inline(always)]
     pub(crate) fn on_path(&mut self, mss: u16, config: &TcpConfig) {
         if mss < self.mss {
             self.on_smaller_path(mss, config);

@@ -199,7 +199,7 @@ fn the_link_is_full_and_the_queue_is_short() {
 }
 
 #[test]
-fn losses_below_the_threshold_cost_what_they_take_between_probes() {
+fn losses_below_the_threshold_cost_what_they_take() {
     let mut clean = World::new(RATE, 40);
     clean.pass(3000);
     let clean = clean.goodput(20_000);
@@ -207,13 +207,13 @@ fn losses_below_the_threshold_cost_what_they_take_between_probes() {
     world.loses = 100;
     world.pass(3000);
     let goodput = world.goodput(20_000);
-    // Each round that cruises loses a hundredth of the rate, and there are fifty of them: 0.99^25 in
-    // the mean (§5.3.3.5.3).
+    // Each round that cruises loses a hundredth of the rate, and there are fifty of them: 0.99^25
+    // in the mean (§5.3.3.5.3).
     assert!(goodput * 100 >= clean * 78, "{goodput} of {clean}");
 }
 
 #[test]
-fn startup_ends_by_losses_also_where_the_application_is_the_limit() {
+fn startup_ends_by_losses_if_the_application_is_the_limit() {
     let mut world = World::new(RATE, 40);
     world.app = Some(2 * MSS);
     assert!(!world.run(3000, |world| world.bbr.state != State::Startup), "it may go on for ever");
@@ -232,7 +232,7 @@ fn the_cycle_goes_down_cruises_refills_and_goes_up() {
 
 /// 62 rounds or two to three seconds, whichever is first.
 #[test]
-fn a_probe_comes_after_two_to_three_seconds_or_as_many_rounds_as_reno_takes() {
+fn a_probe_comes_after_seconds_or_as_many_rounds_as_reno_takes() {
     let between = |rate, delay| {
         let mut world = World::new(rate, delay);
         assert!(world.run(20_000, is_in(State::Refill)));
@@ -245,7 +245,7 @@ fn a_probe_comes_after_two_to_three_seconds_or_as_many_rounds_as_reno_takes() {
 }
 
 #[test]
-fn five_seconds_after_the_shortest_round_trip_it_is_looked_for_anew() {
+fn after_five_seconds_the_shortest_round_trip_is_looked_for() {
     let mut world = World::new(RATE, 40);
     // A standing queue of others would hide it: here the path has become longer.
     world.pass(2000);
@@ -275,7 +275,7 @@ fn a_pause_is_as_good_as_a_search_for_the_shortest_round_trip() {
 }
 
 #[test]
-fn a_slower_path_is_believed_after_two_cycles_and_a_faster_one_found() {
+fn a_slower_path_is_believed_and_a_faster_one_found() {
     let mut world = World::new(RATE, 40);
     world.queue = RATE / 25;
     world.pass(4000);
@@ -311,7 +311,7 @@ fn what_a_timeout_took_comes_back_if_it_was_spurious() {
 
 /// 2 % of 100 segments are lost within the last burst of ten.
 #[test]
-fn the_loss_is_placed_within_the_burst_that_crossed_the_threshold() {
+fn the_loss_is_placed_within_the_burst_that_went_too_far() {
     let lost = LostSample { in_flight: 100 * MSS, lost: 4 * MSS, is_app_limited: false };
     assert!(is_too_high(lost.lost, lost.in_flight));
     let at_loss = inflight_at_loss(lost, 4 * MSS);
@@ -338,7 +338,8 @@ proptest::proptest! {
                     let sample = bbr.sampler.on_delivered(now, bytes, Some(at), 0);
                     let (has_lost, in_flight) = (ms % 2 == 0, bytes);
                     let newly_acked = bytes;
-                    bbr.on_ack(&Acked { now, newly_acked, sample, in_flight, has_lost, has_sack: true });
+                    let has_sack = true;
+                    bbr.on_ack(&Acked { now, newly_acked, sample, in_flight, has_lost, has_sack });
                 }
                 3 => {
                     let lost = bbr.sampler.on_lost(bytes, now);
