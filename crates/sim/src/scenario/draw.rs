@@ -193,7 +193,7 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
             ..TimeWaitConfig::default()
         },
         congestion: CongestionConfig {
-            algorithm: [Algorithm::Cubic, Algorithm::Reno][rng.below(2) as usize],
+            algorithm: [Algorithm::Cubic, Algorithm::Reno, Algorithm::Bbr][rng.below(3) as usize],
             detection: [LossDetection::Rack, LossDetection::Count][rng.below(2) as usize],
             ..CongestionConfig::default()
         },

@@ -145,7 +145,9 @@ impl Step<'_> {
         let has_carried = self.s.passed.acknowledged >= CARRIED * u64::from(send.mss);
         let is_long = timeouts > R1;
         if timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS) && (is_long || !has_carried) {
-            let (payload, again) = (send.first_payload(), is_long && !has_carried);
+            // What it has carried may all have been small.
+            let again = is_long && (!has_carried || timeouts > 2 * R1);
+            let payload = send.first_payload();
             self.cx.path_news = Some(PathNews::BlackHole { payload, again });
         }
     }
