@@ -9,10 +9,15 @@ use crate::time::Instant;
 
 impl SendHalf {
     /// So many bytes have left, new or again, and count as in flight.
+    #[inline]
     pub(crate) fn note_departure(&mut self, now: Instant, bytes: u32) {
-        if !self.congestion.has_model() {
-            return;
+        if self.congestion.has_model() {
+            self.model_departure(now, bytes);
         }
+    }
+
+    #[cold]
+    fn model_departure(&mut self, now: Instant, bytes: u32) {
         let before = self.pipe().saturating_sub(bytes);
         if let Some(bbr) = self.congestion.bbr_mut() {
             bbr.on_sent(now, bytes, before);
@@ -91,14 +96,15 @@ impl SendHalf {
     }
 
     /// Bytes of `room` that the pace lets out now, in segments of `segment` bytes.
+    #[inline]
     pub(super) fn paced(&self, now: Instant, room: u32, segment: u32) -> u32 {
-        match self.congestion.bbr() {
-            None => room,
-            Some(bbr) => {
-                let allowed = bbr.pacer.allowed(now);
-                if allowed < segment { 0 } else { room.min(allowed) }
-            }
-        }
+        if self.congestion.has_model() { self.paced_by_model(now, room, segment) } else { room }
+    }
+
+    #[cold]
+    fn paced_by_model(&self, now: Instant, room: u32, segment: u32) -> u32 {
+        let allowed = self.congestion.bbr().map_or(u32::MAX, |bbr| bbr.pacer.allowed(now));
+        if allowed < segment { 0 } else { room.min(allowed) }
     }
 
     /// True if losses are found by time and a recovery is paced by proportional rate reduction.

@@ -1,6 +1,6 @@
 //! What few connections have to keep: the record of a source, urgent data, a narrow path, and
-//! counts of what went wrong. One that never sends anything again, and whose application says nothing, has
-//! none.
+//! counts of what went wrong. One that never sends anything again, and whose application says
+//! nothing, has none.
 
 use alloc::boxed::Box;
 
