@@ -85,6 +85,7 @@ mod at {
     pub(super) const BACKOFF: usize = 4;
     pub(super) const OPTIONS: usize = 5;
     pub(super) const SCALES: usize = 6;
+    pub(super) const APP_LIMITED: usize = 7;
     pub(super) const RTO: usize = 8;
     pub(super) const ATO: usize = 12;
     pub(super) const SND_MSS: usize = 16;
@@ -113,6 +114,7 @@ mod at {
     pub(super) const BYTES_RECEIVED: usize = 128;
     pub(super) const NOTSENT_BYTES: usize = 144;
     pub(super) const MIN_RTT: usize = 148;
+    pub(super) const DELIVERY_RATE: usize = 160;
     pub(super) const BUSY_TIME: usize = 168;
     pub(super) const RWND_LIMITED: usize = 176;
     pub(super) const SNDBUF_LIMITED: usize = 184;
@@ -172,6 +174,12 @@ fn counts(out: &mut Layout, info: &ConnectionInfo, now: Instant) {
     out.u64(at::BYTES_RETRANS, info.retransmitted_bytes);
     out.u32(at::DSACK_DUPS, info.duplicate_sacks as u32);
     out.u32(at::RCV_OOOPACK, info.out_of_order as u32);
+    if let Some(model) = info.model {
+        out.u64(at::PACING_RATE, model.pacing_bytes_per_second);
+        out.u64(at::DELIVERY_RATE, model.delivery_bytes_per_second);
+        // A bit field: delivery_rate_app_limited is the first.
+        out.u8(at::APP_LIMITED, u8::from(model.is_app_limited));
+    }
 }
 
 fn usage(out: &mut Layout, socket: &Socket, now: Instant) {
@@ -238,9 +246,9 @@ fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
     out.u32(at::TOTAL_RTO, (info.timeouts as u32).min(0xffff));
     out.u32(
         at::MIN_RTT,
-        match micros(info.latest_rtt) {
+        match micros(info.min_rtt) {
             0 => u32::MAX,
-            latest => latest.min(micros(info.srtt)),
+            least => least,
         },
     );
     let (srtt_us, cwnd) = (info.srtt.as_micros() as u64, u64::from(info.cwnd_bytes));

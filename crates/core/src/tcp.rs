@@ -177,6 +177,9 @@ pub struct ConnectionInfo {
     /// The rate of the narrowest link on the way, payload alone, in bytes a second (packet pair:
     /// Aron & Druschel 1999, §3); `None` before three samples.
     pub bottleneck_bytes_per_second: Option<u64>,
+    /// What congestion control knows of the path, and its pace; `None` for algorithms that do not
+    /// model the path.
+    pub model: Option<PathModel>,
     /// Retransmission timeouts in a row, or zero-window probes.
     pub backoff: u8,
     /// Sent and not acknowledged, bytes.
@@ -256,6 +259,23 @@ impl Keepalive {
             probes: config.keepalive.probes,
         }
     }
+}
+
+/// What BBR knows of a path, and how it paces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathModel {
+    /// The rate at which the path delivered lately, bytes a second; 0 before the first sample.
+    pub delivery_bytes_per_second: u64,
+    /// The application sent too little for that to be the path's limit.
+    pub is_app_limited: bool,
+    /// The greatest such rate of the last two probes, bytes a second: BBR.max_bw.
+    pub bandwidth_bytes_per_second: u64,
+    /// The rate at which bursts leave, bytes a second.
+    pub pacing_bytes_per_second: u64,
+    /// The largest burst, bytes.
+    pub burst_bytes: u32,
+    /// How late bursts left that were waited for, in the mean: the error of their spacing.
+    pub pacing_late: Duration,
 }
 
 impl ConnectionInfo {

@@ -1,6 +1,7 @@
 //! Pairs of hosts in virtual time, over a wire without a link layer.
 
 mod adopt;
+mod bbr;
 mod black_hole;
 mod bounds;
 mod bursts;

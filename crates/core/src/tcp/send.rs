@@ -286,9 +286,11 @@ impl SendHalf {
             self.mode() == Mode::Timeout && (sacked > 0 || self.is_repeated(segment));
         self.update_window(segment.seq, segment.ack, segment.window);
         let mut outcome = AckOutcome { flight, ..AckOutcome::default() };
+        let mut sent = None;
         if segment.ack.after(self.una) {
             let before = Before { flight, has_holes: !self.misses_nothing(), may_grow };
             let taken = self.sent.on_ack(segment.ack, &mut news);
+            sent = taken.sent;
             outcome = self.on_new_ack(times, segment.ack, taken, before, pool);
         }
         outcome.delivered += sacked;
@@ -300,7 +302,9 @@ impl SendHalf {
             outcome.duplicate = dsack(segment).filter(|_| self.has_sack());
             self.recover(times.now, &news, &mut outcome, segment);
         }
-        self.note_acked(times.now, &news, &outcome);
+        // Where all that was in flight left at once, it is no news.
+        let latest = news.latest.map(|departure| departure.at).or(sent);
+        self.note_acked(times.now, latest, &outcome);
         outcome
     }
 

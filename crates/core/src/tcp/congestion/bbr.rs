@@ -15,7 +15,8 @@ mod probe;
 
 use super::delivery::{LostSample, Sample, Sampler};
 use super::pacer::Pacer;
-use crate::time::Instant;
+use crate::tcp::PathModel;
+use crate::time::{Duration, Instant};
 use probe::{ProbeBw, ProbeRtt};
 
 const UNLIMITED_RATE: u64 = u64::MAX;
@@ -256,6 +257,19 @@ impl Bbr {
         }
     }
 
+    /// What is known of the path, and the pace.
+    pub(crate) fn info(&self) -> PathModel {
+        let (delivery_bytes_per_second, is_app_limited) = self.sampler.latest();
+        PathModel {
+            delivery_bytes_per_second,
+            is_app_limited,
+            bandwidth_bytes_per_second: self.max_bw(),
+            pacing_bytes_per_second: self.pacer.rate(),
+            burst_bytes: self.pacer.burst(),
+            pacing_late: Duration::from_nanos(self.pacer.late_ns().into()),
+        }
+    }
+
     /// C.cwnd.
     pub(crate) fn cwnd(&self) -> u32 {
         self.cwnd
@@ -325,6 +339,10 @@ impl Bbr {
 
     /// UpdateOnACK().
     pub(crate) fn on_ack(&mut self, acked: &Acked) {
+        // The ACK that opens the connection comes before its clocks begin.
+        if !self.has_begun {
+            return;
+        }
         self.note_rtt(acked);
         self.update_latest_delivery_signals(acked);
         self.update_congestion_signals(acked);

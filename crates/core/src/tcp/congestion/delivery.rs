@@ -16,8 +16,9 @@ use alloc::collections::VecDeque;
 
 use crate::time::Instant;
 
-/// Departures kept at most. Beyond it the newest stands for those that follow.
-const DEPARTURES_MAX: usize = 4096;
+/// Departures kept at most. When there are as many, every second one goes, and those to come are
+/// kept at twice the distance: what left between two counts as if it had left with the first.
+const DEPARTURES_MAX: usize = 1024;
 
 /// What was so when something left.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,11 @@ pub(crate) struct Sampler {
     lost: u64,
     /// C.app_limited: the application sent too little until this is delivered; 0: it does not.
     app_limited: u64,
+    /// The rate of the latest sample that told one, and whether it was the application's limit.
+    latest: (u64, bool),
     departures: VecDeque<Departed>,
+    /// Two of them lie so far apart at least.
+    apart_ns: u64,
 }
 
 /// A rate sample: RS.
@@ -93,13 +98,21 @@ impl Sampler {
             first_sent_at: now,
             lost: 0,
             app_limited: 0,
+            latest: (0, false),
             departures: VecDeque::new(),
+            apart_ns: 1,
         }
     }
 
     /// C.delivered.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    /// The rate of the latest sample that told one, bytes a second, and whether it was the
+    /// application's limit.
+    pub(crate) fn latest(&self) -> (u64, bool) {
+        self.latest
     }
 
     /// True if the application sends too little.
@@ -112,21 +125,24 @@ impl Sampler {
         if idle {
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
-        let is_full = self.departures.len() >= DEPARTURES_MAX;
-        match self.departures.back_mut() {
-            Some(last) if last.at == now || is_full => {
-                (last.at, last.in_flight) = (now, in_flight);
-            }
-            _ => self.departures.push_back(Departed {
-                at: now,
-                first_sent_at: self.first_sent_at,
-                delivered_at: self.delivered_at,
-                delivered: self.delivered,
-                lost: self.lost,
-                in_flight,
-                is_app_limited: self.is_app_limited(),
-            }),
+        let apart_ns = self.apart_ns;
+        let is_near = |last: &&mut Departed| now.nanos_since(last.at) < apart_ns;
+        if let Some(last) = self.departures.back_mut().filter(is_near) {
+            last.in_flight = in_flight;
+            return;
         }
+        if self.departures.len() >= DEPARTURES_MAX {
+            self.thin_out();
+        }
+        self.departures.push_back(Departed {
+            at: now,
+            first_sent_at: self.first_sent_at,
+            delivered_at: self.delivered_at,
+            delivered: self.delivered,
+            lost: self.lost,
+            in_flight,
+            is_app_limited: self.is_app_limited(),
+        });
     }
 
     /// There was nothing more to send, with `in_flight` bytes in the network.
@@ -148,23 +164,27 @@ impl Sampler {
         }
         self.delivered += u64::from(bytes);
         self.delivered_at = now;
-        let left = latest.and_then(|latest| self.departure(latest));
+        let left = latest.and_then(|latest| Some((latest, self.departure(latest)?)));
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
-        let left = left?;
-        self.first_sent_at = left.at;
+        let (latest, left) = left?;
+        self.first_sent_at = latest;
         let sending_ns = left.at.nanos_since(left.first_sent_at);
         let interval_ns = sending_ns.max(now.nanos_since(left.delivered_at));
         let delivered = self.delivered - left.delivered;
         // So short an interval is of an ACK of what was sent again in vain.
         let is_reliable = interval_ns > 0 && interval_ns >= min_rtt_ns;
         let rate = u128::from(delivered) * 1_000_000_000 / u128::from(interval_ns.max(1));
-        let rtt_ns = now.nanos_since(left.at);
+        let rtt_ns = now.nanos_since(latest);
         // What is lost of the rest will be found so within three round trips.
         self.forget_before(now, rtt_ns.saturating_mul(3));
+        let rate = if is_reliable { u64::try_from(rate).unwrap_or(u64::MAX) } else { 0 };
+        if rate > 0 {
+            self.latest = (rate, left.is_app_limited);
+        }
         Some(Sample {
-            rate: if is_reliable { u64::try_from(rate).unwrap_or(u64::MAX) } else { 0 },
+            rate,
             is_app_limited: left.is_app_limited,
             delivered: clamp(delivered),
             prior_delivered: left.delivered,
@@ -185,6 +205,18 @@ impl Sampler {
         })
     }
 
+    fn thin_out(&mut self) {
+        let mut keeps = false;
+        self.departures.retain(|_| {
+            keeps = !keeps;
+            keeps
+        });
+        if let (Some(first), Some(last)) = (self.departures.front(), self.departures.back()) {
+            let all_ns = last.at.nanos_since(first.at);
+            self.apart_ns = (all_ns / self.departures.len() as u64).max(self.apart_ns);
+        }
+    }
+
     /// What was so when that left, or what left last before it.
     fn departure(&self, at: Instant) -> Option<Departed> {
         let behind = self.departures.partition_point(|left| left.at <= at);
@@ -195,6 +227,9 @@ impl Sampler {
     fn forget_before(&mut self, now: Instant, age_ns: u64) {
         while self.departures.get(1).is_some_and(|next| now.nanos_since(next.at) > age_ns) {
             self.departures.pop_front();
+        }
+        if self.departures.len() < DEPARTURES_MAX / 8 {
+            self.apart_ns = 1;
         }
     }
 
@@ -277,12 +312,18 @@ mod tests {
     #[test]
     fn what_is_kept_has_a_bound_and_goes_with_time() {
         let mut sampler = Sampler::new(at(0));
-        for n in 0..2 * DEPARTURES_MAX as u64 {
+        let now = 3 * DEPARTURES_MAX as u64;
+        for n in 0..now {
             sampler.on_sent(at(n), 1, false);
+            assert!(sampler.departures.len() <= DEPARTURES_MAX);
         }
-        assert_eq!(sampler.departures.len(), DEPARTURES_MAX);
-        let now = 2 * DEPARTURES_MAX as u64;
-        assert!(sampler.on_delivered(at(now), 1, Some(at(now - 1)), 0).is_some());
+        // They lie further apart: what left is found by what left a little before it.
+        for n in (0..now).step_by(100) {
+            let left = sampler.departure(at(n)).unwrap().at;
+            assert!(left <= at(n) && at(n).nanos_since(left) < 16_000_000, "{n} by {left:?}");
+        }
+        let sample = sampler.on_delivered(at(now), 1, Some(at(now - 1)), 0).unwrap();
+        assert_eq!(sample.rtt_ns, 1_000_000);
         assert!(sampler.departures.len() <= 4, "three round trips of 1 ms");
         assert_eq!(sampler.on_delivered(at(now), 1, None, 0), None);
     }

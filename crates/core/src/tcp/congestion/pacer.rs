@@ -57,7 +57,6 @@ impl Pacer {
     }
 
     /// How late bursts are in the mean.
-    #[cfg(test)]
     pub(crate) fn late_ns(&self) -> u32 {
         self.late_ns
     }

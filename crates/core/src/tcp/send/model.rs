@@ -2,7 +2,6 @@
 //! of it does nothing, at the price of one comparison, where the algorithm has no model.
 
 use super::SendHalf;
-use super::rack::News;
 use super::recovery::Detection;
 use crate::tcp::congestion::{AckOutcome, Acked};
 use crate::time::Instant;
@@ -24,15 +23,20 @@ impl SendHalf {
         }
     }
 
-    /// An ACK has been taken in, and what is lost has been marked.
-    pub(super) fn note_acked(&mut self, now: Instant, news: &News, outcome: &AckOutcome) {
+    /// An ACK has been taken in, and what is lost has been marked. Of what it has delivered, what
+    /// left at `latest` left last.
+    pub(super) fn note_acked(
+        &mut self,
+        now: Instant,
+        latest: Option<Instant>,
+        outcome: &AckOutcome,
+    ) {
         if !self.congestion.has_model() {
             return;
         }
         self.note_lost(now, outcome.lost);
         let (in_flight, has_sack) = (self.pipe(), self.has_sack());
         let Some(bbr) = self.congestion.bbr_mut() else { return };
-        let latest = news.latest.map(|departure| departure.at);
         let (newly_acked, min_rtt_ns) = (outcome.delivered, bbr.min_rtt_ns());
         let sample = bbr.sampler.on_delivered(now, newly_acked, latest, min_rtt_ns);
         let has_lost = outcome.lost > 0;

@@ -168,7 +168,9 @@ const RATE: u64 = 5_000_000;
 
 #[test]
 fn startup_ends_once_the_bandwidth_grows_no_more() {
-    for (rate, delay) in [(RATE, 40), (125_000, 20), (125_000_000, 10), (12_500_000, 200)] {
+    for (rate, delay) in
+        [(RATE, 40), (125_000, 20), (125_000_000, 10), (125_000_000, 100), (12_500_000, 200)]
+    {
         let mut world = World::new(rate, delay);
         assert!(world.run(4000, is_in(State::Drain)), "{rate}");
         assert_eq!((world.bbr.full_bw.count, world.bbr.full_bw.is_reached), (3, true));
