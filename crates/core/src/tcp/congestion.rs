@@ -18,6 +18,7 @@ mod tight;
 
 use crate::config::{Algorithm as Kind, TcpConfig};
 use crate::flow::Seq;
+use crate::tcp::PathModel;
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
 pub(crate) use bbr::Acked;
@@ -230,6 +231,11 @@ impl Congestion {
             Algorithm::Bbr(bbr) => Some(bbr),
             _ => None,
         }
+    }
+
+    /// What it knows of the path.
+    pub(crate) fn model(&self) -> Option<PathModel> {
+        self.bbr().map(Bbr::info)
     }
 
     pub(crate) fn bbr_mut(&mut self) -> Option<&mut Bbr> {

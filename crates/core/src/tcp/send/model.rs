@@ -15,7 +15,6 @@ impl SendHalf {
         }
     }
 
-    #[cold]
     fn model_departure(&mut self, now: Instant, bytes: u32) {
         let before = self.pipe().saturating_sub(bytes);
         if let Some(bbr) = self.congestion.bbr_mut() {
@@ -105,7 +104,6 @@ impl SendHalf {
         if self.congestion.has_model() { self.paced_by_model(now, room, segment) } else { room }
     }
 
-    #[cold]
     fn paced_by_model(&self, now: Instant, room: u32, segment: u32) -> u32 {
         let allowed = self.congestion.bbr().map_or(u32::MAX, |bbr| bbr.pacer.allowed(now));
         if allowed < segment { 0 } else { room.min(allowed) }
