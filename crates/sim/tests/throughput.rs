@@ -90,6 +90,7 @@ fn check(algorithm: Algorithm) {
         Algorithm::Reno => "throughput",
         Algorithm::Cubic => "throughput-cubic",
         Algorithm::Bbr => "throughput-bbr",
+        Algorithm::Dctcp => unreachable!("where nothing is marked it is Reno"),
     };
     let file = format!("{}/tests/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("LIGHTWAIT_BLESS").is_some() {

@@ -18,6 +18,7 @@ group! {
         /// Offer and use selective acknowledgements.
         sack: bool = true, "", "RFC 2018";
         /// Explicit congestion notification: if the peer asks, asked for by our SYNs, or never.
+        /// With DCTCP our SYNs ask as well, unless never.
         ecn: Ecn = Ecn::Passive, "", "RFC 3168, RFC 9293 SHLD-8";
         /// Nagle's algorithm, unless a socket turns it off.
         nagle: bool = true, "", "RFC 9293 SHLD-7";
@@ -63,7 +64,8 @@ group! {
     /// The congestion window.
     CongestionConfig {
         /// The algorithm, unless a socket chooses another.
-        algorithm: Algorithm = Algorithm::Cubic, "", "RFC 9438; RFC 5681; draft-ietf-ccwg-bbr";
+        algorithm: Algorithm = Algorithm::Cubic, "",
+            "RFC 9438; RFC 5681; RFC 8257; draft-ietf-ccwg-bbr";
         /// Initial congestion window.
         initial_window: u32 = 10, "segments", "RFC 6928";
         /// Begin again with the initial window after an idle RTO.
@@ -367,6 +369,17 @@ pub enum Ecn {
     Active,
 }
 
+impl Ecn {
+    /// True if the SYNs of a connection with that congestion control ask for it.
+    pub(crate) fn asks(self, algorithm: Algorithm) -> bool {
+        match self {
+            Ecn::Off => false,
+            Ecn::Passive => algorithm == Algorithm::Dctcp,
+            Ecn::Active => true,
+        }
+    }
+}
+
 /// The state of a connection that TIME-WAIT keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TimeWaitState {
@@ -436,6 +449,8 @@ pub enum Algorithm {
     Reno,
     /// BBR, version 3 (draft-ietf-ccwg-bbr), which models the path and paces.
     Bbr,
+    /// DCTCP (RFC 8257), where both ends use it and routers mark early: for networks of one owner.
+    Dctcp,
 }
 
 impl Algorithm {

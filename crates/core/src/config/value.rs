@@ -73,7 +73,8 @@ words!(Estimator: "rfc6298" => Estimator::Rfc6298, "bsd" => Estimator::Bsd,
     "bsd_brakmo_peterson" => Estimator::BsdBrakmoPeterson, "fine" => Estimator::Fine);
 words!(AckDelay: "buckets" => AckDelay::Buckets, "timer" => AckDelay::Timer,
     "tick" => AckDelay::Tick);
-words!(Algorithm: "cubic" => Algorithm::Cubic, "reno" => Algorithm::Reno, "bbr" => Algorithm::Bbr);
+words!(Algorithm: "cubic" => Algorithm::Cubic, "reno" => Algorithm::Reno, "bbr" => Algorithm::Bbr,
+    "dctcp" => Algorithm::Dctcp);
 words!(LossDetection: "rack" => LossDetection::Rack, "count" => LossDetection::Count);
 words!(Ecn: "passive" => Ecn::Passive, "active" => Ecn::Active, "off" => Ecn::Off);
 words!(TimeWaitState: "compact" => TimeWaitState::Compact, "full" => TimeWaitState::Full,

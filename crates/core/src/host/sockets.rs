@@ -193,6 +193,7 @@ impl Host {
             mss: terms.mss(tuple.is_ipv6()),
             offer: self.shared.budget.offer(terms.offer),
             ipv6: tuple.is_ipv6(),
+            asks_ecn: self.shared.config.ecn.asks(options.congestion),
             predecessor: *predecessor,
             asks,
         };
@@ -356,6 +357,10 @@ impl Host {
         {
             let (mss, nxt) = (s.send.mss.into(), s.send.nxt);
             s.send.congestion.switch(options.congestion, mss, nxt);
+            if let Some(ecn) = s.ecn.as_mut().filter(|_| s.send.congestion.echo().is_some()) {
+                // From here on DCTCP tells of marks.
+                ecn.echo = false;
+            }
         }
         if let Some(bytes) = options.receive_buffer_bytes
             && before.receive_buffer_bytes != Some(bytes)

@@ -247,7 +247,7 @@ impl Host {
         };
         let (mss, ipv6) = (listener.terms.mss(tuple.is_ipv6()), tuple.is_ipv6());
         let offer = self.shared.budget.offer(listener.terms.offer);
-        let ours = OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6 };
+        let ours = OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6, asks_ecn: false };
         let syn = SynReceived {
             names,
             ..ours.negotiate(&incoming.received.segment(), &self.shared.config)

@@ -8,6 +8,7 @@ mod bursts;
 mod claims;
 mod closing;
 mod compact;
+mod dctcp;
 mod delayed_ack;
 mod early;
 mod echoes;

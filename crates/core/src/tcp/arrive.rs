@@ -193,8 +193,8 @@ impl Step<'_> {
         self.s.note_heard(self.common, self.cx.now);
         self.check_ack(segment)?;
         self.hear_naming(facts.named);
-        if let Some(ecn) = self.s.ecn.as_mut().filter(|_| !segment.payload.is_empty()) {
-            ecn.on_data(segment.flags, facts.marked);
+        if !segment.payload.is_empty() {
+            self.s.note_mark(segment.flags, facts.marked);
         }
         self.check_urgent(&arrival);
         self.take_text(&arrival)?;
@@ -375,6 +375,8 @@ impl Step<'_> {
             tally.undone += u32::from(outcome.undone);
         }
         if let Some(ecn) = &mut s.ecn {
+            // What DCTCP measures comes before what it reduces by (RFC 8257 §3.3).
+            s.send.congestion.on_echo(&outcome, asks, s.send.una, s.send.nxt);
             // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
             // ACK that asks for it.
             if outcome.reduced {
@@ -565,6 +567,14 @@ impl Synchronized {
         {
             *recent = Stamps::new(recent.offset, stamp.value, now);
         }
+    }
+
+    /// Data has arrived, in a segment with `flags`, in a packet that was marked or not.
+    fn note_mark(&mut self, flags: Flags, marked: bool) {
+        let Some(ecn) = &mut self.ecn else { return };
+        let Some(echo) = self.send.congestion.echo_mut() else { return ecn.on_data(flags, marked) };
+        let recv = &mut self.recv;
+        recv.ack.now |= echo.on_data(marked, recv.nxt, recv.ack.last_sent);
     }
 
     /// The peer is alive: keepalive starts over.

@@ -9,6 +9,7 @@
 
 mod bbr;
 mod cubic;
+mod dctcp;
 mod delivery;
 mod first;
 mod hystart;
@@ -19,11 +20,13 @@ mod tight;
 use crate::config::{Algorithm as Kind, TcpConfig};
 use crate::flow::Seq;
 use crate::tcp::PathModel;
+use crate::tcp::ecn::Echo;
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
 pub(crate) use bbr::Acked;
 use bbr::Bbr;
 use cubic::Cubic;
+use dctcp::Dctcp;
 use first::First;
 use reno::Reno;
 use tight::Tight;
@@ -148,6 +151,9 @@ enum Algorithm {
     /// BBR (draft-ietf-ccwg-bbr), which hears of what is sent, acknowledged and lost by
     /// [`Congestion::bbr_mut`].
     Bbr(Tight<Bbr>),
+    /// DCTCP (RFC 8257), which hears of marks by [`Congestion::on_echo`], and keeps those that it
+    /// tells the peer of.
+    Dctcp(Tight<Dctcp>),
 }
 
 /// How much of its window a connection uses: an application that sends little does not probe the
@@ -176,6 +182,10 @@ fn initial_window(segments: u32, mss: u32) -> u32 {
     (segments * mss).min((2 * mss).max(segments * 1460))
 }
 
+fn dctcp(window: u32, threshold: u32, next: Seq) -> Algorithm {
+    Algorithm::Dctcp(Tight::new(Dctcp::new(Reno::new(window, threshold), next)))
+}
+
 impl Congestion {
     /// By the algorithm of that `kind`, at the start of a connection with segments of `mss` bytes;
     /// `next` is the first sequence number.
@@ -185,6 +195,7 @@ impl Congestion {
             Kind::Reno => Algorithm::Reno(Reno::new(window, u32::MAX)),
             Kind::Cubic => Algorithm::First(First::new(window, next)),
             Kind::Bbr => Algorithm::Bbr(Tight::new(Bbr::new(window, mss, next.0))),
+            Kind::Dctcp => dctcp(window, u32::MAX, next),
         };
         Congestion { usage: Usage { most: 0, round_end: next }, algorithm }
     }
@@ -202,6 +213,7 @@ impl Congestion {
             Algorithm::Reno(_) => Kind::Reno,
             Algorithm::First(_) | Algorithm::Cubic(_) => Kind::Cubic,
             Algorithm::Bbr(_) => Kind::Bbr,
+            Algorithm::Dctcp(_) => Kind::Dctcp,
         }
     }
 
@@ -216,6 +228,7 @@ impl Congestion {
             Kind::Cubic if threshold == u32::MAX => Algorithm::First(First::new(window, nxt)),
             Kind::Cubic => Algorithm::Cubic(Tight::new(Cubic::new(window, threshold))),
             Kind::Bbr => Algorithm::Bbr(Tight::new(Bbr::new(window, mss, nxt.0))),
+            Kind::Dctcp => dctcp(window, threshold, nxt),
         };
     }
 
@@ -245,6 +258,28 @@ impl Congestion {
         }
     }
 
+    /// What the peer is to hear of marks, with DCTCP.
+    pub(crate) fn echo(&self) -> Option<&Echo> {
+        match &self.algorithm {
+            Algorithm::Dctcp(dctcp) => Some(&dctcp.echo),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn echo_mut(&mut self) -> Option<&mut Echo> {
+        match &mut self.algorithm {
+            Algorithm::Dctcp(dctcp) => Some(&mut dctcp.echo),
+            _ => None,
+        }
+    }
+
+    /// An ACK up to `una` says whether what it acknowledges came `marked`; SND.NXT is `nxt`.
+    pub(crate) fn on_echo(&mut self, outcome: &AckOutcome, marked: bool, una: Seq, nxt: Seq) {
+        if let Algorithm::Dctcp(dctcp) = &mut self.algorithm {
+            dctcp.on_echo(outcome, marked, una, nxt);
+        }
+    }
+
     /// A fast recovery has begun.
     pub(crate) fn on_recovery(&mut self) {
         if let Some(bbr) = self.bbr_mut() {
@@ -267,6 +302,8 @@ impl Congestion {
                 let reno = Reno::new(bbr.cwnd(), u32::MAX);
                 Congestion { usage, algorithm: Algorithm::Reno(reno) }
             }
+            // What it has measured stays, whatever a loss meant.
+            Algorithm::Dctcp(dctcp) => Congestion { usage, algorithm: Algorithm::Reno(dctcp.reno) },
             _ => self.clone(),
         }
     }
@@ -287,6 +324,7 @@ impl Congestion {
             Algorithm::First(first) => first.window,
             Algorithm::Cubic(cubic) => cubic.window,
             Algorithm::Bbr(bbr) => bbr.cwnd(),
+            Algorithm::Dctcp(dctcp) => dctcp.reno.window,
         }
     }
 
@@ -298,6 +336,7 @@ impl Congestion {
             Algorithm::First(_) => window.saturating_mul(2).min(WINDOW_MAX),
             Algorithm::Cubic(cubic) => cubic.next(window, mss),
             Algorithm::Bbr(bbr) => bbr.next(window).min(WINDOW_MAX),
+            Algorithm::Dctcp(dctcp) => dctcp.reno.next(window, mss),
         }
     }
 
@@ -316,6 +355,7 @@ impl Congestion {
             Algorithm::Reno(reno) => reno.threshold,
             Algorithm::First(_) | Algorithm::Bbr(_) => u32::MAX,
             Algorithm::Cubic(cubic) => cubic.threshold,
+            Algorithm::Dctcp(dctcp) => dctcp.reno.threshold,
         }
     }
 
@@ -348,6 +388,7 @@ impl Congestion {
             }
             Algorithm::Cubic(cubic) => cubic.on_ack(outcome, ack, used, mss),
             Algorithm::Bbr(_) => {}
+            Algorithm::Dctcp(dctcp) => dctcp.reno.on_ack(outcome, ack, used, mss),
         }
     }
 
@@ -364,6 +405,7 @@ impl Congestion {
             // It hears of what is lost; a mark is taken for a loss like others.
             Algorithm::Bbr(bbr) if loss.is_marked => bbr.on_lost(loss.now, 0, None),
             Algorithm::Bbr(_) => {}
+            Algorithm::Dctcp(dctcp) => dctcp.on_loss(loss, mss),
         }
     }
 
@@ -378,6 +420,7 @@ impl Congestion {
             }
             Algorithm::Cubic(cubic) => cubic.on_timeout(loss, again, mss),
             Algorithm::Bbr(_) => {}
+            Algorithm::Dctcp(dctcp) => dctcp.reno.on_timeout(loss, again, mss),
         }
     }
 
@@ -388,9 +431,9 @@ impl Congestion {
         let old = before.window();
         let window = pipe.saturating_add(initial_window).min(old).max(self.window());
         match (&mut self.algorithm, &before.algorithm) {
-            (Algorithm::Reno(reno), Algorithm::Reno(before)) => {
-                reno.window = window;
-                reno.threshold = before.threshold.max(old);
+            (Algorithm::Reno(reno), Algorithm::Reno(before)) => reno.restore(before, window),
+            (Algorithm::Dctcp(dctcp), Algorithm::Reno(before)) => {
+                dctcp.reno.restore(before, window);
             }
             // Beyond where it was, it goes on from where it is (RFC 9438 §4.9.2).
             (Algorithm::Cubic(cubic), _) if cubic.window >= old => {}
@@ -412,6 +455,7 @@ impl Congestion {
             Algorithm::First(first) => first.window = window,
             Algorithm::Cubic(cubic) => cubic.on_idle(window),
             Algorithm::Bbr(_) => {}
+            Algorithm::Dctcp(dctcp) => dctcp.reno.window = window,
         }
     }
 
@@ -444,6 +488,7 @@ impl Congestion {
             Algorithm::First(first) => first.window = by(first.window),
             Algorithm::Cubic(cubic) => cubic.scale(by),
             Algorithm::Bbr(_) => {}
+            Algorithm::Dctcp(dctcp) => dctcp.reno.window = by(dctcp.reno.window),
         }
     }
 }

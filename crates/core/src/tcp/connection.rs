@@ -202,6 +202,12 @@ impl Synchronized {
             && !self.send.congestion.has_model()
     }
 
+    /// True if its ACKs tell the peer of marks.
+    pub(crate) fn echoes(&self) -> bool {
+        let exact = || self.send.congestion.echo().map(|echo| echo.ce);
+        self.ecn.is_some_and(|ecn| exact().unwrap_or(ecn.echo))
+    }
+
     /// The RST that ends it (RFC 9293 §3.10.5).
     pub(crate) fn reset(&self, now: Instant) -> Reset {
         let stamps =

@@ -6,9 +6,9 @@
 //!                            └─ loop { decide ─▶ Emission ─▶ build } while there is room
 //! ```
 //!
-//! The order of `decide`: duplicate ACKs, what is lost, new data with FIN and the ACK that rides on
-//! it, probes, and last an ACK alone. A response, the ACK of its request and the FIN that follows
-//! leave in one frame.
+//! The order of `decide`: what DCTCP tells of marks, duplicate ACKs, what is lost, new data with
+//! FIN and the ACK that rides on it, probes, and last an ACK alone. A response, the ACK of its
+//! request and the FIN that follows leave in one frame.
 
 mod build;
 mod decide;
@@ -21,6 +21,7 @@ use crate::flow::seq::Seq;
 use crate::ip::path::Path;
 use crate::tcp::Settings;
 use crate::tcp::connection::{Common, Connection, Context, Step};
+use crate::tcp::ecn::PastEcho;
 use crate::tcp::egress::Egress;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::narrow::PathNews;
@@ -36,6 +37,8 @@ pub(crate) enum Emission {
     Text(Run),
     /// A probe of an idle peer, or of a closed window: nothing, at SND.NXT - 1.
     EmptyProbe,
+    /// An ACK of what arrived before the marks began or ended (RFC 8257 §3.2).
+    PastEcho(PastEcho),
     /// A duplicate ACK for a segment out of order.
     DuplicateAck,
     /// An ACK alone.

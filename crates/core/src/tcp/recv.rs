@@ -276,6 +276,14 @@ impl RecvHalf {
         });
     }
 
+    /// The window field of an ACK of everything before `ack`. Where that is not RCV.NXT, what came
+    /// behind it is not unread yet.
+    pub(crate) fn announce(&mut self, ack: Seq) -> u16 {
+        let unread = self.buffer.len() as u32;
+        let behind = (self.read_position() + unread).distance(ack).max(0) as u32;
+        self.window.announce(ack, unread.saturating_sub(behind), self.mss)
+    }
+
     /// An ACK has left with a segment.
     pub(crate) fn on_acknowledged(&mut self, deadlines: &mut Deadlines) {
         self.with_disorder(|disorder| disorder.duplicate = None);

@@ -44,8 +44,8 @@ impl Connection {
         if syn.predecessor.is_some_and(|predecessor| !predecessor.is_followed_by(s)) {
             return self.on_unsafe_reuse(cx, acks, s);
         }
-        let SynSent { iss, stamp_offset, mss, offer, attempts, ipv6, .. } = syn;
-        let ours = OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6 };
+        let SynSent { iss, stamp_offset, mss, offer, attempts, ipv6, asks_ecn, .. } = syn;
+        let ours = OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6, asks_ecn };
         let received = ours.negotiate(s, &cx.config);
         if syn.asks.is_some() {
             return self.on_answer_about_holder(cx, received, &syn, acks, s, facts);

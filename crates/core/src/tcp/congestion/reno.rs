@@ -87,9 +87,17 @@ impl Reno {
     }
 
     pub(super) fn on_loss(&mut self, loss: Loss, mss: u32) {
-        self.threshold = (loss.flight / 2).max(2 * mss);
-        self.window = self.threshold;
-        self.acked = [0; 3];
+        self.reduce((loss.flight / 2).max(2 * mss));
+    }
+
+    /// Goes on in congestion avoidance from that window.
+    pub(super) fn reduce(&mut self, window: u32) {
+        (self.threshold, self.window, self.acked) = (window, window, [0; 3]);
+    }
+
+    /// A reduction was not needed, and the windows were so `before` it.
+    pub(super) fn restore(&mut self, before: &Reno, window: u32) {
+        (self.window, self.threshold) = (window, before.threshold.max(before.window));
     }
 
     pub(super) fn on_timeout(&mut self, loss: Loss, again: bool, mss: u32) {

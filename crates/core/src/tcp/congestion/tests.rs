@@ -23,7 +23,7 @@ fn ack(congestion: &mut Congestion, delivered: u32) {
     congestion.on_ack(&outcome, Ack::at(NOW), MSS);
 }
 
-const KINDS: [Kind; 2] = [Kind::Reno, Kind::Cubic];
+const KINDS: [Kind; 3] = [Kind::Reno, Kind::Cubic, Kind::Dctcp];
 
 #[test]
 fn the_initial_window_follows_rfc_6928() {
@@ -78,7 +78,7 @@ fn what_was_not_needed_is_undone_in_every_algorithm() {
     for kind in KINDS {
         let mut congestion = fresh(kind);
         ack(&mut congestion, 8 * MSS);
-        let before = congestion.clone();
+        let before = congestion.kept();
         congestion.on_timeout(loss(18 * MSS), false, MSS);
         assert_eq!(congestion.window(), MSS);
         congestion.on_undo(&before, 2 * MSS, 10 * MSS);

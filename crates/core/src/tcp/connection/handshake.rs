@@ -39,6 +39,8 @@ pub struct SynSent {
     pub offer: u16,
     /// The path is IPv6.
     pub ipv6: bool,
+    /// The first SYN asks for ECN.
+    pub asks_ecn: bool,
     /// The connection whose TIME-WAIT it cuts short.
     pub(crate) predecessor: Option<Predecessor>,
     /// The end that we ask to hold TIME-WAIT, if we ask.
@@ -101,13 +103,15 @@ pub(crate) struct OurSyn {
     pub attempts: u8,
     /// The path is IPv6.
     pub ipv6: bool,
+    /// The first one asked for ECN.
+    pub asks_ecn: bool,
 }
 
 impl OurSyn {
     /// The abilities of both ends, from their SYNs (RFC 7323 §1.3, RFC 2018 §2, RFC 3168 §6.1.1).
     #[inline(always)]
     pub(crate) fn negotiate(self, syn: &Segment<'_>, config: &TcpConfig) -> SynReceived {
-        let (options, OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6 }) =
+        let (options, OurSyn { iss, stamp_offset, mss, offer, attempts, ipv6, .. }) =
             (&syn.options, self);
         SynReceived {
             iss,
@@ -129,7 +133,7 @@ impl OurSyn {
     fn agrees_on_ecn(self, flags: Flags, config: &TcpConfig) -> bool {
         if flags.contains(Flags::ACK) {
             let agreed = flags.contains(Flags::ECE) && !flags.contains(Flags::CWR);
-            return config.ecn == Ecn::Active && self.attempts == 1 && agreed;
+            return self.asks_ecn && self.attempts == 1 && agreed;
         }
         config.ecn != Ecn::Off && flags.contains(Flags::ECE | Flags::CWR)
     }
@@ -177,7 +181,7 @@ impl SynSent {
     /// Our SYN that leaves at `now`. `ports`: both, ours in the high half.
     pub(crate) fn header(&self, ports: u32, now: Instant, config: &Settings) -> Syn {
         // Asked for once: what drops a SYN that asks shall pass the next.
-        let asks = config.ecn == Ecn::Active && self.attempts <= 1;
+        let asks = self.asks_ecn && self.attempts <= 1;
         let ecn = if asks { Flags::ECE | Flags::CWR } else { Flags::default() };
         let stamps = || Timestamps { value: stamp_at(now, self.stamp_offset), echo: 0 };
         Syn {

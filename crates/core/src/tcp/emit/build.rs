@@ -4,10 +4,10 @@ use super::decide::segment_bytes;
 use super::{Emission, Run, Why};
 use crate::config::{Push, TcpConfig};
 use crate::flow::seq::Seq;
-use crate::flow::stamp::stamp_at;
+use crate::flow::stamp::{Stamps, stamp_at};
 use crate::tcp::congestion::Sent;
 use crate::tcp::connection::{Step, Synchronized};
-use crate::tcp::ecn;
+use crate::tcp::ecn::{self, PastEcho};
 use crate::tcp::egress::{Egress, Payload};
 use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::tcp::timers::Timer;
@@ -21,6 +21,7 @@ impl Step<'_> {
         match emission {
             Emission::Text(run) => self.build_text(egress, run),
             Emission::EmptyProbe => self.build_empty_probe(egress),
+            Emission::PastEcho(past) => self.build_past_echo(egress, past),
             Emission::DuplicateAck => self.build_ack(egress, true),
             Emission::Ack => self.build_ack(egress, false),
         }
@@ -132,6 +133,23 @@ impl Step<'_> {
         self.common.deadlines.cancel(Timer::Persist);
     }
 
+    /// What it leaves out, SACK blocks above all, is in the ACK of the new state, which follows.
+    fn build_past_echo(&mut self, egress: &mut Egress<'_>, past: PastEcho) -> bool {
+        let Step { cx, common, s } = self;
+        let flags = Flags::ACK | if past.ce { Flags::ECE } else { Flags::default() };
+        let mut header = Header::new(common.identity.ports, s.send.nxt, past.ack, flags);
+        header.window = s.recv.announce(past.ack);
+        header.options.timestamps = s.stamps.map(|stamps| timestamps(stamps, cx.now));
+        name_holder(&mut header, s, &cx.config, egress);
+        if !egress.send(&header, None) {
+            return false;
+        }
+        if let Some(echo) = s.send.congestion.echo_mut() {
+            echo.on_past_sent();
+        }
+        true
+    }
+
     fn build_ack(&mut self, egress: &mut Egress<'_>, duplicate: bool) -> bool {
         let Step { cx, common, s } = self;
         let mut header = Header::new(common.identity.ports, s.send.nxt, Seq(0), Flags::ACK);
@@ -160,18 +178,19 @@ impl Step<'_> {
 /// The fields that every segment of a synchronized connection carries: ACK, window, timestamps,
 /// SACK blocks.
 fn complete(header: &mut Header, s: &mut Synchronized, now: Instant) {
-    let unread = s.recv.buffer.len() as u32;
     header.ack = s.recv.nxt;
-    if s.ecn.is_some_and(|ecn| ecn.echo) {
+    if s.echoes() {
         header.flags |= Flags::ECE;
     }
-    header.window = s.recv.window.announce(s.recv.nxt, unread, s.recv.mss);
-    header.options.timestamps = s
-        .stamps
-        .map(|stamps| Timestamps { value: stamp_at(now, stamps.offset), echo: stamps.recent });
+    header.window = s.recv.announce(s.recv.nxt);
+    header.options.timestamps = s.stamps.map(|stamps| timestamps(stamps, now));
     if s.send.has_sack() && s.recv.has_sack_blocks() {
         header.options.sack = s.recv.sack_blocks(None);
     }
+}
+
+fn timestamps(stamps: Stamps, now: Instant) -> Timestamps {
+    Timestamps { value: stamp_at(now, stamps.offset), echo: stamps.recent }
 }
 
 /// Names the holder of TIME-WAIT once more, as long as the peer may not have heard it. A SACK block

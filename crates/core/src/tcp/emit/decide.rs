@@ -7,6 +7,7 @@ use crate::flow::Seq;
 use crate::ip::path::Path;
 use crate::tcp::SocketOptions;
 use crate::tcp::connection::{Step, Synchronized};
+use crate::tcp::ecn::Echo;
 use crate::tcp::send::SendHalf;
 use crate::tcp::send::frto::Frto;
 use crate::tcp::send::recovery::Mode;
@@ -17,6 +18,9 @@ impl Step<'_> {
         let s = &*self.s;
         if is_quiet(s) {
             return None;
+        }
+        if let Some(past) = s.send.congestion.echo().and_then(Echo::past) {
+            return Some(Emission::PastEcho(past));
         }
         if s.recv.ack.duplicates > 0 {
             return Some(Emission::DuplicateAck);

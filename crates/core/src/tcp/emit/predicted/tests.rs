@@ -275,6 +275,7 @@ proptest! {
                 mss,
                 offer,
                 ipv6,
+                asks_ecn: setting.ecn,
                 predecessor,
                 asks,
             };
