@@ -1,6 +1,6 @@
 //! One long transfer over one link, and a measurement of its rate over time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -78,16 +78,25 @@ impl Bulk {
     /// # Errors
     /// The rule that an oracle saw broken, or the reason why no event follows.
     pub fn sender_after(&self, time: Duration) -> Result<ConnectionInfo, Trouble> {
+        let seen = self.sender_during(time)?;
+        seen.last().copied().ok_or_else(|| Trouble::Broken("nothing was sent".to_owned()))
+    }
+
+    /// The state of the sender's connection after each of its writes within `time`.
+    ///
+    /// # Errors
+    /// The rule that an oracle saw broken, or the reason why no event follows.
+    pub fn sender_during(&self, time: Duration) -> Result<Vec<ConnectionInfo>, Trouble> {
         let broken = |error: io::Error| Trouble::Broken(error.to_string());
         let mut world = self.world()?;
         let listener =
             TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), PORT)).map_err(broken)?;
-        let (latest, note) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
+        let (seen, note) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
         world.spawn(Side::B, async move { receive(listener, &note).await });
-        let seen = latest.clone();
-        world.spawn(Side::A, async move { send(|info| seen.set(Some(info))).await });
+        let all = seen.clone();
+        world.spawn(Side::A, async move { send(|info| all.borrow_mut().push(info)).await });
         world.run_for(time)?;
-        latest.get().ok_or_else(|| Trouble::Broken("nothing was sent".to_owned()))
+        Ok(seen.take())
     }
 
     fn world(&self) -> Result<World, Trouble> {

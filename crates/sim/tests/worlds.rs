@@ -1,5 +1,6 @@
 //! All worlds in one program: each test program by itself links the whole stack once more.
 
+mod dctcp;
 mod flood;
 mod http;
 mod idle;

@@ -17,6 +17,10 @@ use super::{Conversation, Ending, Scenario};
 /// The sizing rules of send buffers.
 const RULES: [SendRule; 4] = [SendRule::Round, SendRule::Los, SendRule::Fixed, SendRule::Linux];
 
+/// The algorithms of congestion control.
+const ALGORITHMS: [Algorithm; 4] =
+    [Algorithm::Cubic, Algorithm::Reno, Algorithm::Bbr, Algorithm::Dctcp];
+
 /// Draws everything, always in the same order.
 pub(super) fn scenario(seed: u64) -> Scenario {
     let mut rng = Rng::from_seed(seed);
@@ -193,7 +197,7 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
             ..TimeWaitConfig::default()
         },
         congestion: CongestionConfig {
-            algorithm: [Algorithm::Cubic, Algorithm::Reno, Algorithm::Bbr][rng.below(3) as usize],
+            algorithm: ALGORITHMS[rng.below(4) as usize],
             detection: [LossDetection::Rack, LossDetection::Count][rng.below(2) as usize],
             ..CongestionConfig::default()
         },
