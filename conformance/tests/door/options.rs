@@ -82,6 +82,8 @@ fn structures_and_names_are_read_back() {
         assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, name), Ok(0));
         assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..5], *b"reno\0");
     }
+    assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"dctcp"), Ok(0));
+    assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..6], *b"dctcp\0");
     assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"cubic"), Ok(0));
     assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..6], *b"cubic\0");
     assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"vegas"), Err(libc::ENOENT));

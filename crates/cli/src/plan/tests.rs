@@ -279,6 +279,7 @@ fn the_congestion_control_is_chosen_by_a_flag_or_a_knob() {
     let algorithm = |line: &str| config_of(line).tcp.congestion.algorithm;
     assert_eq!([algorithm(""), algorithm("--congestion cubic")], [Algorithm::Cubic; 2]);
     assert_eq!(algorithm("--congestion reno"), Algorithm::Reno);
+    assert_eq!(algorithm("--congestion dctcp"), Algorithm::Dctcp);
     let both = "--congestion reno --set congestion.algorithm=cubic";
     assert_eq!(algorithm(both), Algorithm::Cubic);
 }
