@@ -64,7 +64,7 @@ pub(crate) struct ManArgs {
 }
 
 /// The values of `--congestion`.
-pub(crate) const CONGESTION: [&str; 3] = ["cubic", "reno", "dctcp"];
+pub(crate) const CONGESTION: [&str; 4] = ["cubic", "reno", "bbr", "dctcp"];
 
 /// Serve a directory over HTTP, on our own TCP/IP stack.
 ///
@@ -114,8 +114,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "RULE", help_heading = "Limits")]
     pub(crate) send_buffer: Option<SendBuffer>,
 
-    /// The congestion control: cubic (RFC 9438), reno (RFC 5681), or dctcp (RFC 8257; in a network
-    /// of one owner, at both ends) [default: cubic]
+    /// The congestion control: cubic (RFC 9438), reno (RFC 5681), bbr (version 3, with pacing), or
+    /// dctcp (RFC 8257; in a network of one owner, at both ends) [default: cubic]
     #[arg(long, value_name = "NAME", value_parser = CONGESTION, help_heading = "Limits")]
     pub(crate) congestion: Option<String>,
 

@@ -327,8 +327,12 @@ proptest! {
                     path.now_ms += (rtt_ms / u64::from(acks)).max(1);
                 },
                 Happens::Loss => {
+                    let is_at_max = model.is_at_max();
                     path.cubic.on_loss(loss(path.cubic.window), MSS);
                     model.on_loss();
+                    if is_at_max {
+                        model.set_max(f64::from(path.cubic.plateau) / f64::from(MSS));
+                    }
                 }
                 Happens::Timeout => {
                     path.cubic.on_timeout(loss(path.cubic.window), false, MSS);

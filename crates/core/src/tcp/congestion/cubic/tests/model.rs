@@ -65,6 +65,16 @@ impl Model {
         C * (t - self.k).powi(3) + self.max.unwrap_or(self.window)
     }
 
+    /// True if the window is so near W_max that rounding says which is less.
+    pub(super) fn is_at_max(&self) -> bool {
+        self.max.is_some_and(|max| (max - self.window).abs() <= 0.1 + max / 200.0)
+    }
+
+    /// Takes over on which side of W_max a loss was.
+    pub(super) fn set_max(&mut self, max: f64) {
+        self.max = Some(max);
+    }
+
     /// §4.6, §4.7.
     pub(super) fn on_loss(&mut self) {
         let is_less = self.max.is_some_and(|max| self.window + 1e-3 < max);
