@@ -144,6 +144,10 @@ impl Step<'_> {
         // A path seldom becomes narrower, and one that loses much must not pass for one.
         let has_carried = self.s.passed.acknowledged >= CARRIED * u64::from(send.mss);
         let is_long = timeouts > R1;
+        // A peer without room answers no segment, whatever its size.
+        if send.window == 0 {
+            return;
+        }
         if timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS) && (is_long || !has_carried) {
             // What it has carried may all have been small.
             let again = is_long && (!has_carried || timeouts > 2 * R1);
