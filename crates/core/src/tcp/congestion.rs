@@ -233,7 +233,6 @@ impl Congestion {
     }
 
     /// True if the algorithm models the path: it samples the delivery rate, and paces.
-    #[inline]
     pub(crate) fn has_model(&self) -> bool {
         matches!(self.algorithm, Algorithm::Bbr(_))
     }

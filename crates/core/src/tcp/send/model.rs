@@ -8,7 +8,6 @@ use crate::time::Instant;
 
 impl SendHalf {
     /// So many bytes have left, new or again, and count as in flight.
-    #[inline]
     pub(crate) fn note_departure(&mut self, now: Instant, bytes: u32) {
         if self.congestion.has_model() {
             self.model_departure(now, bytes);
@@ -99,7 +98,6 @@ impl SendHalf {
     }
 
     /// Bytes of `room` that the pace lets out now, in segments of `segment` bytes.
-    #[inline]
     pub(super) fn paced(&self, now: Instant, room: u32, segment: u32) -> u32 {
         if self.congestion.has_model() { self.paced_by_model(now, room, segment) } else { room }
     }
