@@ -156,6 +156,32 @@ enum Algorithm {
     Dctcp(Tight<Dctcp>),
 }
 
+/// What an undo needs of congestion control as it was. In line: a recovery takes one block.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept(State);
+
+/// The state of an algorithm, as far as an undo needs it.
+#[derive(Clone, Debug)]
+enum State {
+    /// The windows of Reno, or of an algorithm that remembers the rest itself.
+    Windows(Reno),
+    /// All of CUBIC in its first slow start.
+    First(First),
+    /// All of CUBIC.
+    Cubic(Cubic),
+}
+
+impl Kept {
+    /// Congestion window, bytes.
+    fn window(&self) -> u32 {
+        match &self.0 {
+            State::Windows(reno) => reno.window,
+            State::First(first) => first.window,
+            State::Cubic(cubic) => cubic.window,
+        }
+    }
+}
+
 /// How much of its window a connection uses: an application that sends little does not probe the
 /// path (RFC 7661 §1), and an unused window must not grow.
 #[derive(Clone, Copy, Debug)]
@@ -293,18 +319,16 @@ impl Congestion {
         }
     }
 
-    /// What an undo needs of it: the windows of an algorithm that remembers the rest itself.
-    pub(crate) fn kept(&self) -> Congestion {
-        let usage = self.usage;
-        match &self.algorithm {
-            Algorithm::Bbr(bbr) => {
-                let reno = Reno::new(bbr.cwnd(), u32::MAX);
-                Congestion { usage, algorithm: Algorithm::Reno(reno) }
-            }
+    /// What an undo needs of it.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept(match &self.algorithm {
+            Algorithm::Reno(reno) => State::Windows(*reno),
+            Algorithm::First(first) => State::First(*first),
+            Algorithm::Cubic(cubic) => State::Cubic(Cubic::clone(cubic)),
+            Algorithm::Bbr(bbr) => State::Windows(Reno::new(bbr.cwnd(), u32::MAX)),
             // What it has measured stays, whatever a loss meant.
-            Algorithm::Dctcp(dctcp) => Congestion { usage, algorithm: Algorithm::Reno(dctcp.reno) },
-            _ => self.clone(),
-        }
+            Algorithm::Dctcp(dctcp) => State::Windows(dctcp.reno),
+        })
     }
 
     /// What is kept of it while the connection rests and nothing is in flight.
@@ -426,18 +450,18 @@ impl Congestion {
     /// The reduction was not needed, since which this was `before` it, and `pipe` bytes are in the
     /// network. The window opens to where it was by slow start, so that no burst leaves (RFC 4015
     /// §3.2), and an algorithm remembers again what it did.
-    pub(crate) fn on_undo(&mut self, before: &Congestion, pipe: u32, initial_window: u32) {
+    pub(crate) fn on_undo(&mut self, before: &Kept, pipe: u32, initial_window: u32) {
         let old = before.window();
         let window = pipe.saturating_add(initial_window).min(old).max(self.window());
-        match (&mut self.algorithm, &before.algorithm) {
-            (Algorithm::Reno(reno), Algorithm::Reno(before)) => reno.restore(before, window),
-            (Algorithm::Dctcp(dctcp), Algorithm::Reno(before)) => {
+        match (&mut self.algorithm, &before.0) {
+            (Algorithm::Reno(reno), State::Windows(before)) => reno.restore(before, window),
+            (Algorithm::Dctcp(dctcp), State::Windows(before)) => {
                 dctcp.reno.restore(before, window);
             }
             // Beyond where it was, it goes on from where it is (RFC 9438 §4.9.2).
             (Algorithm::Cubic(cubic), _) if cubic.window >= old => {}
-            (Algorithm::Cubic(cubic), Algorithm::Cubic(before)) => cubic.restore(before, window),
-            (algorithm @ Algorithm::Cubic(_), Algorithm::First(before)) => {
+            (Algorithm::Cubic(cubic), State::Cubic(before)) => cubic.restore(before, window),
+            (algorithm @ Algorithm::Cubic(_), State::First(before)) => {
                 *algorithm = Algorithm::First(before.with(window));
             }
             (Algorithm::Bbr(bbr), _) => bbr.on_spurious(),

@@ -4,14 +4,14 @@
 
 use super::rack::Evidence;
 use crate::flow::Seq;
-use crate::tcp::congestion::Congestion;
+use crate::tcp::congestion::Kept;
 use crate::time::Instant;
 
 /// What is kept of the time before a recovery.
 #[derive(Clone, Debug)]
 pub(crate) struct Undo {
     /// Congestion control before the reduction.
-    pub before: Congestion,
+    pub before: Kept,
     /// SND.UNA when it began: what lies before was sent again for another reason.
     from: Seq,
     /// When something was sent again first; [`Instant::FAR_FUTURE`]: nothing was.
@@ -24,7 +24,7 @@ pub(crate) struct Undo {
 
 impl Undo {
     /// A recovery begins at `from`, and ends at `point`.
-    pub(crate) fn new(before: Congestion, from: Seq, point: Seq) -> Undo {
+    pub(crate) fn new(before: Kept, from: Seq, point: Seq) -> Undo {
         Undo { before, from, resent_at: Instant::FAR_FUTURE, unproven: 0, until: point }
     }
 
@@ -52,9 +52,10 @@ impl Undo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::congestion::Congestion;
 
     fn undo() -> Undo {
-        let mut undo = Undo::new(Congestion::of_reno(10, 10), Seq(100), Seq(900));
+        let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
         undo.on_sent_again(100, Instant::from_millis(50));
         undo.on_sent_again(100, Instant::from_millis(60));
         undo
@@ -64,7 +65,7 @@ mod tests {
     fn an_echo_from_before_the_first_retransmission_is_a_proof() {
         let proves = |echo| undo().is_answer_to_the_first(Evidence { echo, offset: 0 });
         assert!(proves(Some(49)) && !proves(Some(50)) && !proves(None));
-        let before = Undo::new(Congestion::of_reno(10, 10), Seq(100), Seq(900));
+        let before = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
         assert!(!before.is_answer_to_the_first(Evidence { echo: Some(1), offset: 0 }));
     }
 
