@@ -8,7 +8,8 @@
 //! hyper reads a head only after it has flushed the response before. Bytes that it writes after
 //! that, and before it hands a request on, are such an answer ([`Owed`] keeps the account).
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -27,7 +28,7 @@ use crate::patient::Patient;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owed(Rc<Account>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Account {
     step: Cell<Step>,
     refused: Cell<Option<StatusCode>>,
@@ -35,7 +36,17 @@ struct Account {
     minor: Cell<Option<u8>>,
     /// The beginning of the head that hyper reads first. It drops a head that it understands before
     /// it judges the target and the length of the body.
-    head: RefCell<Vec<u8>>,
+    head: Cell<Option<Box<Head>>>,
+}
+
+/// Bytes of a head; behind a box, so that a connection at rest has a pointer for them.
+#[derive(Default)]
+struct Head(Vec<u8>);
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account").field("step", &self.step).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +79,7 @@ impl Owed {
 
     /// The request that hyper has refused with that status; `unread`: what it has not dropped.
     pub(crate) fn take_refused(&self, status: StatusCode, unread: &[u8]) -> Refused {
-        let head = self.0.head.take();
+        let Head(head) = self.0.head.take().map(|head| *head).unwrap_or_default();
         let is_first = FirstLine::of(&head).is_whole;
         let is_left = status != StatusCode::BAD_REQUEST || is_malformed(unread);
         let head = if is_first {
@@ -209,7 +220,7 @@ impl<I: Read + Unpin> Read for Refusable<I> {
         let mut bytes = first?;
         let rest = bytes.split_off(bytes.len().min(out.remaining()));
         out.put_slice(&bytes);
-        self.owed.0.head.replace(bytes);
+        self.owed.0.head.set(Some(Box::new(Head(bytes))));
         self.first = (!rest.is_empty()).then_some(Ok(rest));
         Poll::Ready(Ok(()))
     }

@@ -64,15 +64,23 @@ struct Place {
     since: Instant,
 }
 
-#[derive(Debug)]
 struct Connection {
     phase: Phase,
     /// The client that it counts against, if it does.
     client: Option<IpAddr>,
     number: Cell<u64>,
     wanted: Cell<Wanted>,
-    task: RefCell<Option<Waker>>,
+    task: Cell<Option<Waker>>,
     answers: Rc<dyn Answers>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Connection { phase, client, number, wanted, answers, .. } = self;
+        let mut text = f.debug_struct("Connection");
+        text.field("phase", phase).field("client", client).field("number", number);
+        text.field("wanted", wanted).field("answers", answers).finish_non_exhaustive()
+    }
 }
 
 /// The answers of a connection, as its transport has them.
@@ -350,10 +358,8 @@ impl Seat {
         if wanted != Wanted::Nothing {
             self.room.0.borrow_mut().want(seat, Wanted::Nothing);
         }
-        let mut task = seat.task.borrow_mut();
-        if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
-            *task = Some(cx.waker().clone());
-        }
+        let known = seat.task.take().filter(|task| task.will_wake(cx.waker()));
+        seat.task.set(Some(known.unwrap_or_else(|| cx.waker().clone())));
         Wanted::Nothing
     }
 

@@ -44,8 +44,6 @@ pub(crate) struct Executor {
     /// The place of the task that is being polled, or that was polled last.
     current: Cell<u32>,
     inbox: Arc<Inbox>,
-    /// The number of their shard, unique in the process.
-    shard: u64,
     panics: Cell<Panics>,
 }
 
@@ -60,9 +58,9 @@ struct Places {
 const KEPT_TASKS: usize = 256;
 
 impl Executor {
-    pub(crate) fn new(shard: u64, inbox: Arc<Inbox>) -> Self {
+    pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
         let (places, ready, panics) = Default::default();
-        Executor { places, ready, current: Cell::default(), inbox, shard, panics }
+        Executor { places, ready, current: Cell::default(), inbox, panics }
     }
 
     /// Sets whether a panic in a task ends that task alone.
@@ -90,7 +88,7 @@ impl Executor {
             places.tasks.push(None);
             u32::try_from(places.tasks.len() - 1).expect("fewer than 2^32 tasks")
         });
-        let new = || Rc::new(Task::new(place, self.shard, self.inbox.clone()));
+        let new = || Rc::new(Task::new(place, self.inbox.clone()));
         places.tasks[place as usize].get_or_insert_with(new).clone()
     }
 

@@ -98,12 +98,12 @@ impl<F: Future + 'static> Work for Option<F> {
 }
 
 impl Task {
-    pub(super) fn new(place: u32, shard: u64, inbox: Arc<Inbox>) -> Task {
+    pub(super) fn new(place: u32, inbox: Arc<Inbox>) -> Task {
         Task {
             place,
             work: Cell::default(),
             is_queued: Cell::default(),
-            waker: Waker::from(Arc::new(TaskWaker { place, shard, inbox })),
+            waker: Waker::from(Arc::new(TaskWaker { place, inbox })),
             state: RefCell::new(State::Detached),
         }
     }
@@ -156,7 +156,6 @@ impl fmt::Debug for Task {
 /// The part of a task's waker that other threads share.
 struct TaskWaker {
     place: u32,
-    shard: u64,
     inbox: Arc<Inbox>,
 }
 
@@ -167,7 +166,7 @@ impl Wake for TaskWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let is_ours = local::with_current(|current| match current {
-            Some(local) if local.shard() == self.shard => {
+            Some(local) if Arc::ptr_eq(local.executor().inbox(), &self.inbox) => {
                 local.executor().make_ready(self.place);
                 true
             }

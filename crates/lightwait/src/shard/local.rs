@@ -57,7 +57,7 @@ impl Local {
             host: RefCell::new(host),
             waiters: RefCell::default(),
             timers: RefCell::default(),
-            executor: Executor::new(shard, Arc::new(Inbox::default())),
+            executor: Executor::new(Arc::new(Inbox::default())),
             turn_time: Cell::new(Instant::ZERO),
             clock,
             is_clock_driven: Cell::new(false),
