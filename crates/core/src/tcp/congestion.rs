@@ -1,7 +1,7 @@
 //! The congestion window: how much may be in flight.
 //!
 //! The boundary behind which the algorithms stand. An algorithm hears of what is [`Sent`], of what
-//! an ACK shows ([`AckOutcome`]) and in which state it comes ([`Ack`]), and of each [`Loss`], each
+//! an ACK shows (`AckOutcome`) and in which state it comes ([`Ack`]), and of each [`Loss`], each
 //! with its time; it uses what it needs, and decides itself whether its window may grow. An enum
 //! and not a trait object: the call costs a predictable branch. Reno's state lies in line, and
 //! CUBIC's until its first slow start is long or over. A larger one goes into a box of its own

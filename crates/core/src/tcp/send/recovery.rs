@@ -2,7 +2,7 @@
 //!
 //! One picture serves fast recovery with SACK (RFC 6675), without it (NewReno, RFC 6582) and the
 //! slow start after a timeout (RFC 6298 §5). What is lost is marked in the
-//! [`Flight`](super::flight::Flight); here is kept up to where it has been judged.
+//! `Flight`; here is kept up to where it has been judged.
 //!
 //! ```text
 //!   una        high_rxt        judged               nxt
