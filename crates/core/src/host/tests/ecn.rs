@@ -129,9 +129,8 @@ fn a_timeout_is_told_of_too() {
     assert!(peer.hear_one().flags.contains(W));
 }
 
-#[test]
-fn without_agreement_marks_and_echoes_mean_nothing() {
-    let mut peer = Peer::established(with(Ecn::Passive));
+/// Marks and echoes mean nothing to the host, which has not agreed on ECN with `peer`.
+pub(super) fn ignores_ecn(peer: &mut Peer) {
     peer.say(Say { class: CE, ..Say::new(A, 1, 1).data(&[0; 1000]) });
     peer.say(Say { class: CE, ..Say::new(A, 1001, 1).data(&[0; 1000]) });
     assert!(!peer.hear_one().flags.contains(E));
@@ -140,6 +139,12 @@ fn without_agreement_marks_and_echoes_mean_nothing() {
     assert_eq!(peer.marks.1, 0);
     peer.say(Say::new(A | E, 2001, 10_001));
     assert!(peer.host.info(peer.id()).unwrap().cwnd_bytes > 10_000);
+}
+
+#[test]
+fn without_agreement_marks_and_echoes_mean_nothing() {
+    let mut peer = Peer::established(with(Ecn::Passive));
+    ignores_ecn(&mut peer);
     peer.say(Say::new(R, 2001, 0));
     peer.wait(Duration::from_millis(1));
 }
