@@ -49,7 +49,11 @@ mod webserver;
 
 use lightwait_core::config::{Algorithm, TcpConfig};
 
-/// Our TCP with the congestion control that the papers had.
+/// Our TCP with the congestion control that the papers had. Their paths are as wide as the links,
+/// and some lose so much that they would pass for narrower.
 fn newreno() -> TcpConfig {
-    TcpConfig::default().with(|tcp| tcp.congestion.algorithm = Algorithm::Reno)
+    TcpConfig::default().with(|tcp| {
+        tcp.congestion.algorithm = Algorithm::Reno;
+        tcp.path_mtu_search = false;
+    })
 }

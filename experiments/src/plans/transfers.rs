@@ -16,7 +16,7 @@ use std::rc::Rc;
 use lightwait::net::{Control, TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
-use lightwait_core::config::{Limits, TcpConfig};
+use lightwait_core::config::{Limits, LossDetection, TcpConfig};
 use lightwait_core::time::Duration;
 use lightwait_sim::Side;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -104,6 +104,7 @@ struct Shared {
 pub(super) fn tcp() -> TcpConfig {
     newreno().with(|tcp| {
         (tcp.timestamps, tcp.sack) = (false, false);
+        tcp.congestion.detection = LossDetection::Count;
         tcp.congestion.initial_window = 1;
         tcp.mss_max = SEGMENT as u16;
         tcp.buffers.receive = WINDOW;

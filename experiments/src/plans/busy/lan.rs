@@ -16,6 +16,7 @@ use lightwait_core::{Capabilities, Config, Event, Host, Instant, Medium, Outbox,
 use lightwait_netem::{Link, LinkConfig};
 
 use super::blocks::{Blocks, Key};
+use crate::plans::newreno;
 
 /// The most packets that the server receives in a turn: a shard's burst.
 const BURST: usize = 32;
@@ -61,7 +62,9 @@ pub(crate) fn client_config(number: usize) -> Config {
 
 fn config(address: IpAddr, secret: u8) -> Config {
     let cidr = Cidr::new(address, 8).expect("8 bits of an address");
-    Config::new(Capabilities::plain(Medium::Ip, MTU), cidr, [secret; 32])
+    let mut config = Config::new(Capabilities::plain(Medium::Ip, MTU), cidr, [secret; 32]);
+    config.tcp = newreno();
+    config
 }
 
 /// The application on the hosts.

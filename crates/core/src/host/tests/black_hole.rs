@@ -1,6 +1,6 @@
 //! Paths on which large packets vanish, and nobody says so (RFC 4821, RFC 8899).
 
-use super::link::Cable;
+use super::link::{Cable, host};
 use crate::event::ConnectionId;
 use crate::tcp::SocketOptions;
 use crate::time::Duration;
@@ -112,14 +112,31 @@ fn a_path_that_was_down_is_searched_up_to_what_it_had() {
     assert_eq!(cable.hosts[0].counters().path_probes, 9, "1280 to 1500");
 }
 
-#[test]
-fn no_hole_is_suspected_where_routers_may_cut() {
-    let mut cable = Cable::two();
-    let ends = connected(&mut cable, "10.0.0.2:80");
+/// Sends into a path that carries nothing. Returns the times that a hole was suspected.
+fn suspected(cable: &mut Cable, change: fn(&mut SocketOptions)) -> u64 {
+    let ends = connected(cable, "10.0.0.2:80");
     let (now, host) = (cable.now, &mut cable.hosts[0]);
-    let options = SocketOptions { path_mtu_discovery: false, ..host.options(ends.0).unwrap() };
+    let mut options = host.options(ends.0).unwrap();
+    change(&mut options);
     host.set_options(now, ends.0, options).unwrap();
     cable.longest = 0;
-    send(&mut cable, ends, 20_000, SECOND * 5);
-    assert_eq!(cable.hosts[0].counters().path_black_holes, 0);
+    send(cable, ends, 20_000, SECOND * 5);
+    cable.hosts[0].counters().path_black_holes
+}
+
+#[test]
+fn no_hole_is_suspected_where_routers_may_cut() {
+    assert_eq!(suspected(&mut Cable::two(), |_| {}), 2);
+    assert_eq!(suspected(&mut Cable::two(), |options| options.path_mtu_discovery = false), 0);
+}
+
+#[test]
+fn no_hole_is_suspected_where_the_search_is_off() {
+    let configs = [("10.0.0.1/24", 1), ("10.0.0.2/24", 2)].map(|(address, number)| {
+        let mut config = host(&[address], number);
+        config.tcp.path_mtu_search = false;
+        config
+    });
+    let mut cable = Cable::new(Vec::from(configs));
+    assert_eq!(suspected(&mut cable, |_| {}), 0);
 }

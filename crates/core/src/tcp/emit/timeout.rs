@@ -19,12 +19,21 @@ use crate::time::Instant;
 /// R1 of RFC 9293 §3.8.3: retransmissions in vain after which the user can learn of them.
 const R1: u8 = 3;
 
-/// Timeouts in a row after which the path is taken for narrower, if it has not carried a few large
-/// segments. One may be chance. RFC 4821 §7.7 says R1; but after it a user has waited for seconds.
+/// Timeouts in a row after which a path that has carried no large segments passes for narrower. One
+/// may be chance. RFC 4821 §7.7 says R1; but after it a user has waited for seconds.
 const BLACK_HOLE_TIMEOUTS: u8 = 2;
 
 /// Full segments' bytes that show that the path carries such.
 const CARRIED: u64 = 8;
+
+/// `Some` if so many timeouts in a row make a path pass for narrower; true if they have lasted long
+/// enough to doubt even what it has carried, which may all have been small. A path seldom becomes
+/// narrower, so that one that has carried large segments, and loses much, gets twice as many.
+fn black_hole(timeouts: u8, has_carried: bool) -> Option<bool> {
+    let first = BLACK_HOLE_TIMEOUTS * if has_carried { 2 } else { 1 };
+    let is_due = timeouts >= first && timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS);
+    is_due.then_some(timeouts >= 2 * first)
+}
 
 impl Connection {
     /// Handles every timer that is due at `tick`, the last one of the scheduling clock. The
@@ -140,17 +149,13 @@ impl Step<'_> {
 
     /// Large segments may vanish on the way, and the reports of that as well.
     fn suspect_path(&mut self) {
-        let (send, timeouts) = (&self.s.send, self.s.send.rtt.backoff());
-        // A path seldom becomes narrower, and one that loses much must not pass for one.
-        let has_carried = self.s.passed.acknowledged >= CARRIED * u64::from(send.mss);
-        let is_long = timeouts > R1;
+        let send = &self.s.send;
         // A peer without room answers no segment, whatever its size.
-        if send.window == 0 {
+        if send.window == 0 || !self.cx.config.path_mtu_search {
             return;
         }
-        if timeouts.is_multiple_of(BLACK_HOLE_TIMEOUTS) && (is_long || !has_carried) {
-            // What it has carried may all have been small.
-            let again = is_long && (!has_carried || timeouts > 2 * R1);
+        let has_carried = self.s.passed.acknowledged >= CARRIED * u64::from(send.mss);
+        if let Some(again) = black_hole(send.rtt.backoff(), has_carried) {
             let payload = send.first_payload();
             self.cx.path_news = Some(PathNews::BlackHole { payload, again });
         }
@@ -209,5 +214,18 @@ impl Step<'_> {
         self.s.keepalive_due = self.s.send.flight() == 0;
         self.common.deadlines.set(Timer::KeepAlive, self.cx.now + keepalive.interval);
         Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_has_carried_gets_twice_as_many_timeouts() {
+        let told = |has_carried| core::array::from_fn(|n| black_hole(n as u8, has_carried));
+        let (no, first, again) = (None, Some(false), Some(true));
+        assert_eq!([no, no, first, no, again, no, again, no, again], told(false));
+        assert_eq!([no, no, no, no, first, no, first, no, again], told(true));
     }
 }
