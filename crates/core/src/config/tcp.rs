@@ -26,8 +26,8 @@ group! {
         mss_max: u16 = 0, "bytes", "ours";
         /// Least MSS accepted from a peer: a smaller announcement is raised to it.
         mss_min: u16 = 88, "bytes", "Linux (TCP_MIN_MSS)";
-        /// Search for the largest packet that a path carries, where larger ones vanish and no router
-        /// reports that.
+        /// Search for the largest packet that a path carries, where larger ones vanish without a
+        /// report.
         path_mtu_search: bool = true, "", "RFC 8899; RFC 4821";
         /// A connection on which nothing has moved for so long (established, or without a user and
         /// in FIN-WAIT-2) is kept in a compact form until something does; 0s: never. Not with the
