@@ -440,6 +440,16 @@ pub(crate) const PLANS: &[Plan] = &[
         run: plans::d_today::run,
     },
     Plan {
+        id: "d-today-cubic",
+        title: "As d-today, by CUBIC and RACK in place of Reno, with few of the rules",
+        source: "ours, after Cohen & Cohen 2002 §3 and §4",
+        paper: Paper::Nothing,
+        cheap: false,
+        known: Known::Exactly,
+        seeds: Seeds::From(1),
+        run: plans::d_today::by_cubic,
+    },
+    Plan {
         id: "d-held",
         title: "What the memory of d-today's ample pool is made of",
         source: "ours, after Cohen & Cohen 2002 §3",
@@ -568,6 +578,16 @@ pub(crate) const PLANS: &[Plan] = &[
         known: Known::Nothing,
         seeds: Seeds::From(1),
         run: plans::recovery::r_delay::run,
+    },
+    Plan {
+        id: "r-delay-virtual",
+        title: "Ours alone, CUBIC, BBR and DCTCP: waits in the queue, in virtual time",
+        source: "ours; RFC 8289, 8290, 8257",
+        paper: Paper::Nothing,
+        cheap: true,
+        known: Known::Exactly,
+        seeds: Seeds::From(1),
+        run: plans::recovery::in_virtual_time::delay,
     },
     Plan {
         id: "today",

@@ -154,6 +154,13 @@ struct Sweep {
     seeds: Range<u64>,
     rules: usize,
     stalled_part: f64,
+    /// TCP before the rules change it.
+    tcp: fn() -> TcpConfig,
+}
+
+/// Reno, with the recovery of the other results.
+fn reno_by_count() -> TcpConfig {
+    newreno().with(|tcp| tcp.congestion.detection = LossDetection::Count)
 }
 
 impl Sweep {
@@ -161,7 +168,14 @@ impl Sweep {
     fn usual(report: &mut Report, stalled_part: f64) -> Sweep {
         let clients = if report.is_quick() { QUICK_CLIENTS } else { CLIENTS };
         let (seeds, rules) = (report.seeds(SEEDS), RULES.len());
-        Sweep { clients, seeds, rules, stalled_part }
+        Sweep { clients, seeds, rules, stalled_part, tcp: reno_by_count }
+    }
+
+    /// The few rules that are compared, among so many clients.
+    fn few(report: &mut Report, clients: [usize; 2], tcp: fn() -> TcpConfig) -> Sweep {
+        let clients = clients[usize::from(report.is_quick())];
+        let seeds = report.seeds(CROWD_SEEDS);
+        Sweep { clients, seeds, rules: COMPARED, stalled_part: 0.0, tcp }
     }
 
     /// The results by pool and rules.
@@ -176,9 +190,7 @@ impl Sweep {
                 LOS_PRIORITY if is_linuxs => &RULES[LINUX],
                 number => &RULES[number],
             };
-            let mut tcp = newreno();
-            // The recovery of the other results.
-            tcp.congestion.detection = LossDetection::Count;
+            let mut tcp = (self.tcp)();
             (rules.change)(&mut tcp);
             tcp.pool.policy = rules.policy;
             let Sweep { clients, stalled_part, .. } = *self;
@@ -254,9 +266,15 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
 /// The plan of fewer rules and more clients.
 pub(crate) fn crowd(report: &mut Report) -> Outcome {
     set_up(report);
-    let clients = if report.is_quick() { QUICK_CROWD } else { CROWD };
-    let (seeds, rules) = (report.seeds(CROWD_SEEDS), COMPARED);
-    let grid = Sweep { clients, seeds, rules, stalled_part: 0.0 }.run(report)?;
+    let grid = Sweep::few(report, [CROWD, QUICK_CROWD], reno_by_count).run(report)?;
+    judge(report, &grid);
+    Ok(())
+}
+
+/// The plan of fewer rules, by CUBIC and with losses found by time.
+pub(crate) fn by_cubic(report: &mut Report) -> Outcome {
+    set_up(report);
+    let grid = Sweep::few(report, [CLIENTS, QUICK_CLIENTS], TcpConfig::default).run(report)?;
     judge(report, &grid);
     Ok(())
 }
@@ -365,9 +383,7 @@ pub(crate) fn held_parts(report: &mut Report) -> Outcome {
         let (rules, page, _) = HELD[number / count];
         let page = if is_large { PageSize::Auto } else { page };
         let rules = &RULES[rules];
-        let mut tcp = newreno();
-        // The recovery of the other results.
-        tcp.congestion.detection = LossDetection::Count;
+        let mut tcp = reno_by_count();
         (rules.change)(&mut tcp);
         tcp.pool.policy = rules.policy;
         let pool_each = POOLS_EACH[POOLS_EACH.len() - 1];

@@ -1,14 +1,16 @@
-//! Ours alone on the paths of `r-loss` and `r-reorder`, in virtual time: the same on every machine.
+//! Ours alone on the paths of `r-loss`, `r-reorder` and `r-delay`, in virtual time: the same on
+//! every machine.
 
-use lightwait_core::config::{Algorithm, LossDetection};
-use lightwait_core::time::Duration;
-use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
+use lightwait_core::config::{Algorithm, Ecn, LossDetection};
+use lightwait_core::time::{Duration, Instant};
+use lightwait_netem::{CodelConfig, FairConfig, LinkConfig, Loss, MarkFrom, QueueLimit, Rate};
 use lightwait_sim::Bulk;
 
 use crate::ablation::Ablation;
 use crate::parallel;
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
+use crate::statistics::quantile;
 
 use super::median::Median;
 use super::open_goal;
@@ -22,12 +24,25 @@ const RTT_MS: u64 = 40;
 /// With Ethernet's MTU and timestamps.
 const MSS_BITS: f64 = 1448.0 * 8.0;
 
+/// Of the whole link that is what goodput can be.
+const FULL_MBIT: f64 = LINK_MBIT * 1448.0 / 1514.0;
+const DELAY_SEEDS: u64 = 5;
+/// The queue from which packets are marked, and the end of slow start.
+const STEP: Duration = Duration::from_millis(5);
+const FROM: Instant = Instant::from_millis(2_000);
+
 const NEARER: Ablation =
     Ablation { name: "nearer", instead: "the round trip is half of what the law is told" };
 const COUNTED: Ablation = Ablation {
     name: "counted",
     instead: "three segments sacked make a loss (RFC 6675), however late they are",
 };
+
+const NO_MODEL: Ablation = Ablation { name: "no-model", instead: "CUBIC in the place of BBR" };
+const NOT_IN_PART: Ablation =
+    Ablation { name: "not-in-part", instead: "CUBIC by the same marks in the place of DCTCP" };
+const TAIL_DROP: Ablation =
+    Ablation { name: "tail-drop", instead: "CoDel's queue drops where it is full, as FIFO" };
 
 /// The link of the data.
 fn link(seed: u64) -> LinkConfig {
@@ -40,44 +55,46 @@ fn link(seed: u64) -> LinkConfig {
     }
 }
 
-/// How our sender finds losses.
+/// How our sender finds losses, and what it does then.
 #[derive(Clone, Copy)]
-enum Finds {
-    /// Without SACK, by duplicate ACKs.
+enum Sender {
+    /// Without SACK, by duplicate ACKs; Reno.
     Duplicates,
-    /// By RFC 6675's count.
+    /// By RFC 6675's count; Reno.
     Counting,
     /// By time.
-    Rack,
+    Rack(Algorithm),
 }
 
-/// Goodput in Mbit/s of a transfer whose data takes that link.
-fn rate(forth: LinkConfig, finds: Finds) -> Result<f64, Failure> {
+/// The transfer of a sender whose data takes that link.
+fn bulk(forth: LinkConfig, sender: Sender) -> Bulk {
     let back = LinkConfig {
-        rate: Rate::Unlimited,
-        queue: QueueLimit::Unlimited,
-        loss: Loss::None,
-        reorder: 0.0,
+        delay: forth.delay,
         seed: forth.seed + 1,
-        ..forth.clone()
+        in_flight_limit_bytes: forth.in_flight_limit_bytes,
+        ..LinkConfig::default()
     };
     let mut bulk = Bulk::new(forth, back, BUFFER);
-    bulk.tcp.sack = !matches!(finds, Finds::Duplicates);
-    bulk.tcp.congestion.algorithm = Algorithm::Reno;
-    bulk.tcp.congestion.detection = match finds {
-        Finds::Duplicates | Finds::Counting => LossDetection::Count,
-        Finds::Rack => LossDetection::Rack,
+    bulk.tcp.sack = !matches!(sender, Sender::Duplicates);
+    (bulk.tcp.congestion.detection, bulk.tcp.congestion.algorithm) = match sender {
+        Sender::Duplicates | Sender::Counting => (LossDetection::Count, Algorithm::Reno),
+        Sender::Rack(algorithm) => (LossDetection::Rack, algorithm),
     };
-    Ok(bulk.run(1, LENGTH)?[0] as f64 * 8.0 / 1e6 / LENGTH.as_secs_f64())
+    bulk
+}
+
+/// Goodput in Mbit/s.
+fn rate(forth: LinkConfig, sender: Sender) -> Result<f64, Failure> {
+    Ok(bulk(forth, sender).run(1, LENGTH)?[0] as f64 * 8.0 / 1e6 / LENGTH.as_secs_f64())
 }
 
 /// The rates with each seed.
 fn rates(
     seeds: &std::ops::Range<u64>,
     link: impl Fn(u64) -> LinkConfig + Sync,
-    finds: Finds,
+    sender: Sender,
 ) -> Result<Vec<f64>, Failure> {
-    let one = |number: usize| rate(link(seeds.start + number as u64), finds);
+    let one = |number: usize| rate(link(seeds.start + number as u64), sender);
     parallel::map((seeds.end - seeds.start) as usize, one)
 }
 
@@ -98,19 +115,29 @@ pub(crate) fn loss(report: &mut Report) -> Outcome {
         ("2%", Loss::Uniform(0.02)),
         ("1% in bursts", bursts),
     ];
-    let mut table = Table::new(&["lost", "Mbit/s", "Mbit/s without SACK", "times"]);
+    let model = if report.is_ablated(&NO_MODEL) { Algorithm::Cubic } else { Algorithm::Bbr };
+    let head = [
+        "lost",
+        "Reno",
+        "without SACK",
+        "times",
+        "CUBIC",
+        if model == Algorithm::Bbr { "BBR" } else { "not BBR" },
+    ];
+    let mut table = Table::new(&head);
     let mut found = Vec::new();
     for (name, loss) in losses {
         let lossy = |seed| LinkConfig { loss, delay, ..link(seed) };
-        let [with, without] =
-            [rates(&seeds, lossy, Finds::Rack)?, rates(&seeds, lossy, Finds::Duplicates)?];
+        let by = |sender| rates(&seeds, lossy, sender);
+        let [with, without] = [by(Sender::Rack(Algorithm::Reno))?, by(Sender::Duplicates)?];
         let ratio = Median::of_ratios(&with, &without);
-        let [with, without] = [with, without].map(Median::of);
-        table.row(&[&name, &with, &without, &ratio]);
-        found.push((with, ratio));
+        let [cubic, bbr] = [by(Sender::Rack(Algorithm::Cubic))?, by(Sender::Rack(model))?];
+        let [with, without, cubic, bbr] = [with, without, cubic, bbr].map(Median::of);
+        table.row(&[&name, &with, &without, &ratio, &cubic, &bbr]);
+        found.push((with, ratio, bbr));
     }
     report.table("rates", &table)?;
-    let [none, _, one, two, bursts] = &found[..] else { unreachable!("five losses") };
+    let [none, tenth, one, two, bursts] = &found[..] else { unreachable!("five losses") };
     let of_law = [(one.0, 0.01), (two.0, 0.02)].map(|(mbit, lost)| mbit.median / law_mbit(lost));
     report.claim(
         "with 1 and 2 % lost NewReno carries MSS / (RTT · √p), within a third",
@@ -118,11 +145,20 @@ pub(crate) fn loss(report: &mut Report) -> Outcome {
         of_law.iter().all(|times| (2.0 / 3.0..4.0 / 3.0).contains(times)),
         format!("{:.2} and {:.2} times", of_law[0], of_law[1]),
     );
-    for (what, (_, times)) in [("only the queue's end loses", none), ("bursts are lost", bursts)] {
+    for (what, (_, times, _)) in [("only the queue's end loses", none), ("bursts are lost", bursts)]
+    {
         report.observe(
             &format!("where {what}, SACK makes ten seconds faster by a twentieth"),
             times.least > 1.05,
             format!("{times} times"),
+        );
+    }
+    for (lost, (.., bbr), least) in [("0.1 %", tenth, 43.0), ("1 %", one, 36.0)] {
+        report.claim(
+            &format!("with {lost} lost BBR carries {least} of {LINK_MBIT} Mbit/s or more"),
+            &NO_MODEL,
+            bbr.median >= least,
+            format!("{bbr} Mbit/s"),
         );
     }
     Ok(())
@@ -134,24 +170,112 @@ fn law_mbit(lost: f64) -> f64 {
     MSS_BITS / 1e6 / (RTT_MS as f64 / 1e3) / lost.sqrt()
 }
 
+/// Runs the experiment with what manages the queue.
+pub(crate) fn delay(report: &mut Report) -> Outcome {
+    let seeds = report.seeds(DELAY_SEEDS);
+    let codel = Some(CodelConfig::default()).filter(|_| !report.is_ablated(&TAIL_DROP));
+    let fifo = LinkConfig { queue: QueueLimit::Bytes(1 << 20), ..link(0) };
+    let queues = [
+        ("FIFO", fifo.clone()),
+        ("CoDel", LinkConfig { codel, ..fifo.clone() }),
+        ("FQ-CoDel", LinkConfig { codel, fair: Some(FairConfig::default()), ..fifo.clone() }),
+        ("step mark", LinkConfig { mark: Some(MarkFrom::Wait(STEP)), ..fifo }),
+    ];
+    let by_part = match report.is_ablated(&NOT_IN_PART) {
+        true => Algorithm::Cubic,
+        false => Algorithm::Dctcp,
+    };
+    let model = if report.is_ablated(&NO_MODEL) { Algorithm::Cubic } else { Algorithm::Bbr };
+    let controllers = [("CUBIC", Algorithm::Cubic), ("BBR", model), ("DCTCP", by_part)];
+    let mut table = Table::new(&["queue", "controller", "Mbit/s", "wait ms, mean", "wait ms, p99"]);
+    let mut all = Vec::new();
+    for (queue, link) in &queues {
+        for (name, algorithm) in controllers {
+            let one = |number: usize| waits(link, algorithm, seeds.start + number as u64);
+            let found = parallel::map((seeds.end - seeds.start) as usize, one)?;
+            let of = |value: fn(&Waits) -> f64| Median::of(found.iter().map(value));
+            let [mbit, mean, most] =
+                [of(|one| one.mbit), of(|one| one.mean_ms), of(|one| one.most_ms)];
+            table.row(&[queue, &name, &mbit, &mean, &most]);
+            all.push((mbit, mean, most));
+        }
+    }
+    report.table("waits", &table)?;
+    let [cubic, bbr, _, by_codel, ..] = &all[..] else { unreachable!("twelve cases") };
+    let (by_marks, in_part) = (&all[9], &all[11]);
+    report.claim(
+        "behind CoDel CUBIC's packets wait a tenth of what they do behind FIFO, at most",
+        &TAIL_DROP,
+        by_codel.1.median < cubic.1.median / 10.0,
+        format!("{} against {} ms", by_codel.1, cubic.1),
+    );
+    report.claim(
+        "behind FIFO BBR's packets wait a tenth as long as CUBIC's, at most",
+        &NO_MODEL,
+        bbr.1.median < cubic.1.median / 10.0,
+        format!("{} against {} ms", bbr.1, cubic.1),
+    );
+    let least = 0.95 * FULL_MBIT;
+    report.claim(
+        "where a step marks, DCTCP carries 95 % of what the link can, and the queue is at the step",
+        &NOT_IN_PART,
+        in_part.0.median > least && in_part.2.median < 2e3 * STEP.as_secs_f64(),
+        format!(
+            "{} of {FULL_MBIT:.2} Mbit/s, p99 {} ms; CUBIC by the marks {} Mbit/s",
+            in_part.0, in_part.2, by_marks.0
+        ),
+    );
+    Ok(())
+}
+
+/// What one download got, and how long its packets waited.
+struct Waits {
+    mbit: f64,
+    mean_ms: f64,
+    most_ms: f64,
+}
+
+/// One download over that link, after its first two seconds. Each seed has a round trip of its own:
+/// nothing else here is random.
+fn waits(link: &LinkConfig, algorithm: Algorithm, seed: u64) -> Result<Waits, Failure> {
+    let delay = link.delay + Duration::from_micros(100 * seed);
+    let mut bulk = bulk(LinkConfig { delay, ..link.clone() }, Sender::Rack(algorithm));
+    // Congestion alone holds the sender back.
+    bulk.tcp.buffers.receive = bulk.tcp.buffers.receive_max;
+    bulk.tcp.ecn = if link.mark.is_some() { Ecn::Active } else { Ecn::Off };
+    let mut seen = bulk.sender_during(LENGTH)?;
+    seen.retain(|info| info.last_heard >= FROM);
+    let [first, .., last] = &seen[..] else { return Err("nothing was sent".into()) };
+    let bits = (last.acknowledged_bytes - first.acknowledged_bytes) as f64 * 8.0;
+    let mbit = bits / 1e6 / last.last_heard.since(first.last_heard).as_secs_f64();
+    let wait = |rtt: Duration| (rtt.as_secs_f64() - 2.0 * delay.as_secs_f64()) * 1e3;
+    let mut waits: Vec<f64> = seen.iter().map(|info| wait(info.latest_rtt)).collect();
+    waits.sort_by(f64::total_cmp);
+    let mean_ms = waits.iter().sum::<f64>() / waits.len() as f64;
+    Ok(Waits { mbit, mean_ms, most_ms: quantile(&waits, 0.99) })
+}
+
 /// Runs the experiment with packets that are late.
 pub(crate) fn reorder(report: &mut Report) -> Outcome {
     let seeds = report.seeds(SEEDS);
-    let finds = if report.is_ablated(&COUNTED) { Finds::Counting } else { Finds::Rack };
+    let sender = match report.is_ablated(&COUNTED) {
+        true => Sender::Counting,
+        false => Sender::Rack(Algorithm::Reno),
+    };
     let late = |seed, ms| LinkConfig {
         reorder: 0.05,
         reorder_delay: Duration::from_millis(ms),
         ..link(seed)
     };
     let overtaken = |seed| LinkConfig { reorder: 0.05, reorder_distance: Some(5), ..link(seed) };
-    let in_order = Median::of(rates(&seeds, link, finds)?);
-    let by_five = Median::of(rates(&seeds, overtaken, finds)?);
+    let in_order = Median::of(rates(&seeds, link, sender)?);
+    let by_five = Median::of(rates(&seeds, overtaken, sender)?);
     let mut table = Table::new(&["5 % late", "Mbit/s"]);
     table.row(&[&"none is late", &in_order]);
     table.row(&[&"behind 5 others", &by_five]);
     let mut by_time = Vec::new();
     for ms in [1, 3, 10, RTT_MS] {
-        let mbit = Median::of(rates(&seeds, |seed| late(seed, ms), finds)?);
+        let mbit = Median::of(rates(&seeds, |seed| late(seed, ms), sender)?);
         table.row(&[&format!("{ms} ms"), &mbit]);
         by_time.push((ms, mbit));
     }

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::Write;
 use std::time::Duration;
 
+use super::Sender;
 use super::download::download;
 use super::median::Median;
 use super::site::{Links, Site};
-use super::{Sender, tell_missing};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
@@ -60,7 +60,6 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         }
     }
     show(report, &senders, &found)?;
-    tell_missing(report);
     judge(report, &senders, &found);
     Ok(())
 }
@@ -119,11 +118,9 @@ fn judge(report: &mut Report, senders: &[Sender], found: &[Vec<Vec<Found>>]) {
             codel.median < fifo.median,
             format!("{codel:.1} against {fifo:.1} ms"),
         );
-        let name = sender.controller().name;
-        let is_its = |one: &Sender| !one.is_ours() && one.controller().name == name;
-        let Some(linux) = senders.iter().position(is_its).filter(|_| sender.is_ours()) else {
-            continue;
-        };
+        let Sender::Ours(controller) = *sender else { continue };
+        let its = Sender::Linux(controller);
+        let Some(linux) = senders.iter().position(|one| *one == its) else { continue };
         for ((queue, ..), at_queue) in QUEUES.iter().zip(found) {
             let [ours, linux] = [place, linux].map(|place| most_ms(&at_queue[place]));
             report.observe(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::download::{MARK, download};
 use super::median::Median;
 use super::site::{Links, Site};
-use super::{CONTROLLERS, Sender, open_goal, tell_missing};
+use super::{CONTROLLERS, Sender, open_goal};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
@@ -49,20 +49,15 @@ impl Group {
 
     /// Ours alone, Linux alone, and ours beside Linux with the same controller and with CUBIC.
     fn all() -> Vec<Group> {
-        let senders = Sender::all();
-        let linux = |name: &str| {
-            let is_it = |one: &&Sender| !one.is_ours() && one.controller().name == name;
-            senders.iter().find(is_it).copied()
-        };
-        let mut groups = Vec::new();
-        for ours in senders.iter().copied().filter(|sender| sender.is_ours()) {
-            groups.push(Group::Alone(ours));
-            let mut others = vec![ours.controller().name, "cubic"];
+        let of_ours = CONTROLLERS.iter().flat_map(|name| {
+            let mut others = vec![*name, "cubic"];
             others.dedup();
-            groups.extend(others.into_iter().filter_map(linux).map(|one| Group::Both(ours, one)));
-        }
-        groups.extend(CONTROLLERS.iter().filter_map(|one| linux(one.name)).map(Group::Alone));
-        groups
+            let ours = Sender::Ours(name);
+            let beside =
+                others.into_iter().map(move |other| Group::Both(ours, Sender::Linux(other)));
+            [Group::Alone(ours)].into_iter().chain(beside)
+        });
+        of_ours.chain(CONTROLLERS.map(|name| Group::Alone(Sender::Linux(name)))).collect()
     }
 }
 
@@ -190,7 +185,6 @@ fn judge(report: &mut Report, cases: &[Case], found: &[Vec<Shares>]) -> Outcome 
         all.push((case, jain, ratio));
     }
     report.table("shares", &table)?;
-    tell_missing(report);
     for group in Group::all() {
         let its = || all.iter().filter(|(case, ..)| case.group.name() == group.name());
         let place = |case: &Case| format!("{} flows, {} queue", case.flows, case.queue.0);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::download::download;
 use super::median::Median;
-use super::site::{Links, Site};
-use super::{Sender, open_goal, tell_missing};
+use super::site::{Links, Site, Source};
+use super::{Sender, open_goal};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
@@ -32,7 +32,7 @@ const FULL: f64 = 0.95;
 /// Lengths of the spike in ms. 0 is no spike.
 const SPIKES_MS: [u64; 5] = [0, 300, 600, 1000, 2000];
 const QUICK_SPIKES_MS: [u64; 3] = [0, 300, 1000];
-const NOT_JUDGED: &str = "no quiet run since losses are found by time (RFC 8985)";
+const NOT_JUDGED: &str = "no quiet run yet";
 
 /// One run: goodput in each interval, from the download's beginning.
 #[derive(Clone, Debug)]
@@ -56,11 +56,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let is_quick = report.is_quick();
     let seeds = report.seeds(if is_quick { QUICK_SEEDS } else { SEEDS });
     let spikes = if is_quick { &QUICK_SPIKES_MS[..] } else { &SPIKES_MS[..] };
-    let mut senders = Sender::all();
-    if is_quick {
-        // Those that have ours beside them.
-        senders.retain(|sender| sender.controller().ours.is_some());
-    }
+    let senders = Sender::all();
     let site = Site::lay(report, &[FILE_BYTES])?;
     let mut record = fs::File::create(report.path("runs.csv"))?;
     writeln!(record, "spike ms,sender,seed,timeouts,bytes in each 100 ms")?;
@@ -116,16 +112,19 @@ fn run_once(
         site.greet(&source)?;
         let wait = BEGINS.checked_sub(began.elapsed()).ok_or("the first request took too long")?;
         thread::sleep(wait);
-        let (before, ours) = (site.linux_counts()?, source.counter("timeouts")?);
+        let before = timeouts(site, &mut source)?;
         let found = download(&site.clients, source.address, FILE_BYTES, limit)?;
-        let timeouts = match ours {
-            Some(before) => source.counter("timeouts")?.unwrap_or(before) - before,
-            None => site.linux_counts()?.since(&before, &["TCPTimeouts"]),
-        };
-        Ok((found, timeouts))
+        Ok((found, timeouts(site, &mut source)? - before))
     };
     let ((download, timeouts), _) = site.routed(links, seed, |device| device, body)?;
     Ok(Found { spike_ms, sender, download, timeouts })
+}
+
+fn timeouts(site: &Site, source: &mut Source) -> Result<u64, Failure> {
+    Ok(match source.counters(["timeouts"])? {
+        Some([timeouts]) => timeouts,
+        None => site.linux_counts()?.sum(&["TCPTimeouts"]),
+    })
 }
 
 fn judge(report: &mut Report, all: &[Found], spikes: &[u64], senders: &[Sender]) -> Outcome {
@@ -156,7 +155,6 @@ fn judge(report: &mut Report, all: &[Found], spikes: &[u64], senders: &[Sender])
         }
     }
     report.table("spikes", &table)?;
-    tell_missing(report);
     for sender in senders {
         let its = ratios.iter().filter(|(one, ..)| one.name() == sender.name());
         let worst = its.min_by(|a, b| a.2.median.total_cmp(&b.2.median));

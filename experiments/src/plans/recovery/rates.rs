@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Sender;
 use super::download::{Download, download};
 use super::median::Median;
-use super::site::{Links, Site};
+use super::site::{Links, Site, Source};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
@@ -45,8 +45,7 @@ pub(super) struct Found {
     pub(super) sent_again: u64,
     pub(super) timeouts: u64,
     pub(super) needless: u64,
-    /// `None` for ours: it does not undo yet.
-    pub(super) undone: Option<u64>,
+    pub(super) undone: u64,
     /// How late packets left the router, 99th percentile, in µs.
     pub(super) late_us: f64,
 }
@@ -62,28 +61,31 @@ pub(super) fn run_once(
     let mut source = site.start(sender, &[])?;
     let body = || {
         site.greet(&source)?;
-        let before = [site.receiver_counts()?, site.linux_counts()?];
-        let ours = [source.counter("retransmits")?, source.counter("timeouts")?];
+        let (receiver, before) = (site.receiver_counts()?, sent_counts(site, &mut source)?);
         let found = download(&site.clients, source.address, extent.file_bytes, extent.limit)?;
         std::thread::sleep(REST);
-        let after = [site.receiver_counts()?, site.linux_counts()?];
-        let [again, timeouts] = match ours {
-            [Some(again), Some(timeouts)] => [
-                source.counter("retransmits")?.unwrap_or(again) - again,
-                source.counter("timeouts")?.unwrap_or(timeouts) - timeouts,
-            ],
-            _ => ["RetransSegs", "TCPTimeouts"].map(|name| after[1].since(&before[1], &[name])),
-        };
-        let needless = after[0].since(&before[0], &NEEDLESS);
-        let undone = (!sender.is_ours()).then(|| after[1].since(&before[1], &UNDONE));
-        Ok((found, again, timeouts, needless, undone))
+        let needless = site.receiver_counts()?.since(&receiver, &NEEDLESS);
+        let after = sent_counts(site, &mut source)?;
+        Ok((found, needless, std::array::from_fn(|n| after[n].saturating_sub(before[n]))))
     };
-    let ((download, sent_again, timeouts, needless, undone), snapshot) =
+    let ((download, needless, [sent_again, timeouts, undone]), snapshot) =
         site.routed(links, seed, |device| device, body)?;
     let forth = &snapshot.ways[0];
     let late_us = forth.lateness.percentile(99.0).as_secs_f64() * 1e6;
     let lost = forth.flows.iter().map(|flow| flow.lost).sum();
     Ok(Found { download, lost, sent_again, timeouts, needless, undone, late_us })
+}
+
+/// What was sent again, timeouts, and what was undone.
+fn sent_counts(site: &Site, source: &mut Source) -> Result<[u64; 3], Failure> {
+    let ours = source.counters(["retransmits", "timeouts", "recoveries_undone"])?;
+    Ok(match ours {
+        Some(counts) => counts,
+        None => {
+            let counts = site.linux_counts()?;
+            [&["RetransSegs"][..], &["TCPTimeouts"], &UNDONE].map(|names| counts.sum(names))
+        }
+    })
 }
 
 /// The results of all runs: by point, sender and seed.
@@ -122,7 +124,7 @@ impl Runs {
     }
 
     fn of(&self, point: usize, sender: Sender) -> Option<&[Found]> {
-        let place = self.senders.iter().position(|one| one.name() == sender.name())?;
+        let place = self.senders.iter().position(|one| *one == sender)?;
         Some(&self.found[point][place])
     }
 
@@ -141,25 +143,17 @@ impl Runs {
         Median::of_ratios(&mbit(ours), &mbit(theirs))
     }
 
-    /// The sender with that controller, ours or Linux's.
-    pub(super) fn sender(&self, controller: &str, is_ours: bool) -> Option<Sender> {
-        let is_it = |sender: &&Sender| {
-            sender.controller().name == controller && sender.is_ours() == is_ours
-        };
-        self.senders.iter().find(is_it).copied()
-    }
-
     /// The point of that name.
     pub(super) fn place(&self, name: &str) -> Option<usize> {
         self.points.iter().position(|point| point.name == name)
     }
 
     /// Ours with its least median ratio to Linux with the same controller: where, and how much.
-    pub(super) fn worst(&self, controller: &str) -> Option<(&Point, Median)> {
-        let (ours, theirs) = (self.sender(controller, true)?, self.sender(controller, false)?);
+    pub(super) fn worst(&self, controller: &'static str) -> (&Point, Median) {
+        let (ours, theirs) = (Sender::Ours(controller), Sender::Linux(controller));
         let ratios = (0..self.points.len())
             .map(|place| (&self.points[place], self.ratio(place, ours, theirs)));
-        ratios.min_by(|a, b| a.1.median.total_cmp(&b.1.median))
+        ratios.min_by(|a, b| a.1.median.total_cmp(&b.1.median)).expect("there are points")
     }
 
     /// The least median goodput of a sender at the points from one on, in words.
@@ -183,10 +177,6 @@ impl Runs {
         for (place, point) in self.points.iter().enumerate() {
             for sender in &self.senders {
                 let median = |value| Median::of(self.values(place, *sender, value)).median;
-                let undone = match sender.is_ours() {
-                    true => "–".to_owned(),
-                    false => median(|found| found.undone.unwrap_or(0) as f64).to_string(),
-                };
                 table.row(&[
                     &point.name,
                     &sender.name(),
@@ -195,7 +185,7 @@ impl Runs {
                     &median(|found| found.sent_again as f64),
                     &median(|found| found.timeouts as f64),
                     &median(|found| found.needless as f64),
-                    &undone,
+                    &median(|found| found.undone as f64),
                 ]);
             }
         }
@@ -213,7 +203,6 @@ impl Runs {
 
 fn recorded(point: &Point, sender: Sender, seed: u64, found: &Found) -> String {
     let Found { download, lost, sent_again, timeouts, needless, undone, late_us } = found;
-    let undone = undone.map_or("-".to_owned(), |undone| undone.to_string());
     format!(
         "{},\"{}\",{seed},{:.2},{:.2},{},{lost},{sent_again},{timeouts},{needless},{undone},\
          {late_us:.0}",

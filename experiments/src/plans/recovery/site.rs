@@ -130,16 +130,17 @@ impl Site {
     /// Starts a sender, with more flags for ours.
     pub(super) fn start(&self, sender: Sender, flags: &[&str]) -> Result<Source, Failure> {
         match sender {
-            Sender::Ours(_, chosen) => {
+            Sender::Ours(controller) => {
                 let mut serve = self.ours.command(&self.program);
                 serve.args(["serve", "--af-packet", "ours", "--ip", "10.9.0.1/24"]);
-                serve.args(["--probe", "0s", "--min-rate", "0"]).args(chosen).args(flags);
+                serve.args(["--probe", "0s", "--min-rate", "0"]);
+                serve.args(["--congestion", controller]).args(flags);
                 let server = Server::start(serve.arg(&self.files))?;
                 Ok(Source { address: OURS.parse()?, running: Running::Ours(server) })
             }
             Sender::Linux(controller) => {
                 let address = LINUX.parse()?;
-                let server = KernelServer::start(&self.linux, address, controller.name)?;
+                let server = KernelServer::start(&self.linux, address, controller)?;
                 Ok(Source { address, running: Running::Linux(server) })
             }
         }
@@ -240,12 +241,17 @@ enum Running {
 }
 
 impl Source {
-    /// A counter of ours; `None` for the kernel, or if ours has none of that name.
-    pub(super) fn counter(&mut self, name: &str) -> Result<Option<u64>, Failure> {
-        match &mut self.running {
-            Running::Ours(server) => Ok(server.counts()?.counter(name).ok()),
-            Running::Linux(_) => Ok(None),
+    /// Counters of ours; `None` for the kernel.
+    pub(super) fn counters<const N: usize>(
+        &mut self,
+        names: [&str; N],
+    ) -> Result<Option<[u64; N]>, Failure> {
+        let Running::Ours(server) = &mut self.running else { return Ok(None) };
+        let (counts, mut found) = (server.counts()?, [0; N]);
+        for (value, name) in found.iter_mut().zip(names) {
+            *value = counts.counter(name)?;
         }
+        Ok(Some(found))
     }
 }
 
