@@ -65,21 +65,20 @@ impl SendHalf {
         }
     }
 
-    /// All that may leave has left: notes whether the application, the peer or the pace holds the
-    /// sender back. The last is [waited](Self::take_pace) for.
+    /// All that may leave has left: notes whether the application or the pace holds the sender back.
+    /// The latter is [waited](Self::take_pace) for. A peer's window is a bound like the path's
+    /// (draft-ietf-ccwg-bbr, "Considerations Related to Receiver Flow Control Limits").
     pub(crate) fn note_sent_all(&mut self, now: Instant) {
         if !self.congestion.has_model() {
             return;
         }
         let unsent = self.queued_end().distance(self.nxt) > 0;
         let waits = self.sent.lost(self.una) > 0;
-        let has_window = self.window_edge().after(self.nxt);
+        let may_leave = waits || (unsent && self.window_edge().after(self.nxt));
         let in_flight = self.pipe();
         let Some(bbr) = self.congestion.bbr_mut() else { return };
-        if waits || (unsent && has_window) {
-            bbr.pacer.set_waiting(bbr.pacer.due(now).is_some());
-        } else {
-            bbr.pacer.set_waiting(false);
+        bbr.pacer.set_waiting(may_leave && bbr.pacer.due(now).is_some());
+        if !unsent && !waits {
             bbr.on_app_limited(in_flight);
         }
     }
