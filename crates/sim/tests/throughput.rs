@@ -150,3 +150,24 @@ fn fill(algorithm: Algorithm) {
     println!("{:.1} % of the link in the second half: {per_second:?}", rate * 100.0);
     assert!(rate > 0.9, "{per_second:?}");
 }
+
+/// A receiver's window of two windows that the path holds: it bounds the sender from the beginning.
+#[test]
+fn a_receivers_window_does_not_keep_bbr_in_startup() {
+    let path = LinkConfig {
+        rate: Rate::BitsPerSecond(50 * MBIT),
+        delay: Duration::from_millis(20),
+        queue: QueueLimit::Bytes(1 << 20),
+        ..LinkConfig::default()
+    };
+    let back = LinkConfig { rate: Rate::Unlimited, ..path.clone() };
+    let mut bulk = Bulk::new(path, back, 4 << 20);
+    bulk.tcp.congestion.algorithm = Algorithm::Bbr;
+    (bulk.tcp.buffers.receive, bulk.tcp.buffers.receive_max) = (480_000, 480_000);
+    let info = bulk.sender_after(Duration::from_secs(2)).unwrap();
+    let model = info.model.unwrap();
+    assert!(!model.is_app_limited, "{info:?}");
+    let (pace, rate) = (model.pacing_bytes_per_second, model.bandwidth_bytes_per_second);
+    assert!(pace <= rate * 13 / 10, "still in Startup: {info:?}");
+    assert!(info.latest_rtt < Duration::from_millis(60), "the queue stands: {info:?}");
+}

@@ -192,9 +192,9 @@ struct Usage {
     round_end: Seq,
 }
 
-/// True if the window, and nothing else, was what held the sender back, of which `used` was in
-/// flight at once. An unused window does not grow. In congestion avoidance three segments that wait
-/// for their neighbours do not make it unused.
+/// True if the window alone held the sender back: `used` bytes of it were in flight at once. An
+/// unused window does not grow. In congestion avoidance three segments may wait for their
+/// neighbours.
 fn is_used(used: u32, window: u32, threshold: u32, mss: u32) -> bool {
     if window < threshold {
         used.saturating_mul(2) > window

@@ -146,7 +146,7 @@ fn a_marked_window_of_data_reduces_by_half_of_alpha() {
     peer.say(Say::new(A | E, 1, 6001));
     assert_eq!(window(&peer), 5000, "the same window");
     assert!(peer.hear()[0].flags.contains(W));
-    // Windows of which nothing is marked. α decays by a sixteenth each.
+    // In these windows nothing is marked. α decays by a sixteenth each.
     let mut acked = 6001;
     for _ in 0..30 {
         acked = 6001.max(acked) + 1000;

@@ -131,7 +131,7 @@ pub(crate) fn plain() -> Config {
     config
 }
 
-/// The same, with the windows of RFC 5681.
+/// [`plain`], by Reno (RFC 5681).
 pub(crate) fn reno() -> Config {
     let mut config = plain();
     config.tcp.congestion.algorithm = Algorithm::Reno;

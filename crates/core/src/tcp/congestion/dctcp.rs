@@ -1,5 +1,6 @@
-//! DCTCP (RFC 8257): the window is reduced by as much as the share of the bytes that came marked.
-//! ECN as of RFC 3168 halves it for one mark. Queues stay short where routers mark early.
+//! DCTCP (RFC 8257): the share of the bytes that came marked decides how much the window is reduced.
+//! Classic ECN halves the window for one mark (RFC 3168). Where routers mark early, queues stay
+//! short.
 //!
 //! ```text
 //!   peer    every ACK says whether what it acknowledges came marked  ([`Echo`], §3.2)

@@ -90,7 +90,7 @@ pub(crate) struct LostSample {
 }
 
 impl Sampler {
-    /// Of a connection that begins at `now`.
+    /// The sampler of a connection whose first segment leaves at `now`.
     pub(crate) fn new(now: Instant) -> Sampler {
         Sampler {
             delivered: 0,

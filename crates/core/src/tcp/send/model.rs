@@ -1,5 +1,6 @@
-//! Feeds a congestion control that models the path, and asks it when the next burst may leave. All
-//! of it does nothing, at the price of one comparison, where the algorithm has no model.
+//! Feeds a congestion control that models the path, and asks it when the next burst may leave.
+//! Where the algorithm has no model, all of it does nothing, for one comparison: what is in flight
+//! is only counted behind it.
 
 use super::SendHalf;
 use super::recovery::Detection;
@@ -9,12 +10,9 @@ use crate::time::Instant;
 impl SendHalf {
     /// So many bytes have left, new or again, and count as in flight.
     pub(crate) fn note_departure(&mut self, now: Instant, bytes: u32) {
-        if self.congestion.has_model() {
-            self.model_departure(now, bytes);
+        if !self.congestion.has_model() {
+            return;
         }
-    }
-
-    fn model_departure(&mut self, now: Instant, bytes: u32) {
         let before = self.pipe().saturating_sub(bytes);
         if let Some(bbr) = self.congestion.bbr_mut() {
             bbr.on_sent(now, bytes, before);
@@ -98,11 +96,8 @@ impl SendHalf {
 
     /// Bytes of `room` that the pace lets out now, in segments of `segment` bytes.
     pub(super) fn paced(&self, now: Instant, room: u32, segment: u32) -> u32 {
-        if self.congestion.has_model() { self.paced_by_model(now, room, segment) } else { room }
-    }
-
-    fn paced_by_model(&self, now: Instant, room: u32, segment: u32) -> u32 {
-        let allowed = self.congestion.bbr().map_or(u32::MAX, |bbr| bbr.pacer.allowed(now));
+        let Some(bbr) = self.congestion.bbr() else { return room };
+        let allowed = bbr.pacer.allowed(now);
         if allowed < segment { 0 } else { room.min(allowed) }
     }
 
