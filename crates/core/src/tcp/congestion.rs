@@ -417,6 +417,8 @@ impl Congestion {
 
     /// Fast recovery begins, or a router has marked what it would have dropped.
     pub fn on_loss(&mut self, loss: Loss, mss: u32) {
+        // While an old hole is open, what lies behind it counts as in flight, whatever is sacked.
+        let loss = Loss { flight: loss.flight.min(self.window()), ..loss };
         match &mut self.algorithm {
             Algorithm::Reno(reno) => reno.on_loss(loss, mss),
             Algorithm::First(first) => {

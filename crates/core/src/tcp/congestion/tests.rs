@@ -16,6 +16,13 @@ fn loss(flight: u32) -> Loss {
     Loss { now: NOW, flight, is_marked: false }
 }
 
+/// A window of a hundred segments, in slow start.
+fn of_hundred(kind: Kind) -> Congestion {
+    let mut congestion = fresh(kind);
+    congestion.scale(|bytes| 10 * bytes);
+    congestion
+}
+
 /// Of a window that is used.
 fn ack(congestion: &mut Congestion, delivered: u32) {
     let flight = congestion.window();
@@ -86,9 +93,20 @@ fn what_was_not_needed_is_undone_in_every_algorithm() {
     }
 }
 
+/// What is sacked behind an old hole counts as in flight: a loss behind it has no larger window.
+#[test]
+fn no_loss_makes_a_window_larger() {
+    for kind in [Kind::Reno, Kind::Cubic, Kind::Bbr, Kind::Dctcp] {
+        let mut congestion = fresh(kind);
+        let before = congestion.window();
+        congestion.on_loss(loss(100 * MSS), MSS);
+        assert!(congestion.window() <= before, "{kind:?}: {}", congestion.window());
+    }
+}
+
 #[test]
 fn the_curve_of_before_comes_back_unless_it_is_outgrown() {
-    let mut congestion = fresh(Kind::Cubic);
+    let mut congestion = of_hundred(Kind::Cubic);
     congestion.on_loss(loss(100 * MSS), MSS);
     ack(&mut congestion, MSS);
     let before = congestion.clone();
@@ -117,6 +135,7 @@ fn another_algorithm_goes_on_with_the_window() {
     assert_eq!((congestion.window(), congestion.threshold()), (15 * MSS, u32::MAX));
     congestion.switch(Kind::Cubic, MSS, Seq(9));
     assert_eq!((congestion.window(), congestion.threshold()), (15 * MSS, u32::MAX));
+    let mut congestion = of_hundred(Kind::Cubic);
     let before = congestion.clone();
     congestion.on_loss(loss(100 * MSS), MSS);
     congestion.switch(Kind::Reno, MSS, Seq(9));
@@ -143,7 +162,7 @@ fn a_window_follows_the_segments_of_the_path() {
 #[test]
 fn after_a_pause_the_window_is_the_initial_one() {
     for kind in KINDS {
-        let mut congestion = fresh(kind);
+        let mut congestion = of_hundred(kind);
         congestion.on_loss(loss(100 * MSS), MSS);
         let threshold = congestion.threshold();
         congestion.on_idle(10, MSS);

@@ -311,7 +311,7 @@ impl SendHalf {
             recovery.rescued = true;
         }
         recovery.frto.on_sent_again(end);
-        recovery.on_sent_again(end.since(start), now);
+        recovery.on_sent_again(start, end, self.una, now);
         recovery.note_probe(self.nxt, true);
         let is_on_suspicion = self.detection == Detection::Count && is_below && !is_judged;
         self.sent.on_sent_again(self.una, (start, end), now, is_on_suspicion);
@@ -477,9 +477,9 @@ impl SendHalf {
     pub(crate) fn on_timeout(&mut self, now: Instant, proof: Proof) {
         let (flight, lost_before) = (self.flight(), self.sent.lost(self.una));
         let again = self.rtt.backoff() > 0;
-        // What was sent again is lost again: a second sign of congestion (RFC 5681 §4.3).
-        let in_recovery = self.mode() == Mode::Fast;
-        let limit = if in_recovery { self.congestion.window() } else { u32::MAX };
+        // What was sent again may be lost again: a second sign of congestion (RFC 5681 §4.3).
+        let has_window = self.mode() != Mode::Timeout;
+        let limit = if has_window { self.congestion.window() } else { u32::MAX };
         let loss = Loss { now, flight: flight.min(limit), is_marked: false };
         let undo = self.undo_of_timeout(again, proof);
         self.congestion.on_timeout(loss, again, self.mss.into());

@@ -159,11 +159,11 @@ impl Recovery {
     }
 
     /// So many bytes were sent again.
-    pub(crate) fn on_sent_again(&mut self, bytes: u32, now: Instant) {
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, una: Seq, now: Instant) {
         self.force = false;
-        self.on_new_sent(bytes);
+        self.on_new_sent(end.since(start));
         if let Some(undo) = &mut self.undo {
-            undo.on_sent_again(bytes, now);
+            undo.on_sent_again(start, end, una, now);
         }
     }
 

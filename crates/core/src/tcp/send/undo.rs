@@ -12,10 +12,13 @@ use crate::time::Instant;
 pub(crate) struct Undo {
     /// Congestion control before the reduction.
     pub before: Kept,
-    /// SND.UNA when it began: what lies before was sent again for another reason.
+    /// The first byte that was sent again, or SND.UNA: D-SACKs of what lies before have another
+    /// reason.
     from: Seq,
     /// When something was sent again first; [`Instant::FAR_FUTURE`]: nothing was.
     resent_at: Instant,
+    /// That was the oldest segment in flight, so that the next ACK that advances answers it.
+    was_oldest: bool,
     /// Bytes sent again of which no D-SACK has told.
     unproven: u32,
     /// Once this is acknowledged no proof will come.
@@ -25,18 +28,24 @@ pub(crate) struct Undo {
 impl Undo {
     /// A recovery begins at `from`, and ends at `point`.
     pub(crate) fn new(before: Kept, from: Seq, point: Seq) -> Undo {
-        Undo { before, from, resent_at: Instant::FAR_FUTURE, unproven: 0, until: point }
+        let resent_at = Instant::FAR_FUTURE;
+        Undo { before, from, resent_at, was_oldest: false, unproven: 0, until: point }
     }
 
-    /// So many bytes were sent again.
-    pub(crate) fn on_sent_again(&mut self, bytes: u32, now: Instant) {
-        self.resent_at = self.resent_at.min(now);
-        self.unproven = self.unproven.saturating_add(bytes);
+    /// The bytes from `start` to `end` were sent again; SND.UNA is `una`.
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, una: Seq, now: Instant) {
+        if self.resent_at == Instant::FAR_FUTURE {
+            (self.resent_at, self.from, self.was_oldest) = (now, start, start == una);
+        }
+        self.unproven = self.unproven.saturating_add(end.since(start));
     }
 
-    /// An ACK advances: true if it was sent before anything that was sent again arrived.
+    /// An ACK advances: true if it was sent before anything that was sent again arrived. RFC 3522
+    /// takes for granted that the oldest segment left again first. If a hole lies before, which an
+    /// earlier recovery has sent again, the ACK may answer that, and echo a time that proves
+    /// nothing.
     pub(crate) fn is_answer_to_the_first(&self, evidence: Evidence) -> bool {
-        self.resent_at != Instant::FAR_FUTURE && evidence.shows(self.resent_at) == Some(false)
+        self.was_oldest && evidence.shows(self.resent_at) == Some(false)
     }
 
     /// A D-SACK tells of these bytes. True if it has been told of all that was sent again.
@@ -56,8 +65,8 @@ mod tests {
 
     fn undo() -> Undo {
         let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
-        undo.on_sent_again(100, Instant::from_millis(50));
-        undo.on_sent_again(100, Instant::from_millis(60));
+        undo.on_sent_again(Seq(100), Seq(200), Seq(100), Instant::from_millis(50));
+        undo.on_sent_again(Seq(300), Seq(400), Seq(100), Instant::from_millis(60));
         undo
     }
 
@@ -67,6 +76,17 @@ mod tests {
         assert!(proves(Some(49)) && !proves(Some(50)) && !proves(None));
         let before = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
         assert!(!before.is_answer_to_the_first(Evidence { echo: Some(1), offset: 0 }));
+    }
+
+    #[test]
+    fn an_echo_proves_nothing_if_an_older_hole_was_sent_again_before() {
+        let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
+        undo.on_sent_again(Seq(300), Seq(400), Seq(100), Instant::from_millis(50));
+        let earlier = Evidence { echo: Some(40), offset: 0 };
+        assert!(!undo.is_answer_to_the_first(earlier));
+        undo.on_sent_again(Seq(400), Seq(500), Seq(400), Instant::from_millis(60));
+        assert!(!undo.is_answer_to_the_first(earlier));
+        assert!(!undo.on_duplicate(Seq(100), Seq(200)), "of the older hole");
     }
 
     #[test]
