@@ -302,6 +302,7 @@ impl SendHalf {
     /// The bytes from `start` to `end` were sent again at `now`. The rescue, which lies above all
     /// that is lost or sacked, says nothing of what lies below it (RFC 6675 §4, NextSeg rule 4).
     pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
+        self.forget_probe_in(start, end);
         let Some(recovery) = &mut self.recovery else { return };
         let is_judged = start.before(recovery.judged);
         let is_below = self.sent.highest_sacked().is_some_and(|highest| start.before(highest));

@@ -124,7 +124,7 @@ impl SendHalf {
     }
 
     /// Something is lost, or seems to be. True if that is the probe and nothing else: congestion is
-    /// no reason then. If it is lost with others, that says nothing of it.
+    /// no reason then.
     pub(super) fn blames_path(&mut self) -> bool {
         let Some(Probe { start, end, is_lost: false, .. }) = self.probe() else { return false };
         let lost = self.sent.next_lost(self.una, u32::MAX / 4);
@@ -132,8 +132,6 @@ impl SendHalf {
             lost == Some((start, end.since(start))) && self.sent.lost(self.una) == end.since(start);
         if is_alone {
             self.set_probe_lost();
-        } else if lost.is_some_and(|(from, len)| from.before(end) && start.before(from + len)) {
-            self.forget_probe();
         }
         is_alone
     }
@@ -144,6 +142,15 @@ impl SendHalf {
         if self.probe().is_some_and(|probe| probe.start == self.una) {
             self.set_probe_lost();
         }
+    }
+
+    /// The bytes from `start` to `end` are sent again, in segments that are no probes. Their
+    /// acknowledgement says nothing of the path.
+    pub(super) fn forget_probe_in(&mut self, start: Seq, end: Seq) {
+        let Some(narrow) = self.narrow_mut() else { return };
+        let is_outside =
+            |probe: &Probe| end.at_or_before(probe.start) || start.at_or_after(probe.end);
+        narrow.probe = narrow.probe.filter(is_outside);
     }
 
     /// The payload and options of the segment at SND.UNA, at most.
@@ -166,12 +173,6 @@ impl SendHalf {
     fn set_probe_lost(&mut self) {
         if let Some(probe) = self.narrow_mut().and_then(|narrow| narrow.probe.as_mut()) {
             probe.is_lost = true;
-        }
-    }
-
-    fn forget_probe(&mut self) {
-        if let Some(narrow) = self.narrow_mut() {
-            narrow.probe = None;
         }
     }
 }
