@@ -186,6 +186,7 @@ impl SendHalf {
 
     /// By when it left (RFC 8985 §6.2, step 5).
     fn find_losses_by_time(&mut self, now: Instant) -> bool {
+        let lost_before = self.sent.lost(self.una);
         if self.sent.is_reneged() {
             self.sent.forget_sacked();
             self.sent.lose(self.una, (self.una, self.nxt), self.una);
@@ -195,12 +196,19 @@ impl SendHalf {
         if let Some((latest, wait_ns)) = recovery.rack.judgement(window_ns) {
             recovery.rack.due = self.sent.lose_late(self.una, latest, wait_ns, now);
         }
-        if recovery.mode != Mode::Open || self.sent.lost(self.una) == 0 {
-            return false;
-        }
-        if self.blames_path() {
-            self.enter(Mode::Fast);
-            return false;
+        let (mode, is_spared) = (recovery.mode, recovery.is_spared);
+        let lost = self.sent.lost(self.una);
+        match mode {
+            Mode::Open if lost == 0 => return false,
+            Mode::Open if self.blames_path() => {
+                self.enter(Mode::Fast);
+                self.recovery_mut().is_spared = true;
+                return false;
+            }
+            Mode::Open => {}
+            // The probe was lost alone, and now something else is (RFC 4821 §4).
+            Mode::Fast if is_spared && lost > lost_before => {}
+            Mode::Fast | Mode::Timeout => return false,
         }
         self.enter_reduced(now);
         true

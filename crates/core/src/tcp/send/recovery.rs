@@ -83,6 +83,9 @@ pub(crate) struct Recovery {
     pub force: bool,
     /// The one rescue retransmission of a recovery is spent (RFC 6675 §4, NextSeg rule 4).
     pub rescued: bool,
+    /// The window is not reduced, since a probe of the path was lost and nothing else (RFC 4821
+    /// §7.6.2).
+    pub is_spared: bool,
     /// Recovery ends when this is acknowledged (RFC 6675's RecoveryPoint, RFC 6582's recover).
     pub point: Seq,
     /// HighRxt: bytes below have been sent again, or are sacked.
@@ -113,6 +116,7 @@ impl Recovery {
             mode: Mode::Open,
             force: false,
             rescued: false,
+            is_spared: false,
             point: una - 1,
             high_rxt: una,
             judged: una,
@@ -140,7 +144,7 @@ impl Recovery {
 
     /// Starts a recovery, in which nothing is judged yet; it ends when `nxt` is acknowledged.
     pub(crate) fn enter(&mut self, mode: Mode, una: Seq, nxt: Seq) {
-        (self.mode, self.force, self.rescued) = (mode, true, false);
+        (self.mode, self.force, self.rescued, self.is_spared) = (mode, true, false, false);
         (self.point, self.high_rxt, self.judged) = (nxt, una, una);
         (self.probe, self.prr, self.undo) = (Probe::None, None, None);
         self.frto = Frto::Off;
