@@ -86,7 +86,8 @@ fn a_lost_probe_is_no_congestion() {
     let mut cable = Cable::two();
     cable.longest = 1280 + ETHERNET;
     let ends = connected(&mut cable, "10.0.0.2:80");
-    send(&mut cable, ends, 200_000, SECOND * 10);
+    // Three probes that are lost, and the waits behind them.
+    send(&mut cable, ends, 2_000_000, SECOND * 10);
     // From 1200 one probe has arrived, and the next ones are lost.
     let counters = *cable.hosts[0].counters();
     assert_eq!((counters.path_probes, counters.fast_recoveries), (4, 0));

@@ -65,7 +65,7 @@ impl Step<'_> {
         }
         let send = &self.s.send;
         let options = option_bytes(self.s) as u32;
-        let len = send.path_probe(path.probe_mss(), options, segment)?;
+        let len = send.path_probe(self.cx.now, path.probe_mss(), options, segment)?;
         (len <= allowed).then(|| run(send, send.nxt, len, Why::PathProbe))
     }
 

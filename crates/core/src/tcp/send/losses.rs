@@ -174,7 +174,7 @@ impl SendHalf {
             // §3.2 step 1): more than `point` must have been acknowledged.
             Mode::Open if !self.has_sack() && una.at_or_before(recovery.point) => {}
             Mode::Open if edge.after(una) => {
-                self.suspect_probe();
+                self.suspect_probe(now);
                 self.enter_reduced(now);
                 self.lose_to(edge);
                 return true;
@@ -200,7 +200,7 @@ impl SendHalf {
         let lost = self.sent.lost(self.una);
         match mode {
             Mode::Open if lost == 0 => return false,
-            Mode::Open if self.blames_path() => {
+            Mode::Open if self.blames_path(now) => {
                 self.enter(Mode::Fast);
                 self.recovery_mut().is_spared = true;
                 return false;
@@ -491,6 +491,7 @@ impl SendHalf {
         let limit = if has_window { self.congestion.window() } else { u32::MAX };
         let loss = Loss { now, flight: flight.min(limit), is_marked: false };
         let undo = self.undo_of_timeout(again, proof);
+        self.suspect_probe_by_timeout(now);
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         let tally = self.tally_mut();
@@ -501,7 +502,6 @@ impl SendHalf {
             self.sent.forget_sacked();
         }
         self.recovery_mut().dup_acks = 0;
-        self.suspect_probe();
         self.enter(Mode::Timeout);
         self.doubt(undo, proof);
         if by_time {

@@ -3,14 +3,30 @@
 //!
 //! A probe is a segment of new data, larger than the others. If it is lost and nothing else is, the
 //! path does not carry it, which says nothing of congestion (RFC 4821 §7.6.2).
+//!
+//! ```text
+//!   sent ─┬─ acknowledged, and never sent again ─▶ it arrived: segments grow
+//!         ├─ lost, and nothing else ─────────────▶ failed: no probe for a while
+//!         └─ sent again with others ─────────────▶ forgotten: it proves nothing (§7.6.4)
+//! ```
 
 use super::SendHalf;
 use super::recovery::Mode;
 use crate::config::TcpConfig;
 use crate::flow::Seq;
+use crate::time::{Duration, Instant, as_nanos};
 
 /// Segments that must follow a probe, so that its loss is found without a timeout (RFC 4821 §7.4).
 const FOLLOWING: u32 = 3;
+
+/// How much longer the next probe waits after a timeout, which costs more (RFC 4821 §7.6.3).
+const AFTER_TIMEOUT: u64 = 5;
+
+/// No probe waits longer: a path that nobody probes for twenty minutes is forgotten.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// A round trip that was never measured passes for this one (RFC 6298 §2.1).
+const UNKNOWN_RTT: Duration = Duration::from_secs(1);
 
 /// What a connection whose path is narrow remembers of that.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +34,8 @@ pub(crate) struct Narrow {
     /// The largest payload without options that the peer takes.
     most: u16,
     probe: Option<Probe>,
+    /// No probe leaves before: the last one was lost (RFC 4821 §7.6.2).
+    not_before: Instant,
 }
 
 /// A probe on its way.
@@ -73,8 +91,8 @@ impl SendHalf {
         } else {
             self.congestion.on_mss(self.mss.into(), mss.into());
         }
-        let most = self.mss;
-        self.rare_mut().narrow.get_or_insert(Narrow { most, probe: None });
+        let new = Narrow { most: self.mss, probe: None, not_before: Instant::ZERO };
+        self.rare_mut().narrow.get_or_insert(new);
         self.mss = mss;
         if self.flight() > 0 && self.mode() == Mode::Open {
             self.recover_all();
@@ -88,11 +106,20 @@ impl SendHalf {
         self.congestion.set_mss(self.mss.into());
     }
 
-    /// The payload of a probe that may leave now, where the path calls for one with `wanted` bytes
-    /// of payload and options, of these `options`, and other segments have `segment` bytes.
-    pub(crate) fn path_probe(&self, wanted: u16, options: u32, segment: u32) -> Option<u32> {
+    /// The payload of a probe that may leave at `now`, where the path calls for one with `wanted`
+    /// bytes of payload and options, of these `options`, and other segments have `segment` bytes.
+    pub(crate) fn path_probe(
+        &self,
+        now: Instant,
+        wanted: u16,
+        options: u32,
+        segment: u32,
+    ) -> Option<u32> {
         let narrow = self.narrow()?;
-        if wanted <= self.mss || wanted > narrow.most || narrow.probe.is_some() {
+        if wanted <= self.mss || wanted > narrow.most {
+            return None;
+        }
+        if narrow.probe.is_some() || now < narrow.not_before {
             return None;
         }
         let len = u32::from(wanted).checked_sub(options)?;
@@ -125,22 +152,30 @@ impl SendHalf {
 
     /// Something is lost, or seems to be. True if that is the probe and nothing else: congestion is
     /// no reason then.
-    pub(super) fn blames_path(&mut self) -> bool {
+    pub(super) fn blames_path(&mut self, now: Instant) -> bool {
         let Some(Probe { start, end, is_lost: false, .. }) = self.probe() else { return false };
         let lost = self.sent.next_lost(self.una, u32::MAX / 4);
         let is_alone =
             lost == Some((start, end.since(start))) && self.sent.lost(self.una) == end.since(start);
         if is_alone {
-            self.set_probe_lost();
+            self.lose_probe(now, 1);
         }
         is_alone
     }
 
-    /// What is lost begins at SND.UNA, and how far it reaches is not known: by a timeout, or by
-    /// duplicate ACKs. If the probe is there, it is lost.
-    pub(super) fn suspect_probe(&mut self) {
-        if self.probe().is_some_and(|probe| probe.start == self.una) {
-            self.set_probe_lost();
+    /// Duplicate ACKs, or a count of what is sacked, show a loss at SND.UNA. How far it reaches is
+    /// not known. If the probe is there, it is lost.
+    pub(super) fn suspect_probe(&mut self, now: Instant) {
+        if self.is_probe_first() {
+            self.lose_probe(now, 1);
+        }
+    }
+
+    /// A timeout shows a loss at SND.UNA. If the probe is there, it is lost. The window is still
+    /// the one that the probe was sent in.
+    pub(super) fn suspect_probe_by_timeout(&mut self, now: Instant) {
+        if self.is_probe_first() {
+            self.lose_probe(now, AFTER_TIMEOUT);
         }
     }
 
@@ -170,9 +205,85 @@ impl SendHalf {
         self.narrow()?.probe
     }
 
-    fn set_probe_lost(&mut self) {
-        if let Some(probe) = self.narrow_mut().and_then(|narrow| narrow.probe.as_mut()) {
+    fn is_probe_first(&self) -> bool {
+        self.probe().is_some_and(|probe| probe.start == self.una)
+    }
+
+    /// The probe is lost. The next one waits for as many round trips as the window has packets,
+    /// so many `times`: lost probes must be rarer than losses by congestion (RFC 4821 §7.6.2).
+    fn lose_probe(&mut self, now: Instant, times: u64) {
+        let packets = u64::from(self.congestion.window().div_ceil(self.mss.into()));
+        let rtt_ns = match self.rtt.srtt_ns() {
+            0 => as_nanos(UNKNOWN_RTT),
+            srtt_ns => srtt_ns,
+        };
+        let wait_ns = rtt_ns.saturating_mul(packets).saturating_mul(times);
+        let Some(narrow) = self.narrow_mut() else { return };
+        narrow.not_before = now.plus_nanos(wait_ns.min(as_nanos(LONGEST_WAIT)));
+        if let Some(probe) = &mut narrow.probe {
             probe.is_lost = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::congestion::Congestion;
+    use crate::tcp::send::tests::synchronized;
+
+    const NOW: Instant = Instant::from_millis(7);
+
+    /// A window of so many packets, the first of which is a probe. No round trip was measured.
+    fn probing(packets: u32) -> SendHalf {
+        let mut send = synchronized().send;
+        send.on_path(500, &TcpConfig::default());
+        send.congestion = Congestion::of_reno(packets * 500, packets * 500);
+        send.on_path_probe_sent(send.una, send.una + 600, 640);
+        send
+    }
+
+    fn wait(send: &SendHalf) -> Duration {
+        send.narrow().unwrap().not_before.since(NOW)
+    }
+
+    #[test]
+    fn the_next_probe_waits_a_round_trip_for_each_packet_of_the_window() {
+        for (packets, lost, by_timeout) in [(1, 1, 5), (7, 7, 35), (100, 100, 500)] {
+            let mut send = probing(packets);
+            send.suspect_probe(NOW);
+            assert_eq!(wait(&send), Duration::from_secs(lost));
+            assert_eq!(send.take_probed(), Some(Probed { size: 640, arrived: false }));
+            let mut send = probing(packets);
+            send.suspect_probe_by_timeout(NOW);
+            assert_eq!(wait(&send), Duration::from_secs(by_timeout));
+        }
+    }
+
+    #[test]
+    fn no_probe_waits_for_longer_than_ten_minutes() {
+        let mut send = probing(1_000_000);
+        send.suspect_probe_by_timeout(NOW);
+        assert_eq!(wait(&send), LONGEST_WAIT);
+    }
+
+    #[test]
+    fn a_probe_sent_again_in_part_is_forgotten_and_no_other() {
+        let edge = |start: u32, end: u32| {
+            let mut send = probing(10);
+            let una = send.una;
+            send.forget_probe_in(una + start, una + end);
+            send.probe().is_some()
+        };
+        assert!(edge(600, 700) && !edge(599, 700) && !edge(0, 1));
+    }
+
+    #[test]
+    fn a_loss_elsewhere_is_not_the_probes() {
+        let mut send = probing(10);
+        send.una = send.una - 1;
+        send.suspect_probe(NOW);
+        send.suspect_probe_by_timeout(NOW);
+        assert_eq!((wait(&send), send.take_probed()), (Duration::ZERO, None));
     }
 }
