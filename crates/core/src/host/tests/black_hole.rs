@@ -82,6 +82,21 @@ fn a_black_hole_is_found_and_what_it_carries_by_probes() {
 }
 
 #[test]
+fn what_one_connection_finds_holds_for_another_that_is_open() {
+    let mut cable = Cable::two();
+    cable.longest = 1200 + ETHERNET;
+    let ends = connected(&mut cable, "10.0.0.2:80");
+    let other = cable.connect("10.0.0.2:80");
+    cable.pass(SECOND);
+    send(&mut cable, ends, 20_000, SECOND * 10);
+    let (mark, now, timeouts) = (cable.seen.len(), cable.now, cable.hosts[0].counters().timeouts);
+    cable.hosts[0].write(now, other, &[1; 3000]).unwrap();
+    cable.pass(SECOND);
+    assert_eq!(cable.seen[mark..].iter().map(Vec::len).max(), Some(1200 + ETHERNET));
+    assert_eq!(cable.hosts[0].counters().timeouts, timeouts);
+}
+
+#[test]
 fn a_lost_probe_is_no_congestion() {
     let mut cable = Cable::two();
     cable.longest = 1280 + ETHERNET;

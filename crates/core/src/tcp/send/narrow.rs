@@ -279,6 +279,13 @@ mod tests {
     }
 
     #[test]
+    fn a_wider_path_leaves_the_window_as_it_is_in_bytes() {
+        let mut send = probing(10);
+        send.on_path(1000, &TcpConfig::default());
+        assert_eq!((send.mss, send.congestion.window()), (1000, 5000));
+    }
+
+    #[test]
     fn a_loss_elsewhere_is_not_the_probes() {
         let mut send = probing(10);
         send.una = send.una - 1;
