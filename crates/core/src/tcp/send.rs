@@ -214,11 +214,11 @@ impl SendHalf {
 
     /// The congestion window at `now`: after a pause it is the initial one (RFC 5681 §4.1).
     pub(crate) fn window_now(&self, now: Instant, config: &Settings) -> u32 {
-        let window = self.congestion.window();
         if self.has_idled(now, config) {
-            return window.min(config.congestion.initial_window * u32::from(self.mss));
+            let segments = config.congestion.initial_window;
+            return self.congestion.window_after_idle(segments, self.mss.into());
         }
-        window
+        self.congestion.window()
     }
 
     /// Bytes that congestion control lets out at `now`, with a congestion window of `window`: a
@@ -234,12 +234,14 @@ impl SendHalf {
     }
 
     /// While something is missing. The first retransmission of a recovery leaves in any case
-    /// (RFC 6675 §5 step 4.3).
+    /// (RFC 6675 §5 step 4.3). New text does not: what is lost may be acknowledged before it is
+    /// sent again.
     fn allowance_in(&self, recovery: &Recovery, segment: u32, window: u32) -> u32 {
         let pipe = self.pipe();
         let by_window = window.saturating_sub(pipe);
         let room = recovery.prr.as_ref().map_or(by_window, Prr::allowed);
-        if pipe == 0 || recovery.force { room.max(segment) } else { room }
+        let is_forced = recovery.force && self.sent.lost(self.una) > 0;
+        if pipe == 0 || is_forced { room.max(segment) } else { room }
     }
 
     /// One past the last byte of data queued; FIN has this number.

@@ -227,6 +227,45 @@ fn after_idleness_the_window_starts_again_from_the_initial_one() {
 }
 
 #[test]
+fn after_idleness_large_segments_are_as_few_as_at_the_start() {
+    let mut config = plain();
+    config.device.mtu = 9000;
+    let mut peer = Peer::established_with(config, |syn| syn.mss(3000));
+    let mut sent = Vec::new();
+    for _ in 0..2 {
+        // RFC 6928 §2: 14,600 bytes, which whole segments do not fill.
+        peer.write(50_000);
+        let mut heard = peer.hear();
+        sent.push(heard.iter().map(|heard| heard.len).sum::<usize>());
+        while let Some(last) = heard.pop() {
+            peer.now = peer.now + Duration::from_millis(10);
+            peer.say(Say::new(A, 1, last.seq + last.len as u32));
+            heard = peer.hear();
+        }
+        peer.wait(Duration::from_secs(5));
+    }
+    assert_eq!(sent, [12_000; 2]);
+}
+
+#[test]
+fn what_is_lost_and_then_acknowledged_lets_nothing_new_go() {
+    let mut peer = with_sack();
+    peer.write(10_000);
+    assert_eq!(peer.hear().len(), 10);
+    // Three blocks begin a recovery, and before anything is sent the hole is acknowledged.
+    for end in [2001, 3001, 4001] {
+        peer.say(Say::new(A, 1, 1).sack(&peer, 1001, end));
+    }
+    peer.say(Say::new(A, 1, 4001));
+    peer.write(40_000);
+    let info = peer.host.info(peer.id()).unwrap();
+    assert_eq!((info.cwnd_bytes, info.in_flight_bytes), (5000, 6000));
+    assert_eq!(seqs(&mut peer), Vec::<u32>::new(), "the window is full");
+    peer.say(Say::new(A, 1, 8001));
+    assert_eq!(seqs(&mut peer), [10_001, 11_001, 12_001]);
+}
+
+#[test]
 fn keepalive_probes_an_idle_peer_and_gives_up_a_silent_one() {
     let mut peer = Peer::established(plain());
     let (id, now) = (peer.id(), peer.now);
