@@ -34,11 +34,14 @@ mod pace;
 mod parts;
 mod prefetch;
 mod reply;
+mod senders;
 mod shortage;
 mod sockets;
 mod tcp_input;
 mod time_wait;
 
+#[doc(hidden)]
+pub use senders::Sender;
 pub use shortage::PoolInfo;
 pub use sockets::any_local;
 

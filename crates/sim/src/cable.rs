@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::{fmt, io};
 
 use lightwait::device::{Device, Sink};
+use lightwait::shard::Handle;
 use lightwait_core::capture::pretty::Line;
 use lightwait_core::frame::in_bursts;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
@@ -63,6 +64,8 @@ pub struct Cable {
     due: [BTreeSet<(Instant, usize)>; 2],
     choose: Chooser,
     oracle: Oracle,
+    /// The shards at the ends, whose hosts the oracle looks at.
+    shards: [Option<Handle>; 2],
     /// A hash of every frame so far: equal for equal runs.
     digest: u64,
     trace: bool,
@@ -131,6 +134,7 @@ impl Cable {
             due: Default::default(),
             choose: Chooser(Box::new(choose)),
             oracle: Oracle::default(),
+            shards: [None, None],
             digest: 0,
             trace: false,
             watcher: Watcher(Box::new(|_, _| {})),
@@ -153,6 +157,11 @@ impl Cable {
         self.watcher = Watcher(Box::new(watcher));
     }
 
+    /// The oracle looks at the host of the shard at that end from now on, each time it has sent.
+    pub(crate) fn attach(&mut self, side: Side, shard: Handle) {
+        self.shards[side.index()] = Some(shard);
+    }
+
     /// The oracle, which checks the rules.
     pub fn oracle(&self) -> &Oracle {
         &self.oracle
@@ -169,6 +178,9 @@ impl Cable {
     }
 
     fn send(&mut self, now: Instant, side: Side, outbox: &mut Outbox) {
+        if let Some(shard) = &self.shards[side.index()] {
+            shard.with_host(|host| self.oracle.on_emitted(now, side, host));
+        }
         while let Some(frame) = outbox.front() {
             self.scratch.clear();
             frame.copy_to(&mut self.scratch);

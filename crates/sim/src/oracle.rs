@@ -1,7 +1,8 @@
 //! The oracle reads every frame that is sent and every frame that arrives. It knows TCP's rules,
-//! and nothing of the engine's implementation.
+//! and nothing of the engine's implementation; but what no frame shows, the sender's windows and
+//! timers, it reads from the hosts ([`senders`]).
 //!
-//! It checks these rules for each direction of each connection, after RFC 9293:
+//! From the frames it checks these rules for each direction of each connection, after RFC 9293:
 //! - sent segments are well-formed, with the right checksum (§3.1);
 //! - no segment starts beyond the sent data, and none before the SYN: no holes (§3.4);
 //! - new data stays within the right edge that has *arrived* from the receiver, except for one byte
@@ -13,23 +14,27 @@
 //! - no data follows a FIN, and a FIN keeps its sequence number.
 
 mod half;
+mod senders;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use lightwait_core::Instant;
 use lightwait_core::wire::ethernet::{Frame, ethertype};
 use lightwait_core::wire::ip::{Packet, protocol};
 use lightwait_core::wire::tcp::{Flags, Segment, verify_checksum};
+use lightwait_core::{Host, Instant};
 
 use crate::cable::Side;
 use half::{Half, Sent};
+use senders::Senders;
 
 /// Watches all connections over one cable.
 #[derive(Debug, Default)]
 pub struct Oracle {
     /// By the addresses at side A and at side B; each with a half for the segments of each side.
     flows: HashMap<(SocketAddr, SocketAddr), [Half; 2]>,
+    /// Of the host at each side.
+    senders: [Senders; 2],
     broken: Option<String>,
     segments: u64,
 }
@@ -58,6 +63,13 @@ impl Oracle {
     /// Segments that were checked.
     pub fn segments(&self) -> u64 {
         self.segments
+    }
+
+    /// The host at `side` has sent what it could, and no frame has left yet.
+    pub fn on_emitted(&mut self, now: Instant, side: Side, host: &Host) {
+        if let Err((rule, sender)) = self.senders[side.index()].on_emitted(now, host) {
+            self.report(now, side, rule, &format!("{sender:?}"));
+        }
     }
 
     /// A frame leaves `side`.

@@ -75,6 +75,9 @@ impl World {
             Shard::in_made_time(config_a, Box::new(port_a))?,
             Shard::in_made_time(config_b, Box::new(port_b))?,
         ];
+        for side in [Side::A, Side::B] {
+            cable.borrow_mut().attach(side, shards[side.index()].handle());
+        }
         Ok(World { now, shards, cable })
     }
 

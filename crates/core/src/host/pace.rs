@@ -18,6 +18,11 @@ impl Paces {
         self.0.push(Reverse((at, index)));
     }
 
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// When the first burst is due.
     pub(super) fn first(&self) -> Option<Instant> {
         self.0.peek().map(|Reverse((at, _))| *at)

@@ -88,6 +88,16 @@ impl Pacer {
         self.waits = waits;
     }
 
+    /// When the next burst may leave, if something waits for it.
+    pub(crate) fn awaited(&self) -> Option<Instant> {
+        self.waits.then_some(self.next)
+    }
+
+    /// True if the shard's schedule has an entry for it.
+    pub(crate) fn is_filed(&self) -> bool {
+        self.is_filed
+    }
+
     /// When the next burst may leave, if something waits for it and no entry is filed: now one is.
     pub(crate) fn take_entry(&mut self) -> Option<Instant> {
         let is_new = self.waits && !self.is_filed;
