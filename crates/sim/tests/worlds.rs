@@ -4,6 +4,7 @@ mod dctcp;
 mod flood;
 mod http;
 mod idle;
+mod paces;
 mod packet_pair;
 mod reorder;
 mod resting;
