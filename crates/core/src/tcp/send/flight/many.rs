@@ -120,6 +120,34 @@ impl Many {
     }
 
     pub(super) fn on_sacked(&mut self, start: Seq, end: Seq, news: &mut News) -> u32 {
+        self.grow_sacked(start, end, news).unwrap_or_else(|| self.sack(start, end, news))
+    }
+
+    /// The usual block repeats what is sacked and goes on into the next record: their common end
+    /// moves. `None`, and nothing has happened, with any other block.
+    fn grow_sacked(&mut self, start: Seq, end: Seq, news: &mut News) -> Option<u32> {
+        let index = self.index_of(start);
+        let from = self.records.get(index).filter(|record| record.fate == Fate::Sacked)?.end;
+        if end.at_or_before(from) {
+            return Some(0);
+        }
+        let next = *self.records.get(index + 1)?;
+        if next.fate == Fate::Sacked || end.at_or_after(next.end) {
+            return None;
+        }
+        let bytes = end.since(from);
+        news.note(Departure { at: next.at, end }, next.again);
+        self.discount(next.fate, bytes);
+        self.sacked += bytes;
+        self.records[index].end = end;
+        self.highest = self.highest.max(end);
+        if self.lost > 0 && self.lost_from == from {
+            self.find_lost(end);
+        }
+        Some(bytes)
+    }
+
+    fn sack(&mut self, start: Seq, end: Seq, news: &mut News) -> u32 {
         let (mut start, mut end) = (start, end);
         if self.records.len() >= RECORDS_MAX {
             (start, end) = (self.boundary_after(start), self.boundary_before(end));
@@ -229,7 +257,7 @@ impl Many {
     fn lose_late_once(&mut self, latest: Departure, wait_ns: u64, now: Instant) -> Instant {
         let mut start = self.judged.max(self.start);
         let first = self.index_of(start);
-        let (mut next, mut index) = (Instant::FAR_FUTURE, first);
+        let (mut next, mut index, lost) = (Instant::FAR_FUTURE, first, self.lost);
         while let Some(&record) = self.records.get(index) {
             if record.fate == Fate::InFlight && !record.again {
                 let due = record.at.plus_nanos(wait_ns);
@@ -244,7 +272,9 @@ impl Many {
             index += 1;
         }
         self.judged = start;
-        self.merge(first, index);
+        if self.lost != lost {
+            self.merge(first, index);
+        }
         next
     }
 
@@ -425,9 +455,25 @@ impl Many {
 
     // ---- parts
 
-    /// The index of the record that holds `seq`.
+    /// The index of the record that holds `seq`. It mostly is among the first: what is sacked has
+    /// grown together. The search doubles its reach until it is beyond `seq`, and then halves it.
     fn index_of(&self, seq: Seq) -> usize {
-        self.records.partition_point(|record| record.end.at_or_before(seq))
+        let is_before = |index: usize| self.records[index].end.at_or_before(seq);
+        let (mut low, mut reach) = (0, 1);
+        while low + reach <= self.records.len() && is_before(low + reach - 1) {
+            low += reach;
+            reach *= 2;
+        }
+        let mut high = (low + reach - 1).min(self.records.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_before(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 
     fn start_of(&self, index: usize) -> Seq {
@@ -533,32 +579,4 @@ impl Many {
 }
 
 #[cfg(test)]
-impl Many {
-    /// What holds of every queue of records.
-    pub(super) fn check(&self) {
-        let mut start = self.start;
-        let [mut sacked, mut lost, mut twice] = [0; 3];
-        let mut first_lost = None;
-        for (i, record) in self.records.iter().enumerate() {
-            assert!(start.before(record.end), "record {i} is empty");
-            let bytes = record.end.since(start);
-            match record.fate {
-                Fate::InFlight => {}
-                Fate::Twice => twice += bytes,
-                Fate::Sacked => sacked += bytes,
-                Fate::Lost => {
-                    lost += bytes;
-                    first_lost = first_lost.or(Some(start));
-                }
-            }
-            assert!(i == 0 || !self.records[i - 1].agrees(record), "{i} agrees with its neighbour");
-            start = record.end;
-        }
-        assert_eq!((sacked, lost, twice), (self.sacked, self.lost, self.twice));
-        assert_eq!(first_lost, (lost > 0).then_some(self.lost_from));
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.records.len()
-    }
-}
+mod tests;
