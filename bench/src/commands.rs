@@ -8,6 +8,7 @@ pub(crate) mod golden;
 pub(crate) mod memory;
 pub(crate) mod pingpong;
 pub(crate) mod pool;
+pub(crate) mod sack;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,6 @@
 //! Golden counts of instructions: a file beside the code has those of a connection, a request, a
-//! megabyte and a TIME-WAIT record. A change that costs more than the slack fails. A change that
-//! saves instructions updates the file, so that a later loss is noticed.
+//! megabyte, an ACK in a recovery and a TIME-WAIT record. A change that costs more than the slack
+//! fails. A change that saves instructions updates the file, so that a later loss is noticed.
 //!
 //! Counts depend on the compiler, and a little on the processor's features that the C library
 //! finds. The file is for the toolchain and the kind of machine that CI uses.
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::blessing::Blessings;
 use crate::instructions::Uncounted;
 use crate::stacks::{Variant, Which};
-use crate::{bulk, connections, pingpong, time_wait};
+use crate::{bulk, connections, pingpong, sack, time_wait};
 
 /// The largest deviation from a kept count, as a part of it.
 const SLACK: f64 = 0.02;
@@ -69,6 +69,8 @@ pub fn count() -> Result<Counts, Uncounted> {
         let name = format!("{}: megabyte, MTU {mtu}", stack.name());
         put(&mut counts, name, bulk::count(stack, &plan)?);
     }
+    let name = format!("{}: {}", Which::Lightwait.name(), sack::WHAT);
+    put(&mut counts, name, sack::count()?);
     count_locked(&mut counts)?;
     let table = time_wait::in_instructions(RECORDS)?;
     for (name, what) in time_wait::OPERATIONS {

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod output;
 pub mod pingpong;
 pub mod pool;
+pub mod sack;
 pub mod sample;
 pub mod stacks;
 pub mod time_wait;

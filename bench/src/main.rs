@@ -36,6 +36,8 @@ enum Bench {
     TimeWait(commands::time_wait::TimeWait),
     /// The pool of pages: instructions of a grant and a release, alone and while many wait.
     Pool(commands::pool::Pool),
+    /// An ACK with a SACK block, among ten thousand segments in flight.
+    Sack(commands::sack::Sack),
     /// All stacks beside one another, in one table.
     Compare(commands::compare::Compare),
     /// Instructions of a connection, a request, a megabyte and a record, compared to the kept
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Bench::Memory(memory) => memory.run(),
         Bench::TimeWait(time_wait) => time_wait.run(),
         Bench::Pool(pool) => pool.run(),
+        Bench::Sack(sack) => sack.run(),
         Bench::Compare(compare) => compare.run(),
         Bench::Golden(golden) => golden.run(),
         #[cfg(target_os = "linux")]
