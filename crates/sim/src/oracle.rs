@@ -67,7 +67,8 @@ impl Oracle {
 
     /// The host at `side` has sent what it could, and no frame has left yet.
     pub fn on_emitted(&mut self, now: Instant, side: Side, host: &Host) {
-        if let Err((rule, sender)) = self.senders[side.index()].on_emitted(now, host) {
+        if let Err(fault) = self.senders[side.index()].on_emitted(now, host) {
+            let (rule, sender) = *fault;
             self.report(now, side, rule, &format!("{sender:?}"));
         }
     }

@@ -6,6 +6,7 @@ use core::ops::Range;
 use super::Host;
 use crate::event::ConnectionId;
 use crate::flow::Seq;
+use crate::tcp::congestion::pacer::Pacer;
 use crate::tcp::connection::Synchronized;
 use crate::tcp::send::recovery::{Detection, Probe};
 use crate::tcp::slot::Slot;
@@ -29,10 +30,12 @@ pub struct Sender {
     pub lost: u32,
     /// The first lost number, if one is.
     pub first_lost: Option<Seq>,
-    /// Segments and bytes of data sent again, and timeouts, since the connection began.
+    /// Since the connection began: segments and bytes of data sent again, timeouts, and recoveries
+    /// that were not needed.
     pub retransmits: u32,
     pub resent_bytes: u64,
     pub timeouts: u32,
+    pub undone: u32,
     /// Congestion window and slow-start threshold, bytes.
     pub window: u32,
     pub threshold: u32,
@@ -97,6 +100,7 @@ impl Host {
             retransmits: tally.retransmits,
             resent_bytes: tally.resent_bytes,
             timeouts: tally.timeouts,
+            undone: tally.undone,
             window: send.congestion.window(),
             threshold: send.congestion.threshold(),
             mss: send.mss.into(),
@@ -108,8 +112,8 @@ impl Host {
             rto: send.rtt.rto(&self.shared.config),
             retransmit: deadlines.at(Timer::Retransmit),
             persist: deadlines.at(Timer::Persist),
-            pace: pacer.and_then(|pacer| pacer.awaited()).unwrap_or(Instant::FAR_FUTURE),
-            is_in_schedule: pacer.is_some_and(|pacer| pacer.is_filed()),
+            pace: pacer.and_then(Pacer::awaited).unwrap_or(Instant::FAR_FUTURE),
+            is_in_schedule: pacer.is_some_and(Pacer::is_filed),
             is_listed: slot.ready || slot.awaits_neighbour,
         })
     }

@@ -13,7 +13,7 @@ mod dctcp;
 mod delivery;
 mod first;
 mod hystart;
-mod pacer;
+pub(crate) mod pacer;
 pub(crate) mod reno;
 mod tight;
 

@@ -14,6 +14,7 @@
 use std::mem;
 use std::time::Duration;
 
+use lightwait_core::flow::Seq;
 use lightwait_core::host::Sender;
 use lightwait_core::{Host, Instant};
 
@@ -51,7 +52,7 @@ pub(super) struct Known {
 }
 
 /// A broken rule, and who broke it.
-type Fault = (&'static str, Sender);
+type Fault = Box<(&'static str, Sender)>;
 
 impl Senders {
     /// The host has sent what it could.
@@ -72,9 +73,9 @@ impl Senders {
                 // It was not there, or rested: nothing was in flight.
                 None => Known::new(now, idle(sender)).on_sent(now, sender),
             };
-            let known = known.map_err(|rule| (rule, sender))?;
-            known.check_lost(now).map_err(|rule| (rule, sender))?;
-            check_wakes(&sender, host.deadline()).map_err(|rule| (rule, sender))?;
+            let known = known.map_err(|rule| Box::new((rule, sender)))?;
+            known.check_lost(now).map_err(|rule| Box::new((rule, sender)))?;
+            check_wakes(&sender, host.deadline()).map_err(|rule| Box::new((rule, sender)))?;
             self.known.push(known);
         }
         Ok(())
@@ -84,6 +85,11 @@ impl Senders {
 /// The sender before it has sent anything.
 fn idle(sender: Sender) -> Sender {
     Sender { nxt: sender.una, point: None, is_forced: false, is_probed: false, ..sender }
+}
+
+/// Which recovery it is in. One that is undone may begin again at the same place.
+fn recovery(sender: &Sender) -> (Option<Seq>, u32, u32) {
+    (sender.point, sender.timeouts, sender.undone)
 }
 
 impl Known {
@@ -100,7 +106,7 @@ impl Known {
         let new = after.nxt.distance(before.nxt.max(after.una)).max(0) as u64;
         let again = after.resent_bytes - before.resent_bytes;
         let mut known = Known { sender: after, ..self };
-        if after.point != before.point || !after.is_reduced {
+        if recovery(&after) != recovery(&before) || !after.is_reduced {
             let flight = u64::from(after.nxt.since(after.una) - after.sacked) - new;
             (known.flight, known.arrived, known.left) = (flight, 0, 0);
         }
@@ -131,7 +137,7 @@ impl Known {
         }
         let segment = u64::from(after.mss) + 1;
         let is_partial = after.by_duplicates && after.una != before.una;
-        let is_anew = (after.point, after.timeouts) != (before.point, before.timeouts);
+        let is_anew = recovery(after) != recovery(before);
         let begins = after.point.is_some() && (is_anew || is_partial);
         let is_probe = after.is_probed && !before.is_probed;
         if sent <= segment && (begins || before.is_forced || is_probe) {
