@@ -42,6 +42,9 @@ pub(crate) enum Paper {
     Nothing,
 }
 
+const LIVE: Seeds = Seeds::None("real packets: what is random is the system's, and never the same");
+const SWEPT: Seeds = Seeds::None("no random numbers: all values are given");
+
 /// The seeds of an experiment's random numbers.
 #[derive(Clone, Copy)]
 pub(crate) enum Seeds {

@@ -1,11 +1,8 @@
 //! The list of experiments.
 
-use super::{Paper, Plan, Seeds};
+use super::{LIVE, Paper, Plan, SWEPT, Seeds};
 use crate::expected::Known;
 use crate::plans;
-
-const LIVE: Seeds = Seeds::None("real packets: what is random is the system's, and never the same");
-const SWEPT: Seeds = Seeds::None("no random numbers: all values are given");
 
 /// All experiments, in order.
 pub(crate) const PLANS: &[Plan] = &[

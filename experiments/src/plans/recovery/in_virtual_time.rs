@@ -116,15 +116,7 @@ pub(crate) fn loss(report: &mut Report) -> Outcome {
         ("1% in bursts", bursts),
     ];
     let model = if report.is_ablated(&NO_MODEL) { Algorithm::Cubic } else { Algorithm::Bbr };
-    let head = [
-        "lost",
-        "Reno",
-        "without SACK",
-        "times",
-        "CUBIC",
-        if model == Algorithm::Bbr { "BBR" } else { "not BBR" },
-    ];
-    let mut table = Table::new(&head);
+    let mut table = Table::new(&["lost", "Reno", "without SACK", "times", "CUBIC", "BBR"]);
     let mut found = Vec::new();
     for (name, loss) in losses {
         let lossy = |seed| LinkConfig { loss, delay, ..link(seed) };

@@ -1,6 +1,6 @@
-//! DCTCP (RFC 8257): the share of the bytes that came marked decides how much the window is reduced.
-//! Classic ECN halves the window for one mark (RFC 3168). Where routers mark early, queues stay
-//! short.
+//! DCTCP (RFC 8257): the share of the bytes that came marked decides by how much the window is
+//! reduced. Classic ECN halves the window for one mark (RFC 3168). Where routers mark early, queues
+//! stay short.
 //!
 //! ```text
 //!   peer    every ACK says whether what it acknowledges came marked  ([`Echo`], §3.2)

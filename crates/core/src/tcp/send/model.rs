@@ -63,8 +63,8 @@ impl SendHalf {
         }
     }
 
-    /// All that may leave has left: notes whether the application or the pace holds the sender back.
-    /// The latter is [waited](Self::take_pace) for. A peer's window is a bound like the path's
+    /// All that may leave has left: notes whether the application or the pace holds the sender
+    /// back. The latter is [waited](Self::take_pace) for. A peer's window bounds as the path does
     /// (draft-ietf-ccwg-bbr, "Considerations Related to Receiver Flow Control Limits").
     pub(crate) fn note_sent_all(&mut self, now: Instant) {
         if !self.congestion.has_model() {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_probe_waits_a_round_trip_for_each_packet_of_the_window() {
+    fn the_next_probe_waits_a_round_trip_for_each_packet() {
         for (packets, lost, by_timeout) in [(1, 1, 5), (7, 7, 35), (100, 100, 500)] {
             let mut send = probing(packets);
             send.suspect_probe(NOW);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_proves_nothing_if_an_older_hole_was_sent_again_before() {
+    fn an_echo_proves_nothing_behind_a_hole_sent_again_before() {
         let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
         undo.on_sent_again(Seq(300), Seq(400), Seq(100), Instant::from_millis(50));
         let earlier = Evidence { echo: Some(40), offset: 0 };
