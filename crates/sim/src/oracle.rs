@@ -33,7 +33,7 @@ use senders::Senders;
 pub struct Oracle {
     /// By the addresses at side A and at side B; each with a half for the segments of each side.
     flows: HashMap<(SocketAddr, SocketAddr), [Half; 2]>,
-    /// Of the host at each side.
+    /// The hosts, by side.
     senders: [Senders; 2],
     broken: Option<String>,
     segments: u64,

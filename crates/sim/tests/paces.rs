@@ -195,7 +195,7 @@ impl Measured {
         assert_eq!([self.models.len(), self.delivered.len()], [connections.into(); 2]);
         let latest = self.models.iter().map(|model| model.pacing_late).max();
         assert!(latest < Some(Duration::from_millis(1)), "{latest:?}");
-        // Of a frame that the path carries, 590 bytes, so much is payload.
+        // The path carries frames of 590 bytes, each with a segment of payload.
         let most = RATE * MEASURED.as_secs() * SEGMENT / (u64::from(MTU) + 14);
         let total: u64 = self.delivered.iter().sum();
         let filled = total as f64 / (most * u64::from(connections)) as f64;

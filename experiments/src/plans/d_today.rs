@@ -1,7 +1,7 @@
 //! Send buffers and pools at today's scale: many connections at a time, from 1 Mbit/s to 1 Gbit/s
 //! and from 5 to 300 ms, small answers beside large ones, and a pool from tiny to ample. A second
-//! plan has ten thousand clients and few of the rules, and a third adds a share of peers that ask
-//! and never read.
+//! plan has ten thousand clients and few of the rules. A third adds a share of peers that ask and
+//! never read. A fourth has CUBIC in the place of Reno, and few of the rules.
 //!
 //! Worlds of one seed have the same paths and the same clients under all rules. So the claims are
 //! about differences within a seed.

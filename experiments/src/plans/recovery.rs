@@ -37,7 +37,7 @@ use crate::report::Report;
 /// The congestion controls of both, by their names here and in the kernel.
 const CONTROLLERS: [&str; 3] = ["reno", "cubic", "bbr"];
 
-/// Who sends, by that congestion control.
+/// The stack that sends, with its congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sender {
     Ours(&'static str),

@@ -24,7 +24,7 @@ const RTT_MS: u64 = 40;
 /// With Ethernet's MTU and timestamps.
 const MSS_BITS: f64 = 1448.0 * 8.0;
 
-/// Of the whole link that is what goodput can be.
+/// The most goodput that the link can carry.
 const FULL_MBIT: f64 = LINK_MBIT * 1448.0 / 1514.0;
 const DELAY_SEEDS: u64 = 5;
 /// The queue from which packets are marked, and the end of slow start.

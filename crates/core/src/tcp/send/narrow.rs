@@ -234,7 +234,7 @@ mod tests {
 
     const NOW: Instant = Instant::from_millis(7);
 
-    /// A window of so many packets, the first of which is a probe. No round trip was measured.
+    /// A full window of that many packets. The first is a probe. No round trip was measured.
     fn probing(packets: u32) -> SendHalf {
         let mut send = synchronized().send;
         send.on_path(500, &TcpConfig::default());
