@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::download::download;
 use super::median::Median;
-use super::site::{Links, Site, Source};
+use super::rates::sent_counts;
+use super::site::{Links, Site};
 use super::{Sender, open_goal};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
@@ -112,19 +113,13 @@ fn run_once(
         site.greet(&source)?;
         let wait = BEGINS.checked_sub(began.elapsed()).ok_or("the first request took too long")?;
         thread::sleep(wait);
-        let before = timeouts(site, &mut source)?;
+        let [_, before, _] = sent_counts(site, &mut source)?;
         let found = download(&site.clients, source.address, FILE_BYTES, limit)?;
-        Ok((found, timeouts(site, &mut source)? - before))
+        let [_, timeouts, _] = sent_counts(site, &mut source)?;
+        Ok((found, timeouts - before))
     };
     let ((download, timeouts), _) = site.routed(links, seed, |device| device, body)?;
     Ok(Found { spike_ms, sender, download, timeouts })
-}
-
-fn timeouts(site: &Site, source: &mut Source) -> Result<u64, Failure> {
-    Ok(match source.counters(["timeouts"])? {
-        Some([timeouts]) => timeouts,
-        None => site.linux_counts()?.sum(&["TCPTimeouts"]),
-    })
 }
 
 fn judge(report: &mut Report, all: &[Found], spikes: &[u64], senders: &[Sender]) -> Outcome {

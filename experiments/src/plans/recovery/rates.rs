@@ -77,7 +77,7 @@ pub(super) fn run_once(
 }
 
 /// What was sent again, timeouts, and what was undone.
-fn sent_counts(site: &Site, source: &mut Source) -> Result<[u64; 3], Failure> {
+pub(super) fn sent_counts(site: &Site, source: &mut Source) -> Result<[u64; 3], Failure> {
     let ours = source.counters(["retransmits", "timeouts", "recoveries_undone"])?;
     Ok(match ours {
         Some(counts) => counts,

@@ -174,7 +174,7 @@ impl SendHalf {
             // §3.2 step 1): more than `point` must have been acknowledged.
             Mode::Open if !self.has_sack() && una.at_or_before(recovery.point) => {}
             Mode::Open if edge.after(una) => {
-                self.suspect_probe(now);
+                self.suspect_probe(now, Mode::Fast);
                 self.enter_reduced(now);
                 self.lose_to(edge);
                 return true;
@@ -491,7 +491,7 @@ impl SendHalf {
         let limit = if has_window { self.congestion.window() } else { u32::MAX };
         let loss = Loss { now, flight: flight.min(limit), is_marked: false };
         let undo = self.undo_of_timeout(again, proof);
-        self.suspect_probe_by_timeout(now);
+        self.suspect_probe(now, Mode::Timeout);
         self.congestion.on_timeout(loss, again, self.mss.into());
         self.rtt.back_off();
         let tally = self.tally_mut();

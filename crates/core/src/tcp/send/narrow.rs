@@ -163,19 +163,13 @@ impl SendHalf {
         is_alone
     }
 
-    /// Duplicate ACKs, or a count of what is sacked, show a loss at SND.UNA. How far it reaches is
-    /// not known. If the probe is there, it is lost.
-    pub(super) fn suspect_probe(&mut self, now: Instant) {
-        if self.is_probe_first() {
-            self.lose_probe(now, 1);
-        }
-    }
-
-    /// A timeout shows a loss at SND.UNA. If the probe is there, it is lost. The window is still
-    /// the one that the probe was sent in.
-    pub(super) fn suspect_probe_by_timeout(&mut self, now: Instant) {
-        if self.is_probe_first() {
-            self.lose_probe(now, AFTER_TIMEOUT);
+    /// Duplicate ACKs, a count of what is sacked, or a timeout show a loss at SND.UNA. How far it
+    /// reaches is not known. If the probe is there, it is lost. The window is still the one that
+    /// the probe was sent in.
+    pub(super) fn suspect_probe(&mut self, now: Instant, shown_by: Mode) {
+        let times = if shown_by == Mode::Timeout { AFTER_TIMEOUT } else { 1 };
+        if self.probe().is_some_and(|probe| probe.start == self.una) {
+            self.lose_probe(now, times);
         }
     }
 
@@ -203,10 +197,6 @@ impl SendHalf {
 
     fn probe(&self) -> Option<Probe> {
         self.narrow()?.probe
-    }
-
-    fn is_probe_first(&self) -> bool {
-        self.probe().is_some_and(|probe| probe.start == self.una)
     }
 
     /// The probe is lost. The next one waits for as many round trips as the window has packets,
@@ -251,11 +241,11 @@ mod tests {
     fn the_next_probe_waits_a_round_trip_for_each_packet() {
         for (packets, lost, by_timeout) in [(1, 1, 5), (7, 7, 35), (100, 100, 500)] {
             let mut send = probing(packets);
-            send.suspect_probe(NOW);
+            send.suspect_probe(NOW, Mode::Fast);
             assert_eq!(wait(&send), Duration::from_secs(lost));
             assert_eq!(send.take_probed(), Some(Probed { size: 640, arrived: false }));
             let mut send = probing(packets);
-            send.suspect_probe_by_timeout(NOW);
+            send.suspect_probe(NOW, Mode::Timeout);
             assert_eq!(wait(&send), Duration::from_secs(by_timeout));
         }
     }
@@ -263,7 +253,7 @@ mod tests {
     #[test]
     fn no_probe_waits_for_longer_than_ten_minutes() {
         let mut send = probing(1_000_000);
-        send.suspect_probe_by_timeout(NOW);
+        send.suspect_probe(NOW, Mode::Timeout);
         assert_eq!(wait(&send), LONGEST_WAIT);
     }
 
@@ -289,8 +279,8 @@ mod tests {
     fn a_loss_elsewhere_is_not_the_probes() {
         let mut send = probing(10);
         send.una = send.una - 1;
-        send.suspect_probe(NOW);
-        send.suspect_probe_by_timeout(NOW);
+        send.suspect_probe(NOW, Mode::Fast);
+        send.suspect_probe(NOW, Mode::Timeout);
         assert_eq!((wait(&send), send.take_probed()), (Duration::ZERO, None));
     }
 }
