@@ -303,6 +303,7 @@ impl SendHalf {
         if self.recovery.is_some() {
             outcome.duplicate = dsack(segment).filter(|_| self.has_sack());
             self.recover(times.now, &news, &mut outcome, segment);
+            self.grow_by_sacked(times.now, sacked, may_grow);
         }
         // Where all that was in flight left at once, it is no news.
         let latest = news.latest.map(|departure| departure.at).or(sent);
@@ -454,6 +455,20 @@ impl SendHalf {
         let (una, nxt, srtt_ns) = (ack, self.nxt, self.rtt.srtt_ns());
         self.congestion.on_ack(&outcome, Ack { now, mode, may_grow, una, nxt, srtt_ns }, mss);
         outcome
+    }
+
+    /// So many bytes are newly sacked. On a path that reorders they let the window grow, as what
+    /// arrives in order does: SND.UNA moves by what is late alone, which is little. While anything
+    /// may be lost they do not.
+    fn grow_by_sacked(&mut self, now: Instant, sacked: u32, may_grow: bool) {
+        let is_reordered = self.reordering.seen && self.mode() == Mode::Open;
+        if sacked == 0 || !is_reordered || self.sent.lost(self.una) > 0 {
+            return;
+        }
+        let outcome = AckOutcome { flight: self.flight(), delivered: sacked, ..Default::default() };
+        let (mode, una, nxt, srtt_ns) = (Mode::Open, self.una, self.nxt, self.rtt.srtt_ns());
+        let ack = Ack { now, mode, may_grow, una, nxt, srtt_ns };
+        self.congestion.on_ack(&outcome, ack, self.mss.into());
     }
 
     /// Bytes that duplicate ACKs have reported as arrived.
