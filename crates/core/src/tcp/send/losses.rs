@@ -279,7 +279,8 @@ impl SendHalf {
     fn undo_if_not_needed(&mut self, news: &News, is_spurious: bool, outcome: &mut AckOutcome) {
         let Some(recovery) = &mut self.recovery else { return };
         let Some(undo) = &mut recovery.undo else { return };
-        let is_shown = outcome.progress && undo.is_answer_to_the_first(news.evidence);
+        let una = self.una - (outcome.freed as u32 + u32::from(outcome.fin));
+        let is_shown = outcome.progress && undo.is_answer_to_the_first(news.evidence, una);
         let is_told =
             outcome.duplicate.is_some_and(|block| undo.on_duplicate(block.start, block.end));
         let by_timeout = recovery.mode == Mode::Timeout;
@@ -320,7 +321,7 @@ impl SendHalf {
             recovery.rescued = true;
         }
         recovery.frto.on_sent_again(end);
-        recovery.on_sent_again(start, end, self.una, now);
+        recovery.on_sent_again(start, end, now);
         recovery.note_probe(self.nxt, true);
         let is_on_suspicion = self.detection == Detection::Count && is_below && !is_judged;
         self.sent.on_sent_again(self.una, (start, end), now, is_on_suspicion);

@@ -163,11 +163,11 @@ impl Recovery {
     }
 
     /// So many bytes were sent again.
-    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, una: Seq, now: Instant) {
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
         self.force = false;
         self.on_new_sent(end.since(start));
         if let Some(undo) = &mut self.undo {
-            undo.on_sent_again(start, end, una, now);
+            undo.on_sent_again(start, end, now);
         }
     }
 

@@ -17,8 +17,6 @@ pub(crate) struct Undo {
     from: Seq,
     /// When something was sent again first; [`Instant::FAR_FUTURE`]: nothing was.
     resent_at: Instant,
-    /// That was the oldest segment in flight, so that the next ACK that advances answers it.
-    was_oldest: bool,
     /// Bytes sent again of which no D-SACK has told.
     unproven: u32,
     /// Once this is acknowledged no proof will come.
@@ -29,23 +27,23 @@ impl Undo {
     /// A recovery begins at `from`, and ends at `point`.
     pub(crate) fn new(before: Kept, from: Seq, point: Seq) -> Undo {
         let resent_at = Instant::FAR_FUTURE;
-        Undo { before, from, resent_at, was_oldest: false, unproven: 0, until: point }
+        Undo { before, from, resent_at, unproven: 0, until: point }
     }
 
-    /// The bytes from `start` to `end` were sent again; SND.UNA is `una`.
-    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, una: Seq, now: Instant) {
+    /// The bytes from `start` to `end` were sent again.
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
         if self.resent_at == Instant::FAR_FUTURE {
-            (self.resent_at, self.from, self.was_oldest) = (now, start, start == una);
+            (self.resent_at, self.from) = (now, start);
         }
         self.unproven = self.unproven.saturating_add(end.since(start));
     }
 
-    /// An ACK advances: true if it was sent before anything that was sent again arrived. RFC 3522
-    /// takes for granted that the oldest segment left again first. If a hole lies before, which an
-    /// earlier recovery has sent again, the ACK may answer that, and echo a time that proves
-    /// nothing.
-    pub(crate) fn is_answer_to_the_first(&self, evidence: Evidence) -> bool {
-        self.was_oldest && evidence.shows(self.resent_at) == Some(false)
+    /// An ACK moves SND.UNA on from `una`: true if it was sent before anything that was sent again
+    /// arrived. RFC 3522 takes for granted that the oldest segment left again first. If a hole lies
+    /// before, which an earlier recovery has sent again, the ACK may answer that, and echo a time
+    /// that proves nothing. Once that hole is filled, the next ACK answers the first again.
+    pub(crate) fn is_answer_to_the_first(&self, evidence: Evidence, una: Seq) -> bool {
+        una == self.from && evidence.shows(self.resent_at) == Some(false)
     }
 
     /// A D-SACK tells of these bytes. True if it has been told of all that was sent again.
@@ -65,27 +63,27 @@ mod tests {
 
     fn undo() -> Undo {
         let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
-        undo.on_sent_again(Seq(100), Seq(200), Seq(100), Instant::from_millis(50));
-        undo.on_sent_again(Seq(300), Seq(400), Seq(100), Instant::from_millis(60));
+        undo.on_sent_again(Seq(100), Seq(200), Instant::from_millis(50));
+        undo.on_sent_again(Seq(300), Seq(400), Instant::from_millis(60));
         undo
     }
 
     #[test]
     fn an_echo_from_before_the_first_retransmission_is_a_proof() {
-        let proves = |echo| undo().is_answer_to_the_first(Evidence { echo, offset: 0 });
+        let proves = |echo| undo().is_answer_to_the_first(Evidence { echo, offset: 0 }, Seq(100));
         assert!(proves(Some(49)) && !proves(Some(50)) && !proves(None));
         let before = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
-        assert!(!before.is_answer_to_the_first(Evidence { echo: Some(1), offset: 0 }));
+        assert!(!before.is_answer_to_the_first(Evidence { echo: Some(1), offset: 0 }, Seq(100)));
     }
 
     #[test]
     fn an_echo_proves_nothing_behind_a_hole_sent_again_before() {
         let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
-        undo.on_sent_again(Seq(300), Seq(400), Seq(100), Instant::from_millis(50));
+        undo.on_sent_again(Seq(300), Seq(400), Instant::from_millis(50));
         let earlier = Evidence { echo: Some(40), offset: 0 };
-        assert!(!undo.is_answer_to_the_first(earlier));
-        undo.on_sent_again(Seq(400), Seq(500), Seq(400), Instant::from_millis(60));
-        assert!(!undo.is_answer_to_the_first(earlier));
+        assert!(!undo.is_answer_to_the_first(earlier, Seq(100)), "it fills the older hole");
+        assert!(undo.is_answer_to_the_first(earlier, Seq(300)), "that was filled before");
+        assert!(!undo.is_answer_to_the_first(earlier, Seq(400)), "the first was answered before");
         assert!(!undo.on_duplicate(Seq(100), Seq(200)), "of the older hole");
     }
 
