@@ -174,7 +174,7 @@ impl Flight {
             Flight::Empty => Taken::default(),
             Flight::One(one) => {
                 let Record { at, end, again, .. } = *one;
-                news.note(Departure { at, end: end.min(ack) }, again);
+                news.note_acked(Departure { at, end: end.min(ack) }, again);
                 let is_told = !again || news.evidence.shows(at) == Some(true);
                 if end.at_or_before(ack) {
                     *self = Flight::Empty;

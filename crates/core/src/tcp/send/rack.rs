@@ -87,9 +87,19 @@ impl News {
         }
     }
 
+    /// A range is acknowledged that left then, `again` or not. An ACK that echoes an earlier time
+    /// answers what left first (RFC 8985 §6.2, step 2).
+    pub(crate) fn note_acked(&mut self, departure: Departure, again: bool) {
+        if !(again && self.evidence.shows(departure.at) == Some(false)) {
+            self.note_sacked(departure, again);
+        }
+    }
+
     /// A range is delivered that left then, `again` or not. What left again tells nothing if its
-    /// answer cannot have come so soon, or echoes an earlier time (RFC 8985 §6.2, step 2).
-    pub(crate) fn note(&mut self, departure: Departure, again: bool) {
+    /// answer cannot have come so soon. The echo of a block's ACK is of what came in order before
+    /// (RFC 7323 §4.3 (B)), and tells nothing of it; RFC 8985's pseudocode asks it all the same,
+    /// and would learn of no retransmission before the hole below it is filled.
+    pub(crate) fn note_sacked(&mut self, departure: Departure, again: bool) {
         let Departure { at, end } = departure;
         if at == Instant::FAR_FUTURE {
             return;
@@ -97,8 +107,7 @@ impl News {
         if !again && end.before(self.forward) {
             self.is_reordered = true;
         }
-        let is_too_soon = || self.now.nanos_since(at) < self.min_rtt_ns;
-        if again && (self.evidence.shows(at) == Some(false) || is_too_soon()) {
+        if again && self.now.nanos_since(at) < self.min_rtt_ns {
             return;
         }
         if self.latest.is_none_or(|latest| latest.is_before(departure)) {
@@ -257,7 +266,7 @@ mod tests {
     fn the_delivery_that_left_last_counts_and_of_two_the_higher() {
         let mut news = news(None);
         for (ms, end) in [(50, 800), (60, 600), (60, 700), (60, 650), (10, 900)] {
-            news.note(left(ms, end), false);
+            news.note_sacked(left(ms, end), false);
         }
         assert_eq!(news.latest, Some(left(60, 700)));
         let mut rack = Rack::default();
@@ -269,10 +278,10 @@ mod tests {
     fn after_a_spurious_timeout_the_retransmission_has_not_arrived() {
         let mut rack = Rack::default();
         let mut again = news(None);
-        again.note(left(70, 600), true);
+        again.note_acked(left(70, 600), true);
         rack.on_news(&again);
         let mut first = news(None);
-        first.note(left(10, 700), false);
+        first.note_acked(left(10, 700), false);
         rack.on_news(&first);
         assert_eq!(rack.judgement(0), Some((left(70, 600), 90_000_000)));
         rack.on_spurious(&first);
@@ -282,19 +291,22 @@ mod tests {
     #[test]
     fn what_left_again_tells_nothing_if_the_first_was_answered() {
         let latest = |ms, echo| {
-            let mut news = news(echo);
-            news.note(left(ms, 600), true);
-            news.latest.is_some()
+            let [mut acked, mut sacked] = [news(echo); 2];
+            acked.note_acked(left(ms, 600), true);
+            sacked.note_sacked(left(ms, 600), true);
+            [acked, sacked].map(|news| news.latest.is_some())
         };
-        assert!(!latest(81, None) && latest(80, None), "the least RTT is 20 ms");
-        assert!(!latest(50, Some(49)) && latest(50, Some(50)), "what the ACK echoes");
+        assert_eq!(latest(81, None), [false; 2], "the least RTT is 20 ms");
+        assert_eq!(latest(80, None), [true; 2]);
+        assert_eq!(latest(50, Some(49)), [false, true], "what the ACK echoes");
+        assert_eq!(latest(50, Some(50)), [true; 2]);
     }
 
     #[test]
     fn only_what_was_sent_once_shows_reordering() {
         let seen = |end, again| {
             let mut news = news(None);
-            news.note(left(1, end), again);
+            news.note_acked(left(1, end), again);
             news.is_reordered
         };
         assert!(seen(499, false) && !seen(500, false) && !seen(499, true));

@@ -99,7 +99,7 @@ impl Many {
             if record.fate == Fate::Sacked {
                 taken.known += end.since(self.start);
             }
-            news.note(Departure { at: record.at, end }, record.again);
+            news.note_acked(Departure { at: record.at, end }, record.again);
             taken.sent = record.known_at();
             if record.again && taken.sent.is_some() {
                 again = taken.sent;
@@ -136,7 +136,7 @@ impl Many {
             return None;
         }
         let bytes = end.since(from);
-        news.note(Departure { at: next.at, end }, next.again);
+        news.note_sacked(Departure { at: next.at, end }, next.again);
         self.discount(next.fate, bytes);
         self.sacked += bytes;
         self.records[index].end = end;
@@ -160,7 +160,7 @@ impl Many {
         let mut from = start;
         for i in first..last {
             let record = self.records[i];
-            news.note(record.departure(), record.again);
+            news.note_sacked(record.departure(), record.again);
             self.discount(record.fate, record.end.since(from));
             self.sacked += record.end.since(from);
             from = record.end;
