@@ -23,9 +23,11 @@ const CHUNK_BYTES: usize = 1 << 16;
 const MTU: u16 = 1500;
 const PORT: u16 = 80;
 
-/// A transfer from side A to side B.
+/// Transfers from side A to side B, as a rule one.
 #[derive(Clone, Debug)]
 pub struct Bulk {
+    /// How many at once.
+    pub flows: usize,
     /// The link from A to B, for the data.
     pub forth: LinkConfig,
     /// The link from B to A, for the acknowledgements.
@@ -44,10 +46,10 @@ impl Bulk {
             ..BufferConfig::default()
         };
         let tcp = TcpConfig { buffers, ..TcpConfig::default() };
-        Bulk { forth, back, tcp }
+        Bulk { flows: 1, forth, back, tcp }
     }
 
-    /// Bytes that B has read at the end of each of `periods` intervals of `period`, from the
+    /// Bytes that B has read of all flows at the end of each of `periods` intervals of `period`, from the
     /// beginning.
     ///
     /// # Errors
@@ -56,12 +58,22 @@ impl Bulk {
         let mut world = self.world()?;
         let received = Rc::new(Cell::new(0));
         let failed = Rc::new(Cell::new(None));
-        let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), PORT))
-            .map_err(|error| Trouble::Broken(error.to_string()))?;
-        let (count, note) = (received.clone(), failed.clone());
-        world.spawn(Side::B, async move { note.set(receive(listener, &count).await.err()) });
-        let note = failed.clone();
-        world.spawn(Side::A, async move { note.set(send(|_| {}).await.err()) });
+        for port in (PORT..).take(self.flows) {
+            let listener = TcpListener::bind_on(&world.handle(Side::B), (host(Side::B), port))
+                .map_err(|error| Trouble::Broken(error.to_string()))?;
+            let (count, note) = (received.clone(), failed.clone());
+            world.spawn(Side::B, async move {
+                if let Err(error) = receive(listener, &count).await {
+                    note.set(Some(error))
+                }
+            });
+            let note = failed.clone();
+            world.spawn(Side::A, async move {
+                if let Err(error) = send(port, |_| {}).await {
+                    note.set(Some(error))
+                }
+            });
+        }
         let mut marks = Vec::with_capacity(periods);
         for _ in 0..periods {
             world.run_for(period)?;
@@ -94,7 +106,7 @@ impl Bulk {
         let (seen, note) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(0)));
         world.spawn(Side::B, async move { receive(listener, &note).await });
         let all = seen.clone();
-        world.spawn(Side::A, async move { send(|info| all.borrow_mut().push(info)).await });
+        world.spawn(Side::A, async move { send(PORT, |info| all.borrow_mut().push(info)).await });
         world.run_for(time)?;
         Ok(seen.take())
     }
@@ -120,8 +132,8 @@ fn host(side: Side) -> IpAddr {
     Ipv4Addr::new(10, 9, 0, side.index() as u8 + 1).into()
 }
 
-async fn send(see: impl Fn(ConnectionInfo)) -> io::Result<()> {
-    let stream = TcpStream::connect(SocketAddr::new(host(Side::B), PORT)).await?;
+async fn send(port: u16, see: impl Fn(ConnectionInfo)) -> io::Result<()> {
+    let stream = TcpStream::connect(SocketAddr::new(host(Side::B), port)).await?;
     let chunk = Bytes::from(vec![0; CHUNK_BYTES]);
     loop {
         stream.write_all_bytes(chunk.clone()).await?;
