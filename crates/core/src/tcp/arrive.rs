@@ -240,6 +240,8 @@ impl Step<'_> {
             return Continue(());
         }
         self.cx.counters.paws_rejected += 1;
+        // What was sent again in vain and came late is old as well, and its sender should hear so.
+        self.note_duplicate(segment);
         self.answer_unacceptable(segment);
         DONE
     }
