@@ -49,8 +49,8 @@ impl Bulk {
         Bulk { flows: 1, forth, back, tcp }
     }
 
-    /// Bytes that B has read of all flows at the end of each of `periods` intervals of `period`, from the
-    /// beginning.
+    /// Bytes that B has read, of all flows, at the end of each of `periods` intervals of `period`,
+    /// from the beginning.
     ///
     /// # Errors
     /// The rule that an oracle saw broken, or the reason why no event follows.
@@ -64,13 +64,13 @@ impl Bulk {
             let (count, note) = (received.clone(), failed.clone());
             world.spawn(Side::B, async move {
                 if let Err(error) = receive(listener, &count).await {
-                    note.set(Some(error))
+                    note.set(Some(error));
                 }
             });
             let note = failed.clone();
             world.spawn(Side::A, async move {
                 if let Err(error) = send(port, |_| {}).await {
-                    note.set(Some(error))
+                    note.set(Some(error));
                 }
             });
         }

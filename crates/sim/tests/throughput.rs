@@ -114,6 +114,24 @@ fn check(algorithm: Algorithm) {
     assert!(measured[4][0] > 90.0, "{text}");
 }
 
+/// Two flows meet in a queue of a quarter of what the path holds, and lose much at first.
+#[test]
+fn two_flows_by_bbr_fill_a_path_with_a_short_queue() {
+    for seed in 1..=3 {
+        let delay = Duration::from_millis(20);
+        let jitter = Duration::from_micros(500);
+        let (rate, queue) = (Rate::BitsPerSecond(50 * MBIT), QueueLimit::Bytes(64 << 10));
+        let forth = LinkConfig { rate, delay, jitter, queue, seed, ..LinkConfig::default() };
+        let back = LinkConfig { delay, seed, ..LinkConfig::default() };
+        let mut bulk = Bulk::new(forth, back, 4 << 20);
+        bulk.tcp.congestion.algorithm = Algorithm::Bbr;
+        bulk.flows = 2;
+        let marks = bulk.run(10, Duration::from_secs(1)).unwrap();
+        let mbit = (marks[9] - marks[0]) as f64 * 8.0 / 9.0 / MBIT as f64;
+        assert!(mbit > 42.0, "{mbit:.1} of 50 Mbit/s");
+    }
+}
+
 #[test]
 #[cfg_attr(debug_assertions, ignore = "seven gigabytes: with --release")]
 fn a_long_fat_path_is_filled() {
