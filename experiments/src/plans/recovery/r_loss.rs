@@ -9,7 +9,7 @@ use crate::plan::Outcome;
 use crate::report::Report;
 
 const SEEDS: u64 = 10;
-const QUICK_SEEDS: u64 = 2;
+const QUICK_SEEDS: u64 = 1;
 /// The whole size takes about five hours: where 2 % are lost, a file of 50 MB would take minutes.
 const WHOLE: Extent = Extent { file_bytes: 50_000_000, limit: Duration::from_secs(10) };
 const QUICK: Extent = Extent { file_bytes: 50_000_000, limit: Duration::from_secs(3) };

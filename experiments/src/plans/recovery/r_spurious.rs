@@ -15,7 +15,7 @@ use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
 const SEEDS: u64 = 10;
-const QUICK_SEEDS: u64 = 2;
+const QUICK_SEEDS: u64 = 1;
 const RTT_MS: u32 = 40;
 /// A queue of one round trip: Reno keeps the link full, and what a spike takes shows.
 const QUEUE: &str = "250KB";
@@ -32,7 +32,7 @@ const MEASURED: Duration = Duration::from_secs(3);
 const FULL: f64 = 0.95;
 /// Lengths of the spike in ms. 0 is no spike.
 const SPIKES_MS: [u64; 5] = [0, 300, 600, 1000, 2000];
-const QUICK_SPIKES_MS: [u64; 3] = [0, 300, 1000];
+const QUICK_SPIKES_MS: [u64; 2] = [0, 1000];
 const NOT_JUDGED: &str = "no quiet run yet";
 
 /// One run: goodput in each interval, from the download's beginning.
