@@ -1,6 +1,6 @@
 //! The oracle reads every frame that is sent and every frame that arrives. It knows TCP's rules,
 //! and nothing of the engine's implementation; but what no frame shows, the sender's windows and
-//! timers, it reads from the hosts ([`senders`]).
+//! timers, it reads from the hosts (`senders`).
 //!
 //! From the frames it checks these rules for each direction of each connection, after RFC 9293:
 //! - sent segments are well-formed, with the right checksum (§3.1);
