@@ -1,13 +1,18 @@
 //! Spaces what a connection sends by a rate (draft-ietf-ccwg-bbr §5.6.2 and §5.6.3).
 //!
 //! What leaves at once is a burst: what the rate carries in 1 ms, two segments at least. The next
-//! one is due once the rate would have carried it. A sender that wakes late may make up for half of
-//! a burst, or its rate would be too low by what the clock is late.
+//! one is due once the rate would have carried it. A sender that wakes late makes up for what it
+//! missed, within bounds: else its rate would be too low by what the clock is late. What it measures
+//! of the path is at most what it sends, so that it would take its own lateness for the path's rate,
+//! and slow down further.
 
 use crate::time::Instant;
 
 /// The largest burst: what a device cuts in one go.
 const BURST_MAX: u64 = 64 << 10;
+/// So much lateness is made up for at most: a process may wait for the slice of another, which Linux
+/// makes 3 ms.
+const LATE_MAX_NS: u64 = 5_000_000;
 
 /// When the next burst may leave.
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +77,17 @@ impl Pacer {
         if now == self.began {
             self.left
         } else if self.next <= now {
-            self.burst
+            self.burst.saturating_add(self.missed(now))
         } else {
             0
         }
+    }
+
+    /// Bytes that the rate has carried since a burst was due that is waited for.
+    fn missed(&self, now: Instant) -> u32 {
+        let late_ns = if self.waits { now.nanos_since(self.next).min(LATE_MAX_NS) } else { 0 };
+        let bytes = u128::from(self.rate) * u128::from(late_ns) / 1_000_000_000;
+        u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
     /// When the next burst may leave, if that is later than `now`.
@@ -118,16 +130,17 @@ impl Pacer {
             self.next = self.next.plus_nanos(span_ns);
             return;
         }
-        let mut late_ns = 0;
+        self.left = self.allowed(now).saturating_sub(bytes);
+        let mut from = now.max(self.next);
         if self.waits {
-            late_ns = now.nanos_since(self.next);
+            let late_ns = now.nanos_since(self.next);
             let late = late_ns.min(u64::from(u32::MAX)) as u32;
             self.late_ns = self.late_ns - self.late_ns / 8 + late / 8;
             self.waits = false;
+            from = self.next.plus_nanos(late_ns.saturating_sub(LATE_MAX_NS));
         }
         self.began = now;
-        self.left = self.burst.saturating_sub(bytes);
-        self.next = now.max(self.next).plus_nanos(span_ns - late_ns.min(span_ns / 2));
+        self.next = from.plus_nanos(span_ns);
     }
 }
 
@@ -162,19 +175,40 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_burst_is_made_up_for_if_the_sender_wakes_late() {
+    fn what_was_missed_is_made_up_for_if_the_sender_wakes_late() {
         let mut pacer = Pacer::new(10_000_000, MSS);
         pacer.on_sent(at(0), 10_000);
         pacer.set_waiting(true);
+        assert_eq!(pacer.allowed(at(1200)), 12_000);
+        pacer.on_sent(at(1200), 2000);
         pacer.on_sent(at(1200), 10_000);
-        assert_eq!(pacer.due(at(1200)), Some(at(2000)), "the rate is kept");
+        assert_eq!((pacer.allowed(at(1200)), pacer.due(at(1200))), (0, Some(at(2200))));
+        assert_eq!(pacer.late_ns(), 200_000 / 8);
         pacer.set_waiting(true);
-        pacer.on_sent(at(3000), 10_000);
-        assert_eq!(pacer.due(at(3000)), Some(at(3500)), "half of it at most");
-        assert_eq!(pacer.late_ns(), (200_000 / 8) - (200_000 / 8) / 8 + 1_000_000 / 8);
+        assert_eq!(pacer.allowed(at(22_200)), 60_000, "of 5 ms at most");
+        pacer.on_sent(at(22_200), 60_000);
+        assert_eq!(pacer.due(at(22_200)), Some(at(23_200)));
         assert_eq!(pacer.take_entry(), None);
         // Nothing waited: there is nothing to make up for.
-        pacer.on_sent(at(9000), 10_000);
-        assert_eq!(pacer.due(at(9000)), Some(at(10_000)));
+        assert_eq!(pacer.allowed(at(29_000)), 10_000);
+        pacer.on_sent(at(29_000), 10_000);
+        assert_eq!(pacer.due(at(29_000)), Some(at(30_000)));
+    }
+
+    #[test]
+    fn a_sender_that_always_wakes_late_keeps_its_rate() {
+        for (rate, late_us) in [(100_000, 1000), (6_250_000, 3000), (100_000_000, 4900)] {
+            let mut pacer = Pacer::new(rate, MSS);
+            let (mut now, mut sent) = (at(0), 0);
+            while now < at(10_000_000) {
+                let allowed = pacer.allowed(now);
+                pacer.on_sent(now, allowed);
+                sent += u64::from(allowed);
+                pacer.set_waiting(true);
+                now = pacer.due(now).unwrap().plus_nanos(late_us * 1000);
+            }
+            let mean = sent as f64 / 10.0 / rate as f64;
+            assert!((0.98..1.05).contains(&mean), "{rate} late by {late_us} us: {mean:.3}");
+        }
     }
 }
