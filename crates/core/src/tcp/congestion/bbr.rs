@@ -376,11 +376,18 @@ impl Bbr {
         self.in_recovery = true;
     }
 
-    /// OnEnterRTO(), with so much in flight once what is lost is marked.
-    pub(crate) fn on_timeout(&mut self, in_flight: u32) {
+    /// OnEnterRTO(), before it hears of what is lost by that: an undo gives that back as well. A
+    /// further timeout does not replace what the first one has kept.
+    pub(crate) fn on_timeout(&mut self) {
         self.save_cwnd();
-        self.save_state();
+        if !self.in_recovery {
+            self.save_state();
+        }
         self.in_recovery = true;
+    }
+
+    /// The rest of it, with so much in flight once it has heard.
+    pub(crate) fn restart_from(&mut self, in_flight: u32) {
         self.cwnd = in_flight.saturating_add(self.mss);
     }
 

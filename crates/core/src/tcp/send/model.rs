@@ -56,10 +56,13 @@ impl SendHalf {
         if !self.congestion.has_model() {
             return;
         }
+        if let Some(bbr) = self.congestion.bbr_mut() {
+            bbr.on_timeout();
+        }
         self.note_lost(now, lost);
         let in_flight = self.pipe();
         if let Some(bbr) = self.congestion.bbr_mut() {
-            bbr.on_timeout(in_flight);
+            bbr.restart_from(in_flight);
         }
     }
 

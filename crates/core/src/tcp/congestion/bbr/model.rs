@@ -161,7 +161,10 @@ impl Bbr {
     pub(super) fn note_loss(&mut self) {
         if !self.signals.is_loss_in_round {
             self.signals.round_delivered = self.sampler.delivered();
-            self.save_state();
+            // What a recovery kept at its beginning is what its undo gives back.
+            if !self.in_recovery {
+                self.save_state();
+            }
         }
         self.signals.is_loss_in_round = true;
     }

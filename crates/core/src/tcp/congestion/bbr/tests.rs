@@ -305,10 +305,17 @@ fn what_a_timeout_took_comes_back_if_it_was_spurious() {
     let mut world = World::new(RATE, 40);
     assert!(world.run(4000, is_in(State::Up)));
     let (cwnd, longterm) = (world.bbr.cwnd(), world.bbr.inflight_longterm);
-    world.bbr.on_timeout(2 * MSS);
-    assert_eq!(world.bbr.cwnd(), 3 * MSS);
+    for again in 0..2 {
+        world.bbr.on_timeout();
+        let lost = LostSample { in_flight: 40 * MSS, lost: 38 * MSS, is_app_limited: false };
+        world.bbr.on_lost(world.now, 38 * MSS, Some(lost));
+        world.bbr.restart_from(2 * MSS);
+        assert_eq!((world.bbr.cwnd(), world.bbr.state), (3 * MSS, State::Down), "{again}");
+        assert!(world.bbr.inflight_longterm < cwnd / 2);
+    }
     world.bbr.on_spurious();
     assert_eq!((world.bbr.cwnd(), world.bbr.inflight_longterm), (cwnd, longterm));
+    assert_eq!(world.bbr.state, State::Refill, "it probes again");
 }
 
 /// 2 % of 100 segments are lost within the last burst of ten.
@@ -347,7 +354,10 @@ proptest::proptest! {
                     let lost = bbr.sampler.on_lost(bytes, now);
                     bbr.on_lost(now, bytes, lost);
                 }
-                4 => bbr.on_timeout(bytes),
+                4 => {
+                    bbr.on_timeout();
+                    bbr.restart_from(bytes);
+                }
                 _ if ms % 2 == 0 => bbr.on_recovered(),
                 _ => bbr.on_spurious(),
             }
