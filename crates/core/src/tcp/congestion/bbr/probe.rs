@@ -203,7 +203,9 @@ impl Bbr {
     }
 
     fn is_time_to_go_down(&mut self, acked: &Acked) -> bool {
-        if self.probe_bw.was_too_high && acked.in_flight >= self.inflight_longterm {
+        // Before the ACK: behind it the window leaves room again, so that the bound is never met.
+        let in_flight = acked.in_flight.saturating_add(acked.newly_acked);
+        if self.probe_bw.was_too_high && in_flight >= self.inflight_longterm {
             self.probe_bw.was_precautionary = true;
             return true;
         }
