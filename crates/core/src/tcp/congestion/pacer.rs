@@ -2,16 +2,16 @@
 //!
 //! What leaves at once is a burst: what the rate carries in 1 ms, two segments at least. The next
 //! one is due once the rate would have carried it. A sender that wakes late makes up for what it
-//! missed, within bounds: else its rate would be too low by what the clock is late. What it measures
-//! of the path is at most what it sends, so that it would take its own lateness for the path's rate,
-//! and slow down further.
+//! missed, within bounds: else its rate would be too low by what the clock is late. It measures no
+//! more of the path than it sends, so that it would take its own lateness for the path's rate, and
+//! slow down further.
 
 use crate::time::Instant;
 
 /// The largest burst: what a device cuts in one go.
 const BURST_MAX: u64 = 64 << 10;
-/// So much lateness is made up for at most: a process may wait for the slice of another, which Linux
-/// makes 3 ms.
+/// So much lateness is made up for at most: a process may wait for the slice of another, of 3 ms in
+/// Linux.
 const LATE_MAX_NS: u64 = 5_000_000;
 
 /// When the next burst may leave.
