@@ -305,7 +305,7 @@ impl Congestion {
         }
     }
 
-    /// A fast recovery has begun.
+    /// A recovery has begun, by a loss or by a timeout.
     pub(crate) fn on_recovery(&mut self) {
         if let Some(bbr) = self.bbr_mut() {
             bbr.on_recovery();

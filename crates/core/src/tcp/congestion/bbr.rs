@@ -14,7 +14,7 @@ mod model;
 mod probe;
 
 use super::delivery::{LostSample, Sample, Sampler};
-use super::pacer::Pacer;
+use super::pacer::{Pacer, volume};
 use crate::tcp::PathModel;
 use crate::time::{Duration, Instant};
 use probe::{ProbeBw, ProbeRtt};
@@ -369,25 +369,16 @@ impl Bbr {
         }
     }
 
-    /// OnEnterFastRecovery().
+    /// OnEnterFastRecovery(), and the beginning of OnEnterRTO(): before it hears of what is lost,
+    /// so that an undo gives that back as well.
     pub(crate) fn on_recovery(&mut self) {
         self.save_cwnd();
         self.save_state();
         self.in_recovery = true;
     }
 
-    /// OnEnterRTO(), before it hears of what is lost by that: an undo gives that back as well. A
-    /// further timeout does not replace what the first one has kept.
-    pub(crate) fn on_timeout(&mut self) {
-        self.save_cwnd();
-        if !self.in_recovery {
-            self.save_state();
-        }
-        self.in_recovery = true;
-    }
-
-    /// The rest of it, with so much in flight once it has heard.
-    pub(crate) fn restart_from(&mut self, in_flight: u32) {
+    /// The rest of OnEnterRTO(), with so much in flight once it has heard of what is lost.
+    pub(crate) fn on_timeout(&mut self, in_flight: u32) {
         self.cwnd = in_flight.saturating_add(self.mss);
     }
 
@@ -537,12 +528,6 @@ fn initial_rate(initial_cwnd: u32, srtt_ns: u64) -> u64 {
     let srtt_ns = if srtt_ns == 0 { 1_000_000 } else { srtt_ns };
     let nominal = u128::from(initial_cwnd) * 1_000_000_000 / u128::from(srtt_ns);
     u64::try_from(nominal * u128::from(STARTUP_PACING_GAIN) / 100).unwrap_or(u64::MAX)
-}
-
-/// What a rate carries in a time, bytes.
-fn volume(rate: u64, ns: u64) -> u32 {
-    let bytes = u128::from(rate) * u128::from(ns) / 1_000_000_000;
-    u32::try_from(bytes).unwrap_or(UNLIMITED)
 }
 
 #[cfg(test)]

@@ -86,8 +86,7 @@ impl Pacer {
     /// Bytes that the rate has carried since a burst was due that is waited for.
     fn missed(&self, now: Instant) -> u32 {
         let late_ns = if self.waits { now.nanos_since(self.next).min(LATE_MAX_NS) } else { 0 };
-        let bytes = u128::from(self.rate) * u128::from(late_ns) / 1_000_000_000;
-        u32::try_from(bytes).unwrap_or(u32::MAX)
+        volume(self.rate, late_ns)
     }
 
     /// When the next burst may leave, if that is later than `now`.
@@ -142,6 +141,12 @@ impl Pacer {
         self.began = now;
         self.next = from.plus_nanos(span_ns);
     }
+}
+
+/// What a rate carries in a time, bytes.
+pub(super) fn volume(rate: u64, ns: u64) -> u32 {
+    let bytes = u128::from(rate) * u128::from(ns) / 1_000_000_000;
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -56,13 +56,11 @@ impl SendHalf {
         if !self.congestion.has_model() {
             return;
         }
-        if let Some(bbr) = self.congestion.bbr_mut() {
-            bbr.on_timeout();
-        }
+        self.congestion.on_recovery();
         self.note_lost(now, lost);
         let in_flight = self.pipe();
         if let Some(bbr) = self.congestion.bbr_mut() {
-            bbr.restart_from(in_flight);
+            bbr.on_timeout(in_flight);
         }
     }
 

@@ -161,16 +161,16 @@ impl Bbr {
     pub(super) fn note_loss(&mut self) {
         if !self.signals.is_loss_in_round {
             self.signals.round_delivered = self.sampler.delivered();
-            // What a recovery kept at its beginning is what its undo gives back.
-            if !self.in_recovery {
-                self.save_state();
-            }
+            self.save_state();
         }
         self.signals.is_loss_in_round = true;
     }
 
-    /// SaveStateUponLoss().
+    /// SaveStateUponLoss(). What a recovery kept at its beginning is what its undo gives back.
     pub(super) fn save_state(&mut self) {
+        if self.in_recovery {
+            return;
+        }
         self.undo =
             Undo { state: None, short: self.short, inflight_longterm: self.inflight_longterm };
     }

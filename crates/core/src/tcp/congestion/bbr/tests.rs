@@ -306,10 +306,10 @@ fn what_a_timeout_took_comes_back_if_it_was_spurious() {
     assert!(world.run(4000, is_in(State::Up)));
     let (cwnd, longterm) = (world.bbr.cwnd(), world.bbr.inflight_longterm);
     for again in 0..2 {
-        world.bbr.on_timeout();
+        world.bbr.on_recovery();
         let lost = LostSample { in_flight: 40 * MSS, lost: 38 * MSS, is_app_limited: false };
         world.bbr.on_lost(world.now, 38 * MSS, Some(lost));
-        world.bbr.restart_from(2 * MSS);
+        world.bbr.on_timeout(2 * MSS);
         assert_eq!((world.bbr.cwnd(), world.bbr.state), (3 * MSS, State::Down), "{again}");
         assert!(world.bbr.inflight_longterm < cwnd / 2);
     }
@@ -355,8 +355,8 @@ proptest::proptest! {
                     bbr.on_lost(now, bytes, lost);
                 }
                 4 => {
-                    bbr.on_timeout();
-                    bbr.restart_from(bytes);
+                    bbr.on_recovery();
+                    bbr.on_timeout(bytes);
                 }
                 _ if ms % 2 == 0 => bbr.on_recovered(),
                 _ => bbr.on_spurious(),
