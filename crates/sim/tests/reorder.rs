@@ -46,6 +46,22 @@ fn by_time_a_reordering_path_is_filled() {
     }
 }
 
+/// A retransmission must not have the receiver reject what is late behind it (RFC 7323 §5.3): each
+/// loss would bring others, until the window is small.
+#[test]
+fn a_loss_on_a_reordering_path_brings_no_others() {
+    let by_time = |forth| rate(LossDetection::Rack, forth);
+    for percent_lost in [0.01, 0.001] {
+        let loss = Loss::Uniform(percent_lost / 100.0);
+        let in_order = by_time(LinkConfig { loss, ..path(7) });
+        for (percent, late_ms) in [(5.0, 3), (20.0, 5), (5.0, 15)] {
+            let found = by_time(LinkConfig { loss, ..reordered(percent, late_ms) });
+            println!("{percent} % late by {late_ms} ms: {found:.1}, in order {in_order:.1} Mbit/s");
+            assert!(found >= in_order, "{percent_lost} % lost, {percent} % late by {late_ms} ms");
+        }
+    }
+}
+
 #[test]
 fn by_time_random_losses_cost_no_more_than_by_counting() {
     for percent in [0.01, 0.1, 1.0, 5.0] {

@@ -281,6 +281,7 @@ impl SendHalf {
     ) -> AckOutcome {
         let flight = self.flight();
         let forward = self.sent.highest_sacked().unwrap_or(self.una);
+        let evidence = Evidence { backdating_ns: self.backdating_ns(), ..evidence };
         let mut news = News::new(evidence, times.now, self.reordering.min_rtt_ns(), forward);
         let sacked = self.on_sack_blocks(segment, &mut news);
         let is_duplicate = self.is_duplicate(segment, sacked);

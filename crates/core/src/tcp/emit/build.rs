@@ -35,7 +35,8 @@ impl Step<'_> {
         if is_new {
             s.send.on_restart(cx.now, &cx.config);
         }
-        complete(&mut header, s, cx.now);
+        let stamped = if why == Why::Lost { s.send.stamped_again(cx.now) } else { cx.now };
+        complete(&mut header, s, stamped);
         name_holder(&mut header, s, &cx.config, egress);
         if fin {
             header.flags |= Flags::FIN;
@@ -176,14 +177,14 @@ impl Step<'_> {
 }
 
 /// The fields that every segment of a synchronized connection carries: ACK, window, timestamps,
-/// SACK blocks.
-fn complete(header: &mut Header, s: &mut Synchronized, now: Instant) {
+/// SACK blocks. Its own timestamp is that of the time `stamped`.
+fn complete(header: &mut Header, s: &mut Synchronized, stamped: Instant) {
     header.ack = s.recv.nxt;
     if s.echoes() {
         header.flags |= Flags::ECE;
     }
     header.window = s.recv.announce(s.recv.nxt);
-    header.options.timestamps = s.stamps.map(|stamps| timestamps(stamps, now));
+    header.options.timestamps = s.stamps.map(|stamps| timestamps(stamps, stamped));
     if s.send.has_sack() && s.recv.has_sack_blocks() {
         header.options.sack = s.recv.sack_blocks(None);
     }

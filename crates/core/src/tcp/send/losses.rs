@@ -308,9 +308,27 @@ impl SendHalf {
 
     // ---- what is sent
 
+    /// The time whose timestamp a retransmission at `now` carries. A receiver with PAWS drops what
+    /// is older than what it has acknowledged last (RFC 7323 §5.3). On a path that reorders, text
+    /// that is late would be dropped behind a retransmission of earlier text, and be sent again in
+    /// its turn, without end on a fast path. A retransmission is thus dated back by as much as text
+    /// may be late, but not beyond another one. It is still newer than what has arrived: by RACK a
+    /// round trip and as much have passed since the range left.
+    pub(crate) fn stamped_again(&self, now: Instant) -> Instant {
+        let oldest = self.recovery.as_ref().map_or(Instant::ZERO, |recovery| recovery.stamped);
+        (now - Duration::from_nanos(self.backdating_ns())).max(oldest)
+    }
+
+    /// By how much a retransmission is dated back.
+    pub(super) fn backdating_ns(&self) -> u64 {
+        let is_late = self.detection == Detection::Rack && self.reordering.seen;
+        if is_late { self.reordering.window_ns(self.rtt.srtt_ns()) } else { 0 }
+    }
+
     /// The bytes from `start` to `end` were sent again at `now`. The rescue, which lies above all
     /// that is lost or sacked, says nothing of what lies below it (RFC 6675 §4, NextSeg rule 4).
     pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
+        let stamped = self.stamped_again(now);
         self.forget_probe_in(start, end);
         let Some(recovery) = &mut self.recovery else { return };
         let is_judged = start.before(recovery.judged);
@@ -321,7 +339,7 @@ impl SendHalf {
             recovery.rescued = true;
         }
         recovery.frto.on_sent_again(end);
-        recovery.on_sent_again(start, end, now);
+        recovery.on_sent_again(start, end, stamped);
         recovery.note_probe(self.nxt, true);
         let is_on_suspicion = self.detection == Detection::Count && is_below && !is_judged;
         self.sent.on_sent_again(self.una, (start, end), now, is_on_suspicion);
@@ -543,6 +561,8 @@ impl SendHalf {
     /// What is out is sent again, since the path takes smaller segments.
     pub(super) fn recover_all(&mut self) {
         self.enter(Mode::Fast);
+        // No round trip has passed since it left.
+        self.recovery_mut().stamped = self.last_sent;
         self.lose_to(self.nxt);
     }
 }

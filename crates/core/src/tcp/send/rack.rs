@@ -14,7 +14,7 @@
 
 use crate::flow::Seq;
 use crate::flow::stamp::{stamp_at, stamp_distance};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 
 /// When a range left last, and where it ends: of two that left together the later bytes left later
@@ -41,17 +41,25 @@ pub(crate) struct Evidence {
     pub echo: Option<u32>,
     /// What our timestamps add to the clock.
     pub offset: u32,
+    /// By how much a retransmission's timestamp is older than its departure.
+    pub backdating_ns: u64,
 }
 
 impl Evidence {
     /// Of an ACK with these timestamps, where ours have this `offset`.
     pub(crate) fn of(offset: Option<u32>, stamps: Option<Timestamps>) -> Evidence {
-        Evidence { echo: offset.and(stamps).map(|stamps| stamps.echo), offset: offset.unwrap_or(0) }
+        let echo = offset.and(stamps).map(|stamps| stamps.echo);
+        Evidence { echo, offset: offset.unwrap_or(0), backdating_ns: 0 }
     }
 
     /// True if what left again at `at` had arrived when the peer sent the ACK; `None` if the ACK
     /// does not tell.
     pub(crate) fn shows(&self, at: Instant) -> Option<bool> {
+        self.shows_stamped(at - Duration::from_nanos(self.backdating_ns))
+    }
+
+    /// The same of what carried the timestamp of the time `at`.
+    pub(crate) fn shows_stamped(&self, at: Instant) -> Option<bool> {
         Some(stamp_distance(self.echo?, stamp_at(at, self.offset)) >= 0)
     }
 }
@@ -261,7 +269,7 @@ mod tests {
     }
 
     fn news(echo: Option<u32>) -> News {
-        News::new(Evidence { echo, offset: 0 }, at(100), 20_000_000, Seq(500))
+        News::new(Evidence { echo, ..Evidence::default() }, at(100), 20_000_000, Seq(500))
     }
 
     #[test]

@@ -99,6 +99,8 @@ pub(crate) struct Recovery {
     flight_before: u32,
     /// What is known of times.
     pub rack: Rack,
+    /// No retransmission carries an older timestamp than this time's.
+    pub stamped: Instant,
     /// The loss probe.
     pub probe: Probe,
     /// How the window is reduced, in a recovery by time.
@@ -123,6 +125,7 @@ impl Recovery {
             dup_acks: 0,
             flight_before: 0,
             rack: Rack::default(),
+            stamped: Instant::ZERO,
             probe: Probe::None,
             prr: None,
             undo: None,
@@ -162,12 +165,12 @@ impl Recovery {
         self.mode == Mode::Open && self.probe == Probe::None
     }
 
-    /// So many bytes were sent again.
-    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
-        self.force = false;
+    /// The bytes from `start` to `end` were sent again, with the timestamp of the time `stamped`.
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, stamped: Instant) {
+        (self.force, self.stamped) = (false, stamped);
         self.on_new_sent(end.since(start));
         if let Some(undo) = &mut self.undo {
-            undo.on_sent_again(start, end, now);
+            undo.on_sent_again(start, end, stamped);
         }
     }
 

@@ -95,6 +95,27 @@ fn what_is_kept_of_a_loss_goes_once_it_is_behind() {
 }
 
 #[test]
+fn a_retransmission_is_dated_back_but_not_beyond_another() {
+    let mut pool = PagePool::new(1000);
+    let mut send = synchronized().send;
+    let at = Instant::from_millis;
+    send.detection = Detection::Rack;
+    send.reordering.on_sample(40_000_000, at(50));
+    send_at(&mut send, 10_000, at(100), &mut pool);
+    assert_eq!(send.stamped_again(at(200)), at(200), "nothing is late");
+    send.reordering.seen = true;
+    assert_eq!(send.stamped_again(at(200)), at(190), "a quarter of the least round trip");
+    send.recovery_mut();
+    send.on_sent_again(send.una, send.una + 1000, at(200));
+    send.reordering.widen();
+    assert_eq!(send.stamped_again(at(201)), at(190), "no older than the one before");
+    assert_eq!(send.stamped_again(at(220)), at(200));
+    send.last_sent = at(230);
+    send.recover_all();
+    assert_eq!(send.stamped_again(at(231)), at(230), "no older than what has just left");
+}
+
+#[test]
 fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     let mut pool = PagePool::new(1000);
     let mut send = synchronized().send;

@@ -15,8 +15,8 @@ pub(crate) struct Undo {
     /// The first byte that was sent again, or SND.UNA: D-SACKs of what lies before have another
     /// reason.
     from: Seq,
-    /// When something was sent again first; [`Instant::FAR_FUTURE`]: nothing was.
-    resent_at: Instant,
+    /// The timestamp's time of what was sent again first; [`Instant::FAR_FUTURE`]: nothing was.
+    stamped: Instant,
     /// Bytes sent again of which no D-SACK has told.
     unproven: u32,
     /// Once this is acknowledged no proof will come.
@@ -26,14 +26,14 @@ pub(crate) struct Undo {
 impl Undo {
     /// A recovery begins at `from`, and ends at `point`.
     pub(crate) fn new(before: Kept, from: Seq, point: Seq) -> Undo {
-        let resent_at = Instant::FAR_FUTURE;
-        Undo { before, from, resent_at, unproven: 0, until: point }
+        let stamped = Instant::FAR_FUTURE;
+        Undo { before, from, stamped, unproven: 0, until: point }
     }
 
-    /// The bytes from `start` to `end` were sent again.
-    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, now: Instant) {
-        if self.resent_at == Instant::FAR_FUTURE {
-            (self.resent_at, self.from) = (now, start);
+    /// The bytes from `start` to `end` were sent again, with the timestamp of the time `stamped`.
+    pub(crate) fn on_sent_again(&mut self, start: Seq, end: Seq, stamped: Instant) {
+        if self.stamped == Instant::FAR_FUTURE {
+            (self.stamped, self.from) = (stamped, start);
         }
         self.unproven = self.unproven.saturating_add(end.since(start));
     }
@@ -43,7 +43,7 @@ impl Undo {
     /// before, which an earlier recovery has sent again, the ACK may answer that, and echo a time
     /// that proves nothing. Once that hole is filled, the next ACK answers the first again.
     pub(crate) fn is_answer_to_the_first(&self, evidence: Evidence, una: Seq) -> bool {
-        una == self.from && evidence.shows(self.resent_at) == Some(false)
+        una == self.from && evidence.shows_stamped(self.stamped) == Some(false)
     }
 
     /// A D-SACK tells of these bytes. True if it has been told of all that was sent again.
@@ -61,6 +61,10 @@ mod tests {
     use super::*;
     use crate::tcp::congestion::Congestion;
 
+    fn echoes(echo: Option<u32>) -> Evidence {
+        Evidence { echo, ..Evidence::default() }
+    }
+
     fn undo() -> Undo {
         let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
         undo.on_sent_again(Seq(100), Seq(200), Instant::from_millis(50));
@@ -70,17 +74,17 @@ mod tests {
 
     #[test]
     fn an_echo_from_before_the_first_retransmission_is_a_proof() {
-        let proves = |echo| undo().is_answer_to_the_first(Evidence { echo, offset: 0 }, Seq(100));
+        let proves = |echo| undo().is_answer_to_the_first(echoes(echo), Seq(100));
         assert!(proves(Some(49)) && !proves(Some(50)) && !proves(None));
         let before = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
-        assert!(!before.is_answer_to_the_first(Evidence { echo: Some(1), offset: 0 }, Seq(100)));
+        assert!(!before.is_answer_to_the_first(echoes(Some(1)), Seq(100)));
     }
 
     #[test]
     fn an_echo_proves_nothing_behind_a_hole_sent_again_before() {
         let mut undo = Undo::new(Congestion::of_reno(10, 10).kept(), Seq(100), Seq(900));
         undo.on_sent_again(Seq(300), Seq(400), Instant::from_millis(50));
-        let earlier = Evidence { echo: Some(40), offset: 0 };
+        let earlier = echoes(Some(40));
         assert!(!undo.is_answer_to_the_first(earlier, Seq(100)), "it fills the older hole");
         assert!(undo.is_answer_to_the_first(earlier, Seq(300)), "that was filled before");
         assert!(!undo.is_answer_to_the_first(earlier, Seq(400)), "the first was answered before");

@@ -11,7 +11,7 @@ fn at(ms: u64) -> Instant {
 }
 
 fn echo(ms: u32) -> Evidence {
-    Evidence { echo: Some(ms), offset: 0 }
+    Evidence { echo: Some(ms), ..Evidence::default() }
 }
 
 /// An ACK that says so, of which nothing is asked.
