@@ -8,7 +8,7 @@ use lightwait::net::TcpStream;
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_bench::sample::median;
-use lightwait_core::config::TcpConfig;
+use lightwait_core::config::{LossDetection, TcpConfig};
 use lightwait_core::time::Duration;
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
 use lightwait_netem::{LinkConfig, Loss, QueueLimit, Rate};
@@ -137,7 +137,11 @@ pub(super) fn run_world(
         seed,
         ..LinkConfig::default()
     };
-    let client = newreno().with(|tcp| tcp.ack.quick = workload.quick_acks);
+    let client = newreno().with(|tcp| {
+        tcp.ack.quick = workload.quick_acks;
+        // A request that is lost waits for its timeout, too, and not for a loss probe.
+        tcp.congestion.detection = LossDetection::Count;
+    });
     let repeats = shared(Repeats::default());
     let seen = repeats.clone();
     let links = [link(seed * 2 + 1), link(seed * 2 + 2)];

@@ -345,7 +345,7 @@ fn a_lost_last_ack_is_made_good_by_time_wait() {
         !last_ack || acks > 1
     }));
     pair.close(Side::Server, server, Duration::from_secs(5));
-    assert_eq!((pair.server.connections(), pair.server.counters().timeouts), (0, 1));
+    assert_eq!((pair.server.connections(), pair.server.counters().loss_probes), (0, 1));
     assert_eq!(pair.client.counters().time_wait_restarted, 1);
 }
 

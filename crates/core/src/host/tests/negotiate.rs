@@ -14,7 +14,7 @@ use crate::wire::tcp::{Flags, Segment};
 use std::boxed::Box;
 use std::vec::Vec;
 
-const SOON: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// How a connection is closed.

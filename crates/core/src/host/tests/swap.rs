@@ -9,7 +9,7 @@ use crate::time::Duration;
 use crate::wire::tcp::{Flags, Segment};
 
 const KEPT: [TimeWaitState; 2] = [TimeWaitState::Compact, TimeWaitState::Full];
-const SOON: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(50);
 
 /// A host that keeps this, and takes TIME-WAIT over by default.
 fn swapping(state: TimeWaitState) -> Config {

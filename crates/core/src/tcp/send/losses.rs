@@ -10,12 +10,12 @@ use crate::flow::Seq;
 use crate::tcp::Settings;
 use crate::tcp::congestion::{AckOutcome, Loss};
 use crate::tcp::send::rack::News;
-use crate::time::{Duration, Instant, as_nanos};
+use crate::time::{Duration, Instant};
 use crate::wire::tcp::{Flags, Segment};
 
 /// A peer that is there may answer so late, on the shortest path: Linux delays an ACK by 40 ms and
 /// a tick at least, and a process waits for its turn.
-const LATE_ACK: Duration = Duration::from_millis(60);
+const LATE_ACK_NS: u64 = 60_000_000;
 
 /// RFC 5681 §3.2: duplicate ACKs that show a loss.
 const DUP_ACKS: u32 = 3;
@@ -381,13 +381,12 @@ impl SendHalf {
 
     // ---- the timer
 
-    /// What the retransmission timer waits for, and until when, if not for the timeout. A lone
-    /// segment is not probed for: its timeout is sooner.
+    /// What the retransmission timer waits for, and until when, if not for the timeout.
     pub(crate) fn pending(&self, config: &Settings) -> Option<(Pending, Instant)> {
         if self.recovery.is_none() && self.flight() <= u32::from(self.mss) {
-            return None;
+            return Some((Pending::Tail, self.lone_due(config)?));
         }
-        self.late_due().or_else(|| self.tail_due(config))
+        self.late_due().or_else(|| Some((Pending::Tail, self.tail_due(config)?)))
     }
 
     /// When a range is lost if nothing is heard of it (RFC 8985 §6.2, step 5).
@@ -397,21 +396,42 @@ impl SendHalf {
     }
 
     /// When the tail of what is in flight is probed for (RFC 8985 §7.2): two round trips after it
-    /// was sent, or an ACK came, and not before [`LATE_ACK`] has passed, unless the timeout is
+    /// was sent, or an ACK came, and not before [`LATE_ACK_NS`] has passed, unless the timeout is
     /// sooner.
-    fn tail_due(&self, config: &Settings) -> Option<(Pending, Instant)> {
-        if self.detection != Detection::Rack || self.flight() <= u32::from(self.mss) {
+    fn tail_due(&self, config: &Settings) -> Option<Instant> {
+        let may_probe = self.recovery.as_ref().is_none_or(|recovery| recovery.may_probe());
+        if !may_probe || !self.misses_nothing() {
             return None;
+        }
+        if self.flight() <= u32::from(self.mss) {
+            return self.lone_due(config);
         }
         let srtt_ns = self.rtt.srtt_ns();
-        let may_probe = self.recovery.as_ref().is_none_or(|recovery| recovery.may_probe());
-        if srtt_ns == 0 || !self.rtt.is_fresh() || !may_probe || !self.misses_nothing() {
+        if self.detection != Detection::Rack || srtt_ns == 0 || !self.rtt.is_fresh() {
             return None;
         }
-        let wait_ns = (2 * srtt_ns).max(as_nanos(LATE_ACK));
+        let wait_ns = (2 * srtt_ns).max(LATE_ACK_NS);
         let due = self.last_sent.max(self.silent_since).plus_nanos(wait_ns);
         let timeout = self.silent_since.plus_nanos(self.rtt.rto_ns(&config.rto_bounds));
-        (due < timeout).then_some((Pending::Tail, due))
+        (due < timeout).then_some(due)
+    }
+
+    /// The same of a lone segment. Its ACK may be delayed: [`LATE_ACK_NS`] is added.
+    #[inline(always)]
+    fn lone_due(&self, config: &Settings) -> Option<Instant> {
+        let wait_ns = self.rtt.lone_probe_ns(LATE_ACK_NS, &config.rto_bounds)?;
+        if self.detection != Detection::Rack {
+            return None;
+        }
+        let due = self.last_sent.max(self.silent_since).plus_nanos(wait_ns);
+        // Nearly always it has left since the peer was heard last. Else RFC 7765's timeout counts.
+        let is_sooner = self.sent.all_left_at(self.silent_since) || due < self.lone_timeout(config);
+        is_sooner.then_some(due)
+    }
+
+    fn lone_timeout(&self, config: &Settings) -> Instant {
+        let rto_ns = self.rtt.rto_ns(&config.rto_bounds);
+        self.restart_from(self.silent_since, rto_ns, config).plus_nanos(rto_ns)
     }
 
     /// Since when a timeout of `rto_ns` counts that is set anew at `now`: with few segments out and
@@ -487,6 +507,9 @@ impl SendHalf {
         let is_spared = outcome.duplicate.is_some();
         let is_repaired = again && !is_spared && segment.ack.after(end);
         let is_plain = !outcome.progress && segment.options.sack.is_empty();
+        if is_spared {
+            self.rtt.note_late_ack();
+        }
         if again && !is_spared && !is_repaired && !is_plain {
             return;
         }

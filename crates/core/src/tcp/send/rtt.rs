@@ -101,6 +101,8 @@ pub struct Rtt {
     doublings: u8,
     /// A sample has come since the last loss probe.
     fresh: bool,
+    /// A loss probe was answered by a D-SACK: the peer delays its ACKs longer than probes wait.
+    late_acks: bool,
 }
 
 /// An estimator between samples. 24 bytes.
@@ -120,8 +122,19 @@ impl AtRest {
     pub(crate) fn estimator(&self) -> Rtt {
         let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
         let latest_ns = latest_ns.into();
-        let (coarse, backoff, doublings, fresh) = (None, 0, 0, true);
-        Rtt { srtt_ns, rttvar_ns, latest_ns, coarse, measure_ns, backoff, doublings, fresh }
+        let (coarse, backoff, doublings) = (None, 0, 0);
+        let (fresh, late_acks) = (true, false);
+        Rtt {
+            srtt_ns,
+            rttvar_ns,
+            latest_ns,
+            coarse,
+            measure_ns,
+            backoff,
+            doublings,
+            fresh,
+            late_acks,
+        }
     }
 }
 
@@ -183,6 +196,7 @@ impl Rtt {
             backoff: 0,
             doublings: 0,
             fresh: true,
+            late_acks: false,
         }
     }
 
@@ -250,6 +264,20 @@ impl Rtt {
     /// A loss probe is sent: another one needs a new sample (RFC 8985 §7.3).
     pub(crate) fn stale(&mut self) {
         self.fresh = false;
+    }
+
+    /// A loss probe was in vain: the ACK was only late.
+    pub(crate) fn note_late_ack(&mut self) {
+        self.late_acks = true;
+    }
+
+    /// How long after it was sent a lone segment is probed for, where its ACK may be delayed by
+    /// `late_ns`: two round trips and that time. `None` if the timeout is sooner, or if ACKs of this
+    /// peer have been later still.
+    pub(crate) fn lone_probe_ns(&self, late_ns: u64, bounds: &Bounds) -> Option<u64> {
+        let probe_ns = 2 * self.srtt_ns + late_ns;
+        let is_sooner = probe_ns < self.base_ns(bounds).min(bounds.longest_ns);
+        (is_sooner && self.srtt_ns != 0 && self.fresh && !self.late_acks).then_some(probe_ns)
     }
 
     /// A tick of the measurement clock, in ns.
