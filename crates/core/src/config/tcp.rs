@@ -71,8 +71,9 @@ group! {
             "RFC 9438; RFC 5681; RFC 8257; draft-ietf-ccwg-bbr";
         /// Initial congestion window.
         initial_window: u32 = 10, "segments", "RFC 6928";
-        /// Begin again with the initial window after an idle RTO.
-        restart_after_idle: bool = true, "", "RFC 5681 §4.1";
+        /// Halve the congestion window for each RTO in which nothing is sent, down to the initial
+        /// one.
+        restart_after_idle: bool = true, "", "RFC 7661 §4.4.3; RFC 5681 §4.1";
         /// How losses are found where the peer sends SACK blocks: by when segments left, or by how
         /// many are sacked. By time only with the default timers and estimator.
         detection: LossDetection = LossDetection::Rack, "", "RFC 8985; RFC 6675";

@@ -363,13 +363,14 @@ impl Congestion {
         }
     }
 
-    /// The window with which a connection goes on that has sent nothing for an RTO, bytes
-    /// (RFC 5681 §4.1). One that paces has no burst to fear.
-    pub fn window_after_idle(&self, initial_window_segments: u32, mss: u32) -> u32 {
+    /// The window after a silence of so many timeouts: halved for each (RFC 7661 §4.4.3, whose
+    /// period is a timeout here), but not below the initial one.
+    pub fn window_after_idle(&self, timeouts: u32, initial_segments: u32, mss: u32) -> u32 {
         if self.has_model() {
             return self.window();
         }
-        self.window().min(initial_window(initial_window_segments, mss))
+        let halved = self.window().checked_shr(timeouts).unwrap_or(0);
+        self.window().min(halved.max(initial_window(initial_segments, mss)))
     }
 
     /// Slow-start threshold, bytes; `u32::MAX` before the first loss.
@@ -472,16 +473,25 @@ impl Congestion {
         }
     }
 
-    /// Nothing was sent for an RTO (RFC 5681 §4.1).
-    pub fn on_idle(&mut self, initial_window_segments: u32, mss: u32) {
-        let window = self.window_after_idle(initial_window_segments, mss);
+    /// Nothing was sent for so many timeouts. Slow start comes back to three quarters of what the
+    /// path has carried (RFC 7661 §4.4.3).
+    pub fn on_idle(&mut self, timeouts: u32, initial_segments: u32, mss: u32) {
+        let sustained = self.window() - self.window() / 4;
+        let window = self.window_after_idle(timeouts, initial_segments, mss);
         match &mut self.algorithm {
-            Algorithm::Reno(reno) => reno.window = window,
+            Algorithm::Reno(reno) => reno.on_idle(window, sustained),
             Algorithm::First(first) => first.window = window,
-            Algorithm::Cubic(cubic) => cubic.on_idle(window),
+            Algorithm::Cubic(cubic) => cubic.on_idle(window, sustained),
             Algorithm::Bbr(_) => {}
-            Algorithm::Dctcp(dctcp) => dctcp.reno.window = window,
+            Algorithm::Dctcp(dctcp) => dctcp.reno.on_idle(window, sustained),
         }
+    }
+
+    /// Nothing was sent yet, and the segments are smaller than was thought: the window is the
+    /// initial one of such.
+    pub fn restart(&mut self, initial_segments: u32, mss: u32) {
+        let initial = initial_window(initial_segments, mss);
+        self.scale(|window| window.min(initial));
     }
 
     /// The SYN or its acknowledgement was lost: start with one segment (RFC 5681 §3.1).

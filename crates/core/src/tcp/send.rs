@@ -212,11 +212,12 @@ impl SendHalf {
         pipe.saturating_sub(recovery.dup_acks.saturating_mul(self.mss.into()))
     }
 
-    /// The congestion window at `now`: after a pause it is the initial one (RFC 5681 §4.1).
+    /// The congestion window at `now`: less after a silence.
     pub(crate) fn window_now(&self, now: Instant, config: &Settings) -> u32 {
         if self.has_idled(now, config) {
-            let segments = config.congestion.initial_window;
-            return self.congestion.window_after_idle(segments, self.mss.into());
+            let (timeouts, segments) =
+                (self.silence(now, config), config.congestion.initial_window);
+            return self.congestion.window_after_idle(timeouts, segments, self.mss.into());
         }
         self.congestion.window()
     }
@@ -491,7 +492,7 @@ impl SendHalf {
         core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
     }
 
-    /// True if nothing was sent for so long that the congestion window means nothing any more.
+    /// True if nothing was sent for so long, an RTO, that the congestion window is to be less.
     #[inline(always)]
     pub(crate) fn has_idled(&self, now: Instant, config: &Settings) -> bool {
         now.nanos_since(self.last_sent) > config.rto_bounds.shortest_ns()
@@ -501,10 +502,18 @@ impl SendHalf {
             && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
     }
 
-    /// Before new data after a silence: RFC 5681 §4.1.
+    /// How many RTOs nothing was sent for.
+    fn silence(&self, now: Instant, config: &Settings) -> u32 {
+        let rto_ns = self.rtt.rto_ns(&config.rto_bounds).max(1);
+        u32::try_from(now.nanos_since(self.last_sent) / rto_ns).unwrap_or(u32::MAX)
+    }
+
+    /// Before new data after a silence.
     pub(crate) fn on_restart(&mut self, now: Instant, config: &Settings) {
         if self.has_idled(now, config) {
-            self.congestion.on_idle(config.congestion.initial_window, self.mss.into());
+            let (timeouts, segments) =
+                (self.silence(now, config), config.congestion.initial_window);
+            self.congestion.on_idle(timeouts, segments, self.mss.into());
         }
     }
 }

@@ -364,7 +364,7 @@ impl Bbr {
         self.signals.losses = self.signals.losses.saturating_add(1);
         let Some(lost) = lost.filter(|_| self.probe_bw.is_sample) else { return };
         if is_too_high(lost.lost, lost.in_flight) {
-            let in_flight = inflight_at_loss(lost, bytes);
+            let in_flight = inflight_at_loss(lost, bytes, self.mss);
             self.handle_inflight_too_high(now, in_flight, lost.is_app_limited);
         }
     }
@@ -514,11 +514,15 @@ fn is_too_high(lost: u32, in_flight: u32) -> bool {
     u64::from(lost) * 100 > u64::from(in_flight) * LOSS_THRESH
 }
 
-/// InflightAtLoss(): what was in flight when the losses crossed the threshold, within the `bytes`
-/// that left together.
-fn inflight_at_loss(lost: LostSample, bytes: u32) -> u32 {
-    let before = u64::from(lost.in_flight.saturating_sub(bytes));
+/// InflightAtLoss(): what was in flight when the losses crossed the threshold. The last `bytes`
+/// were found lost together. The draft hears of them packet by packet, and looks at the one that
+/// crosses.
+fn inflight_at_loss(lost: LostSample, bytes: u32, mss: u32) -> u32 {
+    let (in_flight, mss) = (u64::from(lost.in_flight), u64::from(mss));
     let lost_before = u64::from(lost.lost.saturating_sub(bytes));
+    let borne = (in_flight * LOSS_THRESH / 100).saturating_sub(lost_before);
+    let before = in_flight.saturating_sub(mss);
+    let lost_before = lost_before + borne / mss * mss;
     let prefix = (before * LOSS_THRESH).saturating_sub(lost_before * 100) / (100 - LOSS_THRESH);
     (before + prefix).min(UNLIMITED.into()) as u32
 }

@@ -246,10 +246,12 @@ impl Cubic {
         *self = Cubic { window, threshold, counted: self.counted, rtt: self.rtt, ..before.clone() };
     }
 
-    /// Nothing was sent for an RTO: what the curve says is old (RFC 5681 §4.1).
-    pub(super) fn on_idle(&mut self, window: u32) {
+    /// Nothing was sent for a while: what the curve says is old, the window is less, and the path
+    /// has carried `sustained`.
+    pub(super) fn on_idle(&mut self, window: u32, sustained: u32) {
         if window < self.window {
             (self.window, self.epoch) = (window, Instant::FAR_FUTURE);
+            self.threshold = self.threshold.max(sustained);
         }
     }
 

@@ -39,6 +39,13 @@ impl Reno {
         }
     }
 
+    /// Nothing was sent for a while: the window is less, and the path has carried `sustained`.
+    pub(super) fn on_idle(&mut self, window: u32, sustained: u32) {
+        if window < self.window {
+            (self.window, self.threshold) = (window, self.threshold.max(sustained));
+        }
+    }
+
     /// Slow start doubles the window, congestion avoidance adds a segment (RFC 5681 §3.1). The
     /// latter counts from whole segments, as the paper does.
     pub(super) fn next(&self, window: u32, mss: u32) -> u32 {

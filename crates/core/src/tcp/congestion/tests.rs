@@ -158,18 +158,40 @@ fn a_window_follows_the_segments_of_the_path() {
     }
 }
 
-/// RFC 5681 §4.1.
+/// RFC 7661 §4.4.3.
 #[test]
-fn after_a_pause_the_window_is_the_initial_one() {
+fn a_pause_halves_the_window_down_to_the_initial_one() {
     for kind in KINDS {
-        let mut congestion = of_hundred(kind);
-        congestion.on_loss(loss(100 * MSS), MSS);
-        let threshold = congestion.threshold();
-        congestion.on_idle(10, MSS);
-        assert_eq!((congestion.window(), congestion.threshold()), (10 * MSS, threshold));
-        congestion.on_idle(20, MSS);
-        assert_eq!(congestion.window(), 10 * MSS, "it does not grow by it");
+        let after = |timeouts| {
+            let mut congestion = of_hundred(kind);
+            congestion.on_loss(loss(100 * MSS), MSS);
+            let (window, threshold) = (congestion.window(), congestion.threshold());
+            let expected = congestion.window_after_idle(timeouts, 10, MSS);
+            congestion.on_idle(timeouts, 10, MSS);
+            assert_eq!(congestion.window(), expected);
+            assert_eq!(congestion.threshold(), threshold, "three quarters are less");
+            f64::from(congestion.window()) / f64::from(window)
+        };
+        assert_eq!((after(0), after(1), after(2)), (1.0, 0.5, 0.25), "{kind:?}");
+        for timeouts in [3, 31, 32, u32::MAX] {
+            let mut congestion = of_hundred(kind);
+            congestion.on_idle(timeouts, 20, MSS);
+            assert_eq!(congestion.window(), 20 * MSS, "{kind:?}");
+            congestion.on_idle(timeouts, 30, MSS);
+            assert_eq!(congestion.window(), 20 * MSS, "it does not grow by it");
+        }
     }
+}
+
+/// RFC 7661 §4.4.3: what the path has carried is come back to by slow start.
+#[test]
+fn after_a_pause_slow_start_ends_at_three_quarters() {
+    let mut reno = Congestion::of_reno(100 * MSS, 20 * MSS);
+    reno.on_idle(1, 10, MSS);
+    assert_eq!((reno.window(), reno.threshold()), (50 * MSS, 75 * MSS));
+    let mut cubic = Cubic::new(100 * MSS, 20 * MSS);
+    cubic.on_idle(50 * MSS, 75 * MSS);
+    assert_eq!((cubic.window, cubic.threshold), (50 * MSS, 75 * MSS));
 }
 
 /// A first slow start in line becomes a box once it is long: its rounds go on.

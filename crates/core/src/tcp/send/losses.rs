@@ -381,31 +381,27 @@ impl SendHalf {
 
     // ---- the timer
 
-    /// What the retransmission timer waits for, and until when, if not for the timeout.
+    /// What the retransmission timer waits for, and until when, if not for the timeout: for a range
+    /// that is late (RFC 8985 §6.2, step 5), or to probe for a tail.
     pub(crate) fn pending(&self, config: &Settings) -> Option<(Pending, Instant)> {
-        if self.recovery.is_none() && self.flight() <= u32::from(self.mss) {
-            return Some((Pending::Tail, self.lone_due(config)?));
+        if let Some(recovery) = &self.recovery {
+            let late = recovery.rack.due;
+            if late != Instant::FAR_FUTURE {
+                return Some((Pending::Late, late));
+            }
+            if !recovery.may_probe() || !self.misses_nothing() {
+                return None;
+            }
         }
-        self.late_due().or_else(|| Some((Pending::Tail, self.tail_due(config)?)))
-    }
-
-    /// When a range is lost if nothing is heard of it (RFC 8985 §6.2, step 5).
-    fn late_due(&self) -> Option<(Pending, Instant)> {
-        let due = self.recovery.as_ref()?.rack.due;
-        (due != Instant::FAR_FUTURE).then_some((Pending::Late, due))
+        let is_lone = self.flight() <= u32::from(self.mss);
+        let due = if is_lone { self.lone_due(config) } else { self.tail_due(config) };
+        Some((Pending::Tail, due?))
     }
 
     /// When the tail of what is in flight is probed for (RFC 8985 §7.2): two round trips after it
     /// was sent, or an ACK came, and not before [`LATE_ACK_NS`] has passed, unless the timeout is
     /// sooner.
     fn tail_due(&self, config: &Settings) -> Option<Instant> {
-        let may_probe = self.recovery.as_ref().is_none_or(|recovery| recovery.may_probe());
-        if !may_probe || !self.misses_nothing() {
-            return None;
-        }
-        if self.flight() <= u32::from(self.mss) {
-            return self.lone_due(config);
-        }
         let srtt_ns = self.rtt.srtt_ns();
         if self.detection != Detection::Rack || srtt_ns == 0 || !self.rtt.is_fresh() {
             return None;
@@ -417,7 +413,6 @@ impl SendHalf {
     }
 
     /// The same of a lone segment. Its ACK may be delayed: [`LATE_ACK_NS`] is added.
-    #[inline(always)]
     fn lone_due(&self, config: &Settings) -> Option<Instant> {
         let wait_ns = self.rtt.lone_probe_ns(LATE_ACK_NS, &config.rto_bounds)?;
         if self.detection != Detection::Rack {

@@ -86,7 +86,7 @@ impl SendHalf {
         let is_first = self.congestion.is_unused() && self.congestion.window() > self.mss.into();
         if is_first {
             // Nothing has been sent: the window is the initial one, now of smaller segments.
-            self.congestion.on_idle(config.congestion.initial_window, mss.into());
+            self.congestion.restart(config.congestion.initial_window, mss.into());
             self.congestion.set_mss(mss.into());
         } else {
             self.congestion.on_mss(self.mss.into(), mss.into());

@@ -135,10 +135,7 @@ impl SendHalf {
     /// What the local optimization scheme counts from.
     fn los(&self, cx: Sizing<'_>) -> Los<'_> {
         let mss = u32::from(self.mss).max(1);
-        let mut window = self.congestion.window();
-        if self.has_idled(cx.now, cx.config) {
-            window = self.congestion.window_after_idle(cx.config.congestion.initial_window, mss);
-        }
+        let window = self.window_now(cx.now, cx.config);
         // Behind a closed window wait two segments, for when it opens, and no later round.
         let window = window.min(self.window.max(2 * mss));
         let (most, factor) = (self.window, self.factor(cx));

@@ -272,8 +272,8 @@ impl Rtt {
     }
 
     /// How long after it was sent a lone segment is probed for, where its ACK may be delayed by
-    /// `late_ns`: two round trips and that time. `None` if the timeout is sooner, or if ACKs of this
-    /// peer have been later still.
+    /// `late_ns`: two round trips and that time. `None` if the timeout is sooner, or if ACKs of
+    /// this peer have been later still.
     pub(crate) fn lone_probe_ns(&self, late_ns: u64, bounds: &Bounds) -> Option<u64> {
         let probe_ns = 2 * self.srtt_ns + late_ns;
         let is_sooner = probe_ns < self.base_ns(bounds).min(bounds.longest_ns);

@@ -66,5 +66,6 @@ fn the_curve_outlasts_a_rest() {
     assert_eq!(window_and_threshold(&peer), before);
     peer.write(1000);
     assert_eq!(peer.hear().len(), 1);
-    assert_eq!(window_and_threshold(&peer).1, before.1);
+    let sustained = before.0 - before.0 / 4;
+    assert_eq!(window_and_threshold(&peer).1, sustained, "RFC 7661 §4.4.3");
 }

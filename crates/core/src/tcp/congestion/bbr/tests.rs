@@ -318,14 +318,20 @@ fn what_a_timeout_took_comes_back_if_it_was_spurious() {
     assert_eq!(world.bbr.state, State::Refill, "it probes again");
 }
 
-/// 2 % of 100 segments are lost within the last burst of ten.
 #[test]
-fn the_loss_is_placed_within_the_burst_that_went_too_far() {
-    let lost = LostSample { in_flight: 100 * MSS, lost: 4 * MSS, is_app_limited: false };
-    assert!(is_too_high(lost.lost, lost.in_flight));
-    let at_loss = inflight_at_loss(lost, 4 * MSS);
-    // 96 segments before, none lost: the threshold is crossed 96 * 2 / 98 segments later.
-    assert_eq!(at_loss, 96 * MSS + 96 * MSS * 2 / 98);
+fn the_packet_counts_by_which_the_losses_cross_the_threshold() {
+    let at_loss = |in_flight, before, together| {
+        let lost = (before + together) * MSS;
+        let lost = LostSample { in_flight: in_flight * MSS, lost, is_app_limited: false };
+        assert!(is_too_high(lost.lost, lost.in_flight));
+        inflight_at_loss(lost, together * MSS, MSS)
+    };
+    // The third of 100, and the fifth of 200, however many are found lost with it.
+    assert_eq!(at_loss(100, 0, 3), 99 * MSS);
+    assert_eq!(at_loss(100, 2, 1), 99 * MSS);
+    assert_eq!(at_loss(200, 0, 40), 199 * MSS);
+    // The third of 149: 2 % of 148 are 2.96, of which two were lost before.
+    assert_eq!(at_loss(149, 2, 4), 148 * MSS + 96 * MSS / 98);
     assert!(!is_too_high(2 * MSS, 100 * MSS));
 }
 

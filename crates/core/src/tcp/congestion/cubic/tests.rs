@@ -209,7 +209,7 @@ fn a_pause_of_the_application_does_not_count() {
 fn after_an_idle_rto_the_curve_begins_anew() {
     let mut path = Path::after_loss(4000, 100);
     path.round();
-    path.cubic.on_idle(10 * MSS);
+    path.cubic.on_idle(10 * MSS, 2000 * MSS);
     assert_eq!(path.cubic.window, 10 * MSS);
     path.rounds_until(path.cubic.threshold);
     path.round();
