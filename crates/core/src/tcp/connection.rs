@@ -362,7 +362,7 @@ impl Connection {
                 if !s.recv.buffer.is_empty() || s.recv.is_finished() {
                     ready |= Readiness::READABLE;
                 }
-                let has_room = s.send.room(&self.options, cx) > 0;
+                let has_room = s.send.room(&self.options, cx) > 0 && !s.send.is_full_of_records();
                 if has_room && self.blocked != Blocked::ForPages {
                     ready |= Readiness::WRITABLE;
                 }

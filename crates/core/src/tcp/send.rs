@@ -21,6 +21,7 @@ pub mod pair;
 mod prr;
 pub(crate) mod rack;
 pub(crate) mod rare;
+mod record_ends;
 pub mod recovery;
 mod room;
 pub mod rtt;
@@ -438,7 +439,7 @@ impl SendHalf {
         self.small_end = self.small_end.max(ack);
         self.rtt.end_back_off();
         self.silent_since = if self.flight() > 0 { now } else { Instant::FAR_FUTURE };
-        self.end_urgent(ack);
+        self.pass_marks(ack);
         let outcome = AckOutcome {
             flight,
             progress: true,

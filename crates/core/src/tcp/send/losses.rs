@@ -358,7 +358,7 @@ impl SendHalf {
 
     /// Where the last segment in flight begins.
     fn last_segment(&self, mss: u32) -> Seq {
-        self.nxt - mss.min(self.flight())
+        self.last_record_start(self.nxt - mss.min(self.flight()), self.nxt)
     }
 
     // ---- the timer

@@ -1,11 +1,12 @@
-//! What few connections have to keep: the record of a source, urgent data, a narrow path, and
-//! counts of what went wrong. One that never sends anything again, and whose application says
+//! What few connections have to keep: the record of a source, urgent data, ends of records, a narrow
+//! path, and counts of what went wrong. One that never sends anything again, and whose application says
 //! nothing, has none.
 
 use alloc::boxed::Box;
 
 use super::SendHalf;
 use super::narrow::Narrow;
+use super::record_ends::RecordEnds;
 use super::source::Source;
 use crate::flow::Seq;
 
@@ -16,6 +17,8 @@ pub(crate) struct Rare {
     pub source: Option<Source>,
     /// One past the last urgent byte, while it is ahead of SND.UNA.
     urgent: Option<Seq>,
+    /// Where records end that are not acknowledged.
+    pub record_ends: Option<Box<RecordEnds>>,
     /// What went wrong.
     pub tally: Tally,
     /// The search for what the path carries, if that is less than the peer takes.
@@ -60,10 +63,23 @@ impl SendHalf {
         self.rare_mut().urgent = Some(end);
     }
 
+    /// Where records end that are not acknowledged.
+    pub(super) fn record_ends(&self) -> Option<&RecordEnds> {
+        self.rare.as_ref()?.record_ends.as_deref()
+    }
+
+    /// True if urgent data or the end of a record is ahead of SND.UNA: not every segment is like
+    /// the others.
+    pub(crate) fn is_marked(&self) -> bool {
+        let is_marked = |rare: &Rare| rare.urgent.is_some() || rare.record_ends.is_some();
+        self.rare.as_deref().is_some_and(is_marked)
+    }
+
     /// Everything before `una` is acknowledged.
-    pub(super) fn end_urgent(&mut self, una: Seq) {
+    pub(super) fn pass_marks(&mut self, una: Seq) {
         if let Some(rare) = &mut self.rare {
             rare.urgent = rare.urgent.filter(|urgent| urgent.after(una));
+            rare.record_ends = rare.record_ends.take().and_then(|ends| ends.rest(una));
         }
     }
 
