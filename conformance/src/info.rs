@@ -22,8 +22,10 @@ const MEMINFO_WORDS: usize = 9;
 /// Linux's value for an infinite slow-start threshold.
 const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
-/// Segments out of order that Linux accepts as reordering and not loss.
+/// Linux's metric of reordering before there was any, and at most: segments out of order that it
+/// accepts as reordering and not loss.
 const REORDERING: u32 = 3;
+const REORDERING_MAX: u32 = 300;
 
 /// The receiver's first guess of the peer's segments (RFC 9293 MUST-15).
 const PEER_SEGMENT_FIRST: u32 = 536;
@@ -121,6 +123,7 @@ mod at {
     pub(super) const BYTES_SENT: usize = 200;
     pub(super) const BYTES_RETRANS: usize = 208;
     pub(super) const DSACK_DUPS: usize = 216;
+    pub(super) const REORD_SEEN: usize = 220;
     pub(super) const RCV_OOOPACK: usize = 224;
     pub(super) const SND_WND: usize = 228;
     pub(super) const RCV_WND: usize = 232;
@@ -227,6 +230,13 @@ fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
         },
     );
     // Linux counts as lost what was sent again, too, until it arrives.
+    // What is late itself counts, too.
+    let reordering = match info.overtaken_bytes {
+        0 => REORDERING,
+        bytes => (segments(bytes) + 1).clamp(REORDERING, REORDERING_MAX),
+    };
+    out.u32(at::REORDERING, reordering);
+    out.u32(at::REORD_SEEN, info.reorderings as u32);
     out.u32(at::LOST, segments(info.lost_bytes + info.resent_bytes));
     out.u32(at::RETRANS, segments(info.resent_bytes));
     out.u32(at::RTT, micros(info.srtt));

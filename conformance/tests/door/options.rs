@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lightwait_conformance::address::Family;
-use lightwait_core::wire::options::Options;
+use lightwait_core::flow::Seq;
+use lightwait_core::wire::options::{Options, SackBlock};
 use lightwait_core::wire::tcp::Flags;
 
 use crate::peer::Peer;
@@ -294,6 +295,40 @@ fn loss_shows_in_tcp_info() {
     assert_eq!(u32_at(&info, 36), 1, "retrans");
     assert_eq!(u32_at(&info, 100), 1, "total_retrans");
     assert_eq!(u32_at(&info, 76), 7, "snd_ssthresh: seven tenths");
+}
+
+#[test]
+fn reordering_shows_in_tcp_info() {
+    let stack = Stack::new("linux");
+    let listener = listening(&stack);
+    let mut peer = Peer::new(&stack, REMOTE, LOCAL);
+    let options = Options { mss: Some(1460), sack_permitted: true, ..Options::default() };
+    peer.open_with(options);
+    let (fd, _) = stack.accept(listener).unwrap();
+    let reordering = |fd| {
+        let info = libc_option(fd, TCP, libc::TCP_INFO, 280).unwrap();
+        (u32_at(&info, 88), u32_at(&info, 220))
+    };
+    assert_eq!(reordering(fd), (3, 0), "Linux's first metric");
+    // So many segments overtake the first, which arrives 1 ms later. More than two show a loss
+    // until the path is known to reorder.
+    for (segments, told) in [(2, (3, 1)), (5, (6, 2)), (4, (6, 3))] {
+        let una = peer.ack;
+        let at = |segments: u32| una.wrapping_add(segments * 1460);
+        stack.write(fd, &[0; 6 * 1460]).unwrap();
+        for _ in 0..6 {
+            peer.expect();
+        }
+        let mut sack = Options::default();
+        sack.sack.push(SackBlock { start: Seq(at(1)), end: Seq(at(1 + segments)) });
+        stack.usleep(10_000);
+        peer.ack = una;
+        peer.send_at(peer.seq, Flags::ACK, sack, &[]);
+        stack.usleep(1_000);
+        peer.ack = at(6);
+        peer.send(Flags::ACK, &[]);
+        assert_eq!(reordering(fd), told);
+    }
 }
 
 #[test]

@@ -174,6 +174,12 @@ pub struct ConnectionInfo {
     pub reordering_window: Duration,
     /// The path has reordered segments.
     pub has_reordered: bool,
+    /// ACKs that showed so: of what was sent once, behind what was sent later; or that what was
+    /// sent again had only been late.
+    pub reorderings: u64,
+    /// Bytes that had overtaken what was late, at most, holes among them. 0 where only the second
+    /// kind of ACK has told: it does not say how late.
+    pub overtaken_bytes: u32,
     /// The rate of the narrowest link on the way, payload alone, in bytes a second (packet pair:
     /// Aron & Druschel 1999, §3); `None` before three samples.
     pub bottleneck_bytes_per_second: Option<u64>,

@@ -550,6 +550,9 @@ impl Synchronized {
         info.duplicate_sacks = tally.duplicate_sacks.into();
         info.recoveries_undone = tally.undone.into();
         info.out_of_order = tally.out_of_order.into();
+        info.has_reordered |= tally.reorderings > 0;
+        info.reorderings = tally.reorderings.into();
+        info.overtaken_bytes = tally.overtaken_bytes;
         info.acknowledged_bytes = self.passed.acknowledged;
         let data = self.send.flight().min(self.send.buffer.len() as u32);
         info.sent_bytes = info.acknowledged_bytes + u64::from(data) + tally.resent_bytes;

@@ -297,6 +297,9 @@ impl SendHalf {
             outcome = self.on_new_ack(times, segment.ack, taken, before, pool);
         }
         outcome.delivered += sacked;
+        if news.is_reordered {
+            self.note_reordering(news.overtaken_bytes);
+        }
         if is_duplicate {
             let flight = self.flight();
             self.recovery_mut().on_duplicate(flight);

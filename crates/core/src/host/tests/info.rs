@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::pair::{Pair, Side};
 use super::peer::{A, Peer, Say, plain};
+use crate::config::LossDetection;
 use crate::event::ConnectionId;
 use crate::host::Host;
 use crate::tcp::connection::{Shape, Synchronized};
@@ -143,6 +144,44 @@ fn round_trips_and_the_reordering_window() {
 }
 
 #[test]
+fn reorderings_are_counted_and_the_longest_is_kept() {
+    let mut peer = with_sack();
+    let reordered = |peer: &Peer| {
+        let now = info(peer);
+        (now.has_reordered, now.reorderings, now.overtaken_bytes)
+    };
+    peer.write(4000);
+    peer.hear();
+    peer.wait(ms(100));
+    assert_eq!(reordered(&peer), (false, 0, 0));
+    // Two segments overtake the first, and one of them the second.
+    for (from, to) in [(6001, 7001), (5001, 7001)] {
+        let say = Say::new(A, 1, 4001).sack(&peer, from, to);
+        peer.say(say);
+    }
+    assert_eq!(reordered(&peer), (true, 1, 1000));
+    peer.say(Say::new(A, 1, 7001));
+    assert_eq!(reordered(&peer), (true, 2, 2000));
+    peer.say(Say::new(A, 1, 8001));
+    assert_eq!(reordered(&peer), (true, 2, 2000), "in order");
+}
+
+#[test]
+fn reordering_shows_where_losses_are_counted_too() {
+    let mut config = plain();
+    (config.tcp.sack, config.tcp.congestion.detection) = (true, LossDetection::Count);
+    let mut peer = Peer::established_with(config, |syn| syn.mss(1000).sack_permitted());
+    write_and_answer(&mut peer, 4000, 4001);
+    peer.write(4000);
+    peer.hear();
+    let say = Say::new(A, 1, 4001).sack(&peer, 5001, 6001);
+    peer.say(say);
+    peer.say(Say::new(A, 1, 6001));
+    let now = info(&peer);
+    assert_eq!((now.has_reordered, now.reorderings, now.overtaken_bytes), (true, 1, 1000));
+}
+
+#[test]
 fn duplicates_and_what_was_not_needed() {
     let mut peer = with_sack();
     peer.write(4000);
@@ -158,6 +197,7 @@ fn duplicates_and_what_was_not_needed() {
     peer.say(say);
     let now = info(&peer);
     assert_eq!((now.duplicate_sacks, now.recoveries_undone), (1, 1));
+    assert_eq!((now.has_reordered, now.reorderings, now.overtaken_bytes), (true, 1, 0));
     assert_eq!((now.retransmits, now.retransmitted_bytes), (1, 1000));
 }
 

@@ -99,7 +99,7 @@ fn a_record_that_is_not_taken_whole_has_not_ended() {
 }
 
 #[test]
-fn with_so_many_records_the_next_one_waits_until_some_are_acknowledged() {
+fn beyond_so_many_records_the_next_one_waits_for_an_ack() {
     let mut peer = Peer::established(plain());
     for _ in 0..4096 {
         assert_eq!(write_record(&mut peer, 1), Ok(1));

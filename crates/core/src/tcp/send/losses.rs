@@ -298,6 +298,9 @@ impl SendHalf {
             }
         } else {
             self.reordering.seen = true;
+            if !news.is_reordered {
+                self.note_reordering(0);
+            }
         }
         if let Some(Undo { before, .. }) = undo {
             let pipe = self.pipe();

@@ -1,6 +1,6 @@
-//! What few connections have to keep: the record of a source, urgent data, ends of records, a narrow
-//! path, and counts of what went wrong. One that never sends anything again, and whose application says
-//! nothing, has none.
+//! What few connections have to keep: the record of a source, urgent data, ends of records, a
+//! narrow path, and counts of what went wrong. One that never sends anything again, and whose
+//! application says nothing, has none.
 
 use alloc::boxed::Box;
 
@@ -40,6 +40,10 @@ pub(crate) struct Tally {
     pub undone: u32,
     /// Segments that arrived out of order.
     pub out_of_order: u32,
+    /// ACKs that showed reordering.
+    pub reorderings: u32,
+    /// Bytes that had overtaken what was late, at most.
+    pub overtaken_bytes: u32,
 }
 
 impl SendHalf {
@@ -51,6 +55,14 @@ impl SendHalf {
     /// What went wrong, to be added to.
     pub(crate) fn tally_mut(&mut self) -> &mut Tally {
         &mut self.rare_mut().tally
+    }
+
+    /// An ACK shows that the path has reordered; so many bytes had overtaken what was late, as far
+    /// as is known.
+    pub(super) fn note_reordering(&mut self, overtaken_bytes: u32) {
+        let tally = self.tally_mut();
+        tally.reorderings = tally.reorderings.saturating_add(1);
+        tally.overtaken_bytes = tally.overtaken_bytes.max(overtaken_bytes);
     }
 
     /// One past the last urgent byte, while it is ahead of SND.UNA.
