@@ -160,7 +160,6 @@ impl World {
             };
             match outcome {
                 Ok(n) => {
-                    socket.usage.wants_room = n < rest.len();
                     writing.written += n;
                     socket.bytes_written += n as u64;
                 }

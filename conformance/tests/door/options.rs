@@ -278,6 +278,27 @@ fn a_full_send_buffer_limits_when_the_network_would_take_more() {
 }
 
 #[test]
+fn segments_are_counted_in_tcp_info_as_the_device_cuts_them() {
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    // Segments out and in, those with data in and out.
+    let counted = |fd| {
+        let info = libc_option(fd, TCP, libc::TCP_INFO, 280).unwrap();
+        [136, 140, 152, 156].map(|offset| u32_at(&info, offset))
+    };
+    assert_eq!(counted(fd), [0, 1, 0, 0], "the ACK of the handshake");
+    stack.write(fd, &[0; 4 * 1460 + 1]).unwrap();
+    let sent: Vec<_> = (0..5).map(|_| peer.expect()).collect();
+    assert_eq!(sent.len() as u32, counted(fd)[0]);
+    assert_eq!(counted(fd), [5, 1, 0, 5]);
+    peer.text(b"x");
+    peer.expect();
+    assert_eq!(counted(fd), [6, 2, 1, 5], "and an ACK");
+    peer.send(Flags::RST | Flags::ACK, &[]);
+    assert_eq!(counted(fd), [6, 2, 1, 5], "what was counted before the end is kept");
+}
+
+#[test]
 fn loss_shows_in_tcp_info() {
     let stack = Stack::new("linux");
     let (_, fd, mut peer) = accepted(&stack);

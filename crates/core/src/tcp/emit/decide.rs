@@ -111,6 +111,13 @@ impl Step<'_> {
         Some(Run { seq: send.nxt, len, fin, why: Why::New })
     }
 
+    /// How many segments that is, and whether they have data.
+    pub(super) fn segments_of(&self, emission: &Emission) -> (u64, bool) {
+        let Emission::Text(Run { len, why, .. }) = *emission else { return (1, false) };
+        let segment = if why == Why::PathProbe { len } else { segment_bytes(self.s) };
+        (len.div_ceil(segment.max(1)).max(1).into(), len > 0)
+    }
+
     fn probe(&self) -> Option<Emission> {
         let s = &*self.s;
         if s.probe_due && self.cx.config.quirks.window_probe == WindowProbe::Byte {

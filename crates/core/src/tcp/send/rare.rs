@@ -1,6 +1,6 @@
 //! What few connections have to keep: the record of a source, urgent data, ends of records, a
-//! narrow path, and counts of what went wrong. One that never sends anything again, and whose
-//! application says nothing, has none.
+//! narrow path, an account, and counts of what went wrong. One that never sends anything again, and
+//! whose application says nothing, has none.
 
 use alloc::boxed::Box;
 
@@ -9,6 +9,8 @@ use super::narrow::Narrow;
 use super::record_ends::RecordEnds;
 use super::source::Source;
 use crate::flow::Seq;
+use crate::tcp::account::Ledger;
+use crate::time::Instant;
 
 /// In a box of its own, also at rest.
 #[derive(Clone, Debug, Default)]
@@ -19,10 +21,26 @@ pub(crate) struct Rare {
     urgent: Option<Seq>,
     /// Where records end that are not acknowledged.
     pub record_ends: Option<Box<RecordEnds>>,
+    /// What it counts in, if its socket asks for an account.
+    pub ledger: Option<Box<Ledger>>,
     /// What went wrong.
     pub tally: Tally,
     /// The search for what the path carries, if that is less than the peer takes.
     pub narrow: Option<Narrow>,
+}
+
+impl Rare {
+    /// Everything before `una` is acknowledged.
+    fn pass_marks(&mut self, una: Seq) {
+        self.urgent = self.urgent.filter(|urgent| urgent.after(una));
+        self.record_ends = self.record_ends.take().and_then(|ends| ends.rest(una));
+    }
+
+    /// That of a connection whose account begins at `now`.
+    pub(crate) fn with_account(now: Instant) -> Box<Rare> {
+        let ledger = Some(Box::new(Ledger::new(now)));
+        Box::new(Rare { ledger, ..Rare::default() })
+    }
 }
 
 /// Counts of one connection since it began, as far as can be counted.
@@ -87,11 +105,18 @@ impl SendHalf {
         self.rare.as_deref().is_some_and(is_marked)
     }
 
+    /// True if the segments to be sent are not like those of others, or are counted.
+    pub(crate) fn is_unusual(&self) -> bool {
+        let is_unusual = |rare: &Rare| {
+            rare.urgent.is_some() || rare.record_ends.is_some() || rare.ledger.is_some()
+        };
+        self.rare.as_deref().is_some_and(is_unusual)
+    }
+
     /// Everything before `una` is acknowledged.
     pub(super) fn pass_marks(&mut self, una: Seq) {
         if let Some(rare) = &mut self.rare {
-            rare.urgent = rare.urgent.filter(|urgent| urgent.after(una));
-            rare.record_ends = rare.record_ends.take().and_then(|ends| ends.rest(una));
+            rare.pass_marks(una);
         }
     }
 
@@ -110,7 +135,7 @@ impl SendHalf {
         self.rare_mut().source.get_or_insert_default()
     }
 
-    pub(super) fn rare_mut(&mut self) -> &mut Rare {
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_with(Box::default)
     }
 }
