@@ -5,7 +5,7 @@
 
 use libc::c_int;
 use lightwait_core::tcp::send::recovery::Mode;
-use lightwait_core::tcp::{ConnectionInfo, State};
+use lightwait_core::tcp::{Account, ConnectionInfo, State};
 use lightwait_core::{Host, Instant, ListenerId};
 use std::time::Duration;
 
@@ -22,8 +22,10 @@ const MEMINFO_WORDS: usize = 9;
 /// Linux's value for an infinite slow-start threshold.
 const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
-/// Segments out of order that Linux accepts as reordering and not loss.
+/// Linux's metric of reordering before there was any, and at most: segments out of order that it
+/// accepts as reordering and not loss.
 const REORDERING: u32 = 3;
+const REORDERING_MAX: u32 = 300;
 
 /// The receiver's first guess of the peer's segments (RFC 9293 MUST-15).
 const PEER_SEGMENT_FIRST: u32 = 536;
@@ -112,8 +114,12 @@ mod at {
     pub(super) const MAX_PACING_RATE: usize = 112;
     pub(super) const BYTES_ACKED: usize = 120;
     pub(super) const BYTES_RECEIVED: usize = 128;
+    pub(super) const SEGS_OUT: usize = 136;
+    pub(super) const SEGS_IN: usize = 140;
     pub(super) const NOTSENT_BYTES: usize = 144;
     pub(super) const MIN_RTT: usize = 148;
+    pub(super) const DATA_SEGS_IN: usize = 152;
+    pub(super) const DATA_SEGS_OUT: usize = 156;
     pub(super) const DELIVERY_RATE: usize = 160;
     pub(super) const BUSY_TIME: usize = 168;
     pub(super) const RWND_LIMITED: usize = 176;
@@ -121,6 +127,7 @@ mod at {
     pub(super) const BYTES_SENT: usize = 200;
     pub(super) const BYTES_RETRANS: usize = 208;
     pub(super) const DSACK_DUPS: usize = 216;
+    pub(super) const REORD_SEEN: usize = 220;
     pub(super) const RCV_OOOPACK: usize = 224;
     pub(super) const SND_WND: usize = 228;
     pub(super) const RCV_WND: usize = 232;
@@ -157,7 +164,9 @@ fn tcp_info(socket: &Socket, host: &Host, now: Instant) -> Vec<u8> {
     receiver_info(&mut out, &info);
     out.u32(at::PMTU, host.config().device.mtu.into());
     counts(&mut out, &info, now);
-    usage(&mut out, socket, now);
+    if let Some(account) = &socket.account {
+        accounted(&mut out, account, now);
+    }
     let acknowledged = socket.bytes_written.saturating_sub(info.send_buffered_bytes.into());
     out.u64(at::BYTES_ACKED, acknowledged);
     let unread = socket.connection().map_or(0, |id| host.readable_bytes(id));
@@ -182,13 +191,16 @@ fn counts(out: &mut Layout, info: &ConnectionInfo, now: Instant) {
     }
 }
 
-fn usage(out: &mut Layout, socket: &Socket, now: Instant) {
-    let usage = &socket.usage;
+fn accounted(out: &mut Layout, account: &Account, now: Instant) {
     let micros = |duration: Duration| duration.as_micros() as u64;
-    out.u32(at::LAST_DATA_RECV, usage.since_received(now).as_millis() as u32);
-    out.u64(at::BUSY_TIME, micros(usage.busy));
-    out.u64(at::RWND_LIMITED, micros(usage.window_limited));
-    out.u64(at::SNDBUF_LIMITED, micros(usage.buffer_limited));
+    out.u32(at::LAST_DATA_RECV, now.since(account.last_received).as_millis() as u32);
+    out.u32(at::SEGS_OUT, account.segments_out as u32);
+    out.u32(at::SEGS_IN, account.segments_in as u32);
+    out.u32(at::DATA_SEGS_IN, account.data_segments_in as u32);
+    out.u32(at::DATA_SEGS_OUT, account.data_segments_out as u32);
+    out.u64(at::BUSY_TIME, micros(account.busy));
+    out.u64(at::RWND_LIMITED, micros(account.window_limited));
+    out.u64(at::SNDBUF_LIMITED, micros(account.buffer_limited));
 }
 
 /// A listener reports the length of its queue and its limit.
@@ -227,6 +239,13 @@ fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
         },
     );
     // Linux counts as lost what was sent again, too, until it arrives.
+    // What is late itself counts, too.
+    let reordering = match info.overtaken_bytes {
+        0 => REORDERING,
+        bytes => (segments(bytes) + 1).clamp(REORDERING, REORDERING_MAX),
+    };
+    out.u32(at::REORDERING, reordering);
+    out.u32(at::REORD_SEEN, info.reorderings as u32);
     out.u32(at::LOST, segments(info.lost_bytes + info.resent_bytes));
     out.u32(at::RETRANS, segments(info.resent_bytes));
     out.u32(at::RTT, micros(info.srtt));

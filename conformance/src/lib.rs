@@ -25,5 +25,4 @@ pub mod segments;
 pub mod socket;
 pub mod state;
 pub mod stream;
-pub mod usage;
 pub mod world;

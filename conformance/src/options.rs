@@ -194,6 +194,7 @@ impl Options {
             close_swap: defaults.close_swap,
             negotiate: defaults.negotiate,
             require_agreement: defaults.require_agreement,
+            accounting: true,
         }
     }
 

@@ -8,13 +8,12 @@ use std::net::SocketAddr;
 use std::os::fd::{IntoRawFd, RawFd};
 
 use libc::c_int;
-use lightwait_core::tcp::State;
+use lightwait_core::tcp::{Account, State};
 use lightwait_core::{ConnectionId, Host, Instant, ListenerId, Readiness};
 
 use crate::address::Family;
 use crate::errno::Errno;
 use crate::options::Options;
-use crate::usage::Usage;
 
 /// The role of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +53,8 @@ pub struct Socket {
     pub bytes_read: u64,
     /// Bytes that its user has written.
     pub bytes_written: u64,
-    /// The times that it has waited.
-    pub usage: Usage,
+    /// What was counted of its connection, and last before its end.
+    pub account: Option<Account>,
     /// The peer's FIN has come while we had sent none.
     was_half_closed: bool,
     /// The reason for the end has been taken from the engine.
@@ -85,7 +84,7 @@ impl Socket {
             backlog: 0,
             bytes_read: 0,
             bytes_written: 0,
-            usage: Usage::default(),
+            account: None,
             was_half_closed: false,
             is_over: false,
         }
@@ -124,12 +123,8 @@ impl Socket {
     /// Notes how its connection stands, after something has happened.
     pub fn look(&mut self, host: &mut Host, now: Instant) {
         self.refresh(host, now);
-        if let Some(id) = self.connection()
-            && let Ok(info) = host.info(id)
-        {
-            let received = self.bytes_read + host.readable_bytes(id) as u64;
-            self.usage.look(now, &info, received);
-        }
+        let account = self.connection().and_then(|id| host.account(now, id));
+        self.account = account.or(self.account);
     }
 
     /// Takes from the engine why the connection has ended.

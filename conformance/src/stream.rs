@@ -153,12 +153,13 @@ impl World {
             let rest = &data[writing.written..];
             let outcome = if flags & libc::MSG_OOB != 0 {
                 host.write_urgent(now, id, rest)
+            } else if flags & libc::MSG_EOR != 0 {
+                host.write_record(now, id, rest)
             } else {
                 host.write(now, id, rest)
             };
             match outcome {
                 Ok(n) => {
-                    socket.usage.wants_room = n < rest.len();
                     writing.written += n;
                     socket.bytes_written += n as u64;
                 }

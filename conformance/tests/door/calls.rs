@@ -389,3 +389,19 @@ fn more_holds_a_small_segment_back() {
     assert_eq!(stack.send(fd, b"done", 0), Ok(4));
     assert_eq!(peer.expect().text, b"begun, done");
 }
+
+#[test]
+fn the_end_of_a_record_ends_its_segment() {
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    for (text, flags) in [(&b"one"[..], libc::MSG_EOR), (b"two", libc::MSG_EOR), (b"three", 0)] {
+        assert_eq!(stack.send(fd, text, flags), Ok(text.len() as i64));
+    }
+    let pushed = Flags::ACK | Flags::PSH;
+    for text in [&b"one"[..], b"two"] {
+        let sent = peer.expect();
+        assert_eq!((sent.flags, &sent.text[..]), (pushed, text));
+    }
+    peer.send(Flags::ACK, &[]);
+    assert_eq!(peer.expect().text, b"three");
+}

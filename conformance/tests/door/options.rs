@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lightwait_conformance::address::Family;
-use lightwait_core::wire::options::Options;
+use lightwait_core::flow::Seq;
+use lightwait_core::wire::options::{Options, SackBlock};
 use lightwait_core::wire::tcp::Flags;
 
 use crate::peer::Peer;
@@ -82,12 +83,25 @@ fn structures_and_names_are_read_back() {
         assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, name), Ok(0));
         assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..5], *b"reno\0");
     }
-    assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"dctcp"), Ok(0));
-    assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..6], *b"dctcp\0");
-    assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"cubic"), Ok(0));
-    assert_eq!(stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap()[..6], *b"cubic\0");
-    assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, b"vegas"), Err(libc::ENOENT));
     assert_eq!(stack.option(fd, IP, libc::IP_TOS, 1), Ok(vec![0]), "a byte, where one fits");
+}
+
+#[test]
+fn the_congestion_control_is_set_and_read_back_by_linuxs_names() {
+    let stack = Stack::new("linux");
+    let (_, fd, _peer) = accepted(&stack);
+    let name = |fd| {
+        let name = stack.option(fd, TCP, libc::TCP_CONGESTION, 16).unwrap();
+        name.split(|byte| *byte == 0).next().unwrap().to_vec()
+    };
+    for algorithm in [&b"bbr"[..], b"dctcp", b"reno", b"cubic"] {
+        assert_eq!(stack.set_option(fd, TCP, libc::TCP_CONGESTION, algorithm), Ok(0));
+        assert_eq!(name(fd), algorithm);
+    }
+    for unknown in [&b"vegas"[..], b"BBR", b"", b"\xff"] {
+        let set = stack.set_option(fd, TCP, libc::TCP_CONGESTION, unknown);
+        assert_eq!((set, name(fd)), (Err(libc::ENOENT), b"cubic".to_vec()));
+    }
 }
 
 #[test]
@@ -264,6 +278,27 @@ fn a_full_send_buffer_limits_when_the_network_would_take_more() {
 }
 
 #[test]
+fn segments_are_counted_in_tcp_info_as_the_device_cuts_them() {
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    // Segments out and in, those with data in and out.
+    let counted = |fd| {
+        let info = libc_option(fd, TCP, libc::TCP_INFO, 280).unwrap();
+        [136, 140, 152, 156].map(|offset| u32_at(&info, offset))
+    };
+    assert_eq!(counted(fd), [0, 1, 0, 0], "the ACK of the handshake");
+    stack.write(fd, &[0; 4 * 1460 + 1]).unwrap();
+    let sent: Vec<_> = (0..5).map(|_| peer.expect()).collect();
+    assert_eq!(sent.len() as u32, counted(fd)[0]);
+    assert_eq!(counted(fd), [5, 1, 0, 5]);
+    peer.text(b"x");
+    peer.expect();
+    assert_eq!(counted(fd), [6, 2, 1, 5], "and an ACK");
+    peer.send(Flags::RST | Flags::ACK, &[]);
+    assert_eq!(counted(fd), [6, 2, 1, 5], "what was counted before the end is kept");
+}
+
+#[test]
 fn loss_shows_in_tcp_info() {
     let stack = Stack::new("linux");
     let (_, fd, mut peer) = accepted(&stack);
@@ -281,6 +316,40 @@ fn loss_shows_in_tcp_info() {
     assert_eq!(u32_at(&info, 36), 1, "retrans");
     assert_eq!(u32_at(&info, 100), 1, "total_retrans");
     assert_eq!(u32_at(&info, 76), 7, "snd_ssthresh: seven tenths");
+}
+
+#[test]
+fn reordering_shows_in_tcp_info() {
+    let stack = Stack::new("linux");
+    let listener = listening(&stack);
+    let mut peer = Peer::new(&stack, REMOTE, LOCAL);
+    let options = Options { mss: Some(1460), sack_permitted: true, ..Options::default() };
+    peer.open_with(options);
+    let (fd, _) = stack.accept(listener).unwrap();
+    let reordering = |fd| {
+        let info = libc_option(fd, TCP, libc::TCP_INFO, 280).unwrap();
+        (u32_at(&info, 88), u32_at(&info, 220))
+    };
+    assert_eq!(reordering(fd), (3, 0), "Linux's first metric");
+    // So many segments overtake the first, which arrives 1 ms later. More than two show a loss
+    // until the path is known to reorder.
+    for (segments, told) in [(2, (3, 1)), (5, (6, 2)), (4, (6, 3))] {
+        let una = peer.ack;
+        let at = |segments: u32| una.wrapping_add(segments * 1460);
+        stack.write(fd, &[0; 6 * 1460]).unwrap();
+        for _ in 0..6 {
+            peer.expect();
+        }
+        let mut sack = Options::default();
+        sack.sack.push(SackBlock { start: Seq(at(1)), end: Seq(at(1 + segments)) });
+        stack.usleep(10_000);
+        peer.ack = una;
+        peer.send_at(peer.seq, Flags::ACK, sack, &[]);
+        stack.usleep(1_000);
+        peer.ack = at(6);
+        peer.send(Flags::ACK, &[]);
+        assert_eq!(reordering(fd), told);
+    }
 }
 
 #[test]

@@ -98,7 +98,11 @@ impl Peer {
 
     /// Opens a connection to a listening socket.
     pub(crate) fn open(&mut self) {
-        let options = Options { mss: Some(1460), ..Options::default() };
+        self.open_with(Options { mss: Some(1460), ..Options::default() });
+    }
+
+    /// Opens a connection with these options to a listening socket.
+    pub(crate) fn open_with(&mut self, options: Options) {
         self.send_at(self.seq, Flags::SYN, options, &[]);
         self.seq = self.seq.wrapping_add(1);
         let answer = self.expect();

@@ -1,6 +1,7 @@
 //! TCP (RFC 9293), sans I/O: connections and their rules, listeners, the tables that find both, and
 //! the timers. The host passes segments, calls and the time in, and takes frames out.
 
+pub mod account;
 pub(crate) mod arrive;
 pub(crate) mod block_pool;
 pub(crate) mod challenge;
@@ -27,6 +28,7 @@ pub(crate) mod terms;
 pub mod time_wait;
 pub mod timers;
 
+pub use account::Account;
 pub use connection::Connection;
 pub use send::source::{Demand, SendInfo, Supply};
 pub use settings::Settings;
@@ -86,6 +88,10 @@ pub struct SocketOptions {
     /// Without an agreement about that there is to be no connection: one with a peer that does not
     /// negotiate, or wishes otherwise, is reset.
     pub require_agreement: bool,
+    /// Count segments, and what holds the sender back ([`Host::account`](crate::Host::account)).
+    /// That takes memory, and the connection no fast path. Counts from the opening on, or from when
+    /// it is set.
+    pub accounting: bool,
 }
 
 impl SocketOptions {
@@ -110,6 +116,7 @@ impl SocketOptions {
             close_swap: config.time_wait.close_swap,
             negotiate: config.time_wait.negotiate,
             require_agreement: config.time_wait.require,
+            accounting: false,
         }
     }
 }
@@ -145,9 +152,10 @@ pub struct Keepalive {
 /// The state of a connection for its user: what Linux tells in `tcp_info`, in bytes where that
 /// counts segments.
 ///
-/// Not kept are segments and segments with data, in and out, how long the connection was busy, held
-/// by the peer's window or by its own buffer, and when data was last received. Each of them would
-/// cost every connection at rest 4 or 8 bytes.
+/// Segments and segments with data, in and out, how long the connection was busy, held by the
+/// peer's window or by its own buffer, and when data was last received are counted only where the
+/// socket asks for that: [`SocketOptions::accounting`], [`Host::account`](crate::Host::account).
+/// Each of them would cost every connection at rest 4 or 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
     /// Its state.
@@ -174,6 +182,12 @@ pub struct ConnectionInfo {
     pub reordering_window: Duration,
     /// The path has reordered segments.
     pub has_reordered: bool,
+    /// ACKs that showed so: of what was sent once, behind what was sent later; or that what was
+    /// sent again had only been late.
+    pub reorderings: u64,
+    /// Bytes that had overtaken what was late, at most, holes among them. 0 where only the second
+    /// kind of ACK has told: it does not say how late.
+    pub overtaken_bytes: u32,
     /// The rate of the narrowest link on the way, payload alone, in bytes a second (packet pair:
     /// Aron & Druschel 1999, §3); `None` before three samples.
     pub bottleneck_bytes_per_second: Option<u64>,

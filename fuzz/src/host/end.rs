@@ -155,7 +155,8 @@ impl World {
         let data = self.ledger.next_bytes(socket.way, len);
         let host = &mut self.ends[side].host;
         let result = match kind {
-            0..=4 => host.write(self.now, socket.id, &data),
+            0..=3 => host.write(self.now, socket.id, &data),
+            4 => host.write_record(self.now, socket.id, &data),
             5 | 6 => host.write_bytes(self.now, socket.id, &data.into()),
             _ => host.write_urgent(self.now, socket.id, &data),
         };

@@ -17,7 +17,7 @@ use crate::tcp::connection::{Blocked, Context, Identity, SynSent};
 use crate::tcp::isn::Beginning;
 use crate::tcp::slot::{Seat, Slot, SlotFlags, Slots};
 use crate::tcp::terms::Terms;
-use crate::tcp::{Connection, ConnectionInfo, SocketOptions, State};
+use crate::tcp::{Account, Connection, ConnectionInfo, SocketOptions, State};
 use crate::time::Instant;
 
 impl Host {
@@ -344,6 +344,11 @@ impl Host {
             let has_more = connection.synchronized().is_some_and(|s| s.send.has_more_to_come());
             connection.blocked = Blocked::free(options.send_size, has_more);
         }
+        if options.accounting != before.accounting
+            && let Some(s) = connection.synchronized_mut()
+        {
+            s.send.set_accounting(options.accounting, now);
+        }
         let keepalive_changed = before.keepalive != options.keepalive;
         if options.nodelay
             && !before.nodelay
@@ -429,6 +434,12 @@ impl Host {
     /// The connection's state for its user.
     pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
         Ok(self.slot(id)?.view().info(&self.shared.config))
+    }
+
+    /// What was counted of the connection by `now`; `None` unless its socket asks for that
+    /// ([`SocketOptions::accounting`]), and after its end.
+    pub fn account(&self, now: Instant, id: ConnectionId) -> Option<Account> {
+        self.slot(id).ok()?.view().synchronized()?.send.account(now)
     }
 
     /// The options that a new connection starts with.

@@ -25,6 +25,7 @@ mod pair;
 mod peer;
 mod pool;
 mod ports;
+mod records;
 mod recovery;
 mod requirements;
 mod reuse;

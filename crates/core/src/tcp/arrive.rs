@@ -143,8 +143,10 @@ impl Connection {
                 self.on_syn_received(cx, syn, segment, facts);
             }
             Shape::Synchronized(s) => {
-                let passed =
-                    Step { cx, common: &mut self.common, s }.on_synchronized(segment, facts);
+                let mut step = Step { cx, common: &mut self.common, s };
+                let received = step.s.passed.received;
+                let passed = step.on_synchronized(segment, facts);
+                step.enter_heard(segment, facts.piece, received);
                 self.conclude(passed, cx);
             }
             Shape::SynSent(_) | Shape::Ended(_) => {}

@@ -362,7 +362,7 @@ impl Connection {
                 if !s.recv.buffer.is_empty() || s.recv.is_finished() {
                     ready |= Readiness::READABLE;
                 }
-                let has_room = s.send.room(&self.options, cx) > 0;
+                let has_room = s.send.room(&self.options, cx) > 0 && !s.send.is_full_of_records();
                 if has_room && self.blocked != Blocked::ForPages {
                     ready |= Readiness::WRITABLE;
                 }
@@ -550,6 +550,9 @@ impl Synchronized {
         info.duplicate_sacks = tally.duplicate_sacks.into();
         info.recoveries_undone = tally.undone.into();
         info.out_of_order = tally.out_of_order.into();
+        info.has_reordered |= tally.reorderings > 0;
+        info.reorderings = tally.reorderings.into();
+        info.overtaken_bytes = tally.overtaken_bytes;
         info.acknowledged_bytes = self.passed.acknowledged;
         let data = self.send.flight().min(self.send.buffer.len() as u32);
         info.sent_bytes = info.acknowledged_bytes + u64::from(data) + tally.resent_bytes;

@@ -130,10 +130,15 @@ impl Step<'_> {
             return Flushed::More;
         }
         while let Some(emission) = self.decide(path, egress.room()) {
+            let segments = self.s.send.is_accounted().then(|| self.segments_of(&emission));
             if !egress.has_room() || !self.build(egress, emission) {
                 return Flushed::More;
             }
+            if let Some((segments, has_data)) = segments {
+                self.enter_sent(segments, has_data);
+            }
         }
+        self.note_hold();
         self.s.send.note_sent_all(self.cx.now);
         self.common.arm(&mut self.s.send, self.cx.now, &self.cx.config);
         Flushed::Done

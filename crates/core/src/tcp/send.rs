@@ -21,6 +21,7 @@ pub mod pair;
 mod prr;
 pub(crate) mod rack;
 pub(crate) mod rare;
+mod record_ends;
 pub mod recovery;
 mod room;
 pub mod rtt;
@@ -298,6 +299,9 @@ impl SendHalf {
             outcome = self.on_new_ack(times, segment.ack, taken, before, pool);
         }
         outcome.delivered += sacked;
+        if news.is_reordered {
+            self.note_reordering(news.overtaken_bytes);
+        }
         if is_duplicate {
             let flight = self.flight();
             self.recovery_mut().on_duplicate(flight);
@@ -440,7 +444,7 @@ impl SendHalf {
         self.small_end = self.small_end.max(ack);
         self.rtt.end_back_off();
         self.silent_since = if self.flight() > 0 { now } else { Instant::FAR_FUTURE };
-        self.end_urgent(ack);
+        self.pass_marks(ack);
         let outcome = AckOutcome {
             flight,
             progress: true,

@@ -361,7 +361,7 @@ impl TcpStream {
         Control::new(self.local.clone(), self.id)
     }
 
-    // ---- urgent data
+    // ---- urgent data, records
 
     /// Writes like [`TcpStream::try_write`], and marks the last byte written as urgent. The byte
     /// stays in line (RFC 9293 §3.8.5); RFC 6093 advises new applications against urgent data.
@@ -370,6 +370,17 @@ impl TcpStream {
     /// Those of [`TcpStream::try_write`].
     pub fn try_write_urgent(&self, data: &[u8]) -> io::Result<usize> {
         self.call(|host, now, id| host.write_urgent(now, id, data)).map_err(io_error)
+    }
+
+    /// Writes like [`TcpStream::try_write`], and if all of `data` is written, its last byte ends a
+    /// record: it ends its segment, and what is written later goes into another one. The peer sees
+    /// a stream all the same.
+    ///
+    /// # Errors
+    /// Those of [`TcpStream::try_write`]; `WouldBlock` also if the peer has not acknowledged 4096
+    /// records.
+    pub fn try_write_record(&self, data: &[u8]) -> io::Result<usize> {
+        self.call(|host, now, id| host.write_record(now, id, data)).map_err(io_error)
     }
 
     /// The number of unread bytes up to and including the peer's last urgent byte; `None` if no

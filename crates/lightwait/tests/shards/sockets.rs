@@ -386,6 +386,28 @@ fn a_silent_peer_is_waited_for_no_longer_than_asked() {
 }
 
 #[test]
+fn a_record_is_written_whole_or_ends_later() {
+    let mut world = World::new();
+    let service = world.on_server(async {
+        let listener = TcpListener::bind(server()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all, b"one two");
+    });
+    let task = world.on_client(async {
+        let mut stream = TcpStream::connect(server()).await.unwrap();
+        assert_eq!(stream.try_write_record(b"one ").unwrap(), 4);
+        stream.write_all(b"two").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let error = stream.try_write_record(b"three").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+    });
+    world.finish(&task);
+    world.finish(&service);
+}
+
+#[test]
 fn urgent_data_stays_in_line_and_its_mark_is_told() {
     let mut world = World::new();
     let service = world.on_server(async {

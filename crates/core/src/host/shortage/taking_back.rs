@@ -55,6 +55,7 @@ impl Host {
         };
         let (keep, is_closed) = (s.kept_bytes().max(size), s.send.window == 0);
         let taken = s.send.buffer.cut(keep, most, &mut cx.pool);
+        s.send.forget_record_ends();
         let (held, units) = (s.send.buffer.len(), s.send.buffer.units());
         s.send.note_moved(&mut cx.pool);
         if taken > 0 && !common.blocked.is_in_line() {

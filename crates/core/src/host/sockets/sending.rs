@@ -126,6 +126,30 @@ impl Host {
         Ok(taken)
     }
 
+    /// Writes as [`Host::write`] does, and if all of `data` is taken, its last byte ends a record:
+    /// it ends its segment, with PSH, each time that it is sent. A connection with 4096 such
+    /// records that the peer has not acknowledged takes no other, as if there were no room.
+    pub fn write_record(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        data: &[u8],
+    ) -> Result<usize, WriteError> {
+        let (connection, _) = self.connection_and_shared(id)?;
+        let is_full = connection.synchronized().is_some_and(|s| s.send.is_full_of_records());
+        if is_full && connection.state().can_send() && !data.is_empty() {
+            self.wait_for_room(id);
+            return Err(WriteError::WouldBlock);
+        }
+        let taken = self.write(now, id, data)?;
+        let is_whole = taken > 0 && taken == data.len();
+        let (connection, _) = self.connection_and_shared(id)?;
+        if let Some(s) = connection.synchronized_mut().filter(|_| is_whole) {
+            s.send.end_record();
+        }
+        Ok(taken)
+    }
+
     // ---- the send buffer
 
     /// Bytes that a write would take at `now`, if there are pages for them. If that is 0, the

@@ -3,11 +3,13 @@
 use alloc::boxed::Box;
 
 use super::pair::{Pair, Side};
-use super::peer::{A, Peer, Say, plain};
+use super::peer::{A, F, Peer, S, Say, plain};
+use crate::config::LossDetection;
 use crate::event::ConnectionId;
+use crate::frame::RxFrame;
 use crate::host::Host;
 use crate::tcp::connection::{Shape, Synchronized};
-use crate::tcp::{ConnectionInfo, State};
+use crate::tcp::{Account, ConnectionInfo, SocketOptions, State};
 use crate::time::{Duration, Instant};
 
 const fn ms(ms: u64) -> Duration {
@@ -143,6 +145,44 @@ fn round_trips_and_the_reordering_window() {
 }
 
 #[test]
+fn reorderings_are_counted_and_the_longest_is_kept() {
+    let mut peer = with_sack();
+    let reordered = |peer: &Peer| {
+        let now = info(peer);
+        (now.has_reordered, now.reorderings, now.overtaken_bytes)
+    };
+    peer.write(4000);
+    peer.hear();
+    peer.wait(ms(100));
+    assert_eq!(reordered(&peer), (false, 0, 0));
+    // Two segments overtake the first, and one of them the second.
+    for (from, to) in [(6001, 7001), (5001, 7001)] {
+        let say = Say::new(A, 1, 4001).sack(&peer, from, to);
+        peer.say(say);
+    }
+    assert_eq!(reordered(&peer), (true, 1, 1000));
+    peer.say(Say::new(A, 1, 7001));
+    assert_eq!(reordered(&peer), (true, 2, 2000));
+    peer.say(Say::new(A, 1, 8001));
+    assert_eq!(reordered(&peer), (true, 2, 2000), "in order");
+}
+
+#[test]
+fn reordering_shows_where_losses_are_counted_too() {
+    let mut config = plain();
+    (config.tcp.sack, config.tcp.congestion.detection) = (true, LossDetection::Count);
+    let mut peer = Peer::established_with(config, |syn| syn.mss(1000).sack_permitted());
+    write_and_answer(&mut peer, 4000, 4001);
+    peer.write(4000);
+    peer.hear();
+    let say = Say::new(A, 1, 4001).sack(&peer, 5001, 6001);
+    peer.say(say);
+    peer.say(Say::new(A, 1, 6001));
+    let now = info(&peer);
+    assert_eq!((now.has_reordered, now.reorderings, now.overtaken_bytes), (true, 1, 1000));
+}
+
+#[test]
 fn duplicates_and_what_was_not_needed() {
     let mut peer = with_sack();
     peer.write(4000);
@@ -158,6 +198,7 @@ fn duplicates_and_what_was_not_needed() {
     peer.say(say);
     let now = info(&peer);
     assert_eq!((now.duplicate_sacks, now.recoveries_undone), (1, 1));
+    assert_eq!((now.has_reordered, now.reorderings, now.overtaken_bytes), (true, 1, 0));
     assert_eq!((now.retransmits, now.retransmitted_bytes), (1, 1000));
 }
 
@@ -191,4 +232,159 @@ fn the_receive_buffer_and_the_round_trip_it_is_sized_by() {
     assert_eq!(now.receiver_rtt, Duration::ZERO, "nothing has come");
     peer.say(Say::new(A, 1, 4001).data(&[1; 100]));
     assert_eq!(info(&peer).receiver_rtt, ms(100));
+}
+
+/// A peer of a connection that counts from its establishment on, with an account that is empty.
+fn accounted() -> Peer {
+    let mut peer = Peer::established(plain());
+    set_accounting(&mut peer, true);
+    peer
+}
+
+fn set_accounting(peer: &mut Peer, accounting: bool) {
+    let (now, id) = (peer.now, peer.id());
+    let options = peer.host.options(id).unwrap();
+    peer.host.set_options(now, id, SocketOptions { accounting, ..options }).unwrap();
+}
+
+fn account(peer: &Peer) -> Account {
+    peer.host.account(peer.now, peer.id()).expect("it counts")
+}
+
+/// In, in with data, out, out with data.
+fn segments(account: &Account) -> [u64; 4] {
+    let Account { segments_in, data_segments_in, segments_out, data_segments_out, .. } = account;
+    [*segments_in, *data_segments_in, *segments_out, *data_segments_out]
+}
+
+/// Busy, limited by the window, limited by the buffer.
+fn times(account: &Account) -> [Duration; 3] {
+    [account.busy, account.window_limited, account.buffer_limited]
+}
+
+#[test]
+fn segments_are_counted_where_the_socket_asks_for_that() {
+    let mut peer = Peer::established(plain());
+    assert_eq!(peer.host.account(peer.now, peer.id()), None);
+    set_accounting(&mut peer, true);
+    assert_eq!(segments(&account(&peer)), [0; 4]);
+    peer.write(2500);
+    peer.hear();
+    assert_eq!(segments(&account(&peer)), [0, 0, 3, 3]);
+    peer.say(Say::new(A, 1, 2001));
+    peer.hear();
+    assert_eq!(segments(&account(&peer)), [1, 0, 3, 3]);
+    peer.wait(ms(1500));
+    assert!(segments(&account(&peer))[3] > 3, "again");
+    peer.say(Say::new(A, 1, 2501));
+    let [_, _, _, sent] = segments(&account(&peer));
+    peer.say(Say::new(A, 1, 2501).data(&[1; 100]));
+    peer.wait(ms(500));
+    assert_eq!(segments(&account(&peer)), [3, 1, sent + 1, sent], "an ACK");
+    peer.say(Say::new(A | F, 101, 2501));
+    let (now, id) = (peer.now, peer.id());
+    peer.host.shutdown_write(now, id).unwrap();
+    peer.hear();
+    assert_eq!(segments(&account(&peer)), [4, 1, sent + 2, sent], "a FIN is no data");
+    set_accounting(&mut peer, false);
+    assert_eq!(peer.host.account(now, id), None);
+}
+
+#[test]
+fn an_account_begins_with_our_syn() {
+    let mut peer = Peer::new(plain());
+    let (local, remote) = peer.ends();
+    let (now, options) = (peer.now, peer.host.default_options());
+    let options = SocketOptions { accounting: true, ..options };
+    peer.id = Some(peer.host.connect_with(now, local, remote, options).unwrap());
+    peer.hear();
+    peer.wait_for_one();
+    assert_eq!(peer.host.account(peer.now, peer.id()), None, "not before it is open");
+    peer.say(Say::new(S | A, 0, 1).mss(1000));
+    peer.hear();
+    assert_eq!(segments(&account(&peer)), [1, 0, 3, 0], "two SYNs and an ACK");
+}
+
+#[test]
+fn an_account_of_a_listener_begins_with_the_last_ack() {
+    let mut peer = Peer::listening(plain());
+    let listener = peer.listener.unwrap();
+    let options = SocketOptions { accounting: true, ..peer.host.default_options() };
+    peer.host.set_listener_options(listener, options).unwrap();
+    peer.say(Say::new(S, 0, 0).mss(1000));
+    peer.hear();
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    assert_eq!(segments(&account(&peer)), [1, 0, 0, 0]);
+}
+
+#[test]
+fn what_the_device_joined_is_counted_apart() {
+    let mut peer = accounted();
+    let bytes = peer.packet(Say::new(A, 1, 1).data(&[1; 2500]));
+    let now = peer.now;
+    peer.host.on_frame(now, RxFrame { segment_size: 1000, ..RxFrame::plain(&bytes) });
+    assert_eq!(segments(&account(&peer))[..2], [3, 3]);
+    assert_eq!(info(&peer).received_bytes, 2500);
+}
+
+#[test]
+fn what_holds_the_sender_back_is_timed() {
+    let mut peer = accounted();
+    peer.wait(ms(5));
+    assert_eq!(times(&account(&peer)), [ms(0); 3]);
+    peer.write(3000);
+    peer.say(Say::new(A, 1, 1).window(2000));
+    peer.hear();
+    peer.wait(ms(10));
+    assert_eq!(times(&account(&peer)), [ms(10), ms(10), ms(0)], "also before it has passed");
+    peer.say(Say::new(A, 1, 2001).window(5000));
+    peer.hear();
+    peer.wait(ms(7));
+    assert_eq!(times(&account(&peer)), [ms(17), ms(10), ms(0)]);
+    peer.say(Say::new(A, 1, 3001));
+    peer.wait(ms(100));
+    assert_eq!(times(&account(&peer)), [ms(17), ms(10), ms(0)], "it has nothing to send");
+}
+
+#[test]
+fn a_buffer_that_is_too_small_is_timed() {
+    let mut config = plain();
+    config.tcp.buffers.send = 2000;
+    let mut peer = Peer::established(config);
+    set_accounting(&mut peer, true);
+    assert_eq!(peer.write(3000), 2000);
+    peer.hear();
+    peer.wait(ms(10));
+    assert_eq!(times(&account(&peer)), [ms(10), ms(0), ms(10)]);
+    peer.say(Say::new(A, 1, 2001));
+    assert_eq!(peer.write(1000), 1000);
+    peer.hear();
+    peer.wait(ms(10));
+    assert_eq!(times(&account(&peer)), [ms(20), ms(0), ms(10)], "all of it was taken");
+}
+
+#[test]
+fn the_time_of_the_last_data() {
+    let mut peer = accounted();
+    let began = peer.now;
+    peer.wait(ms(5));
+    peer.say(Say::new(A, 101, 1).data(&[1; 100]));
+    assert_eq!(account(&peer).last_received, began, "out of order");
+    peer.say(Say::new(A, 1, 1).data(&[1; 100]));
+    assert_eq!(account(&peer).last_received, peer.now);
+}
+
+#[test]
+fn an_account_outlasts_a_rest() {
+    let mut pair = Pair::new();
+    let (_, client, server) = pair.connected();
+    let options = pair.client.options(client).unwrap();
+    let options = SocketOptions { accounting: true, ..options };
+    pair.client.set_options(pair.now, client, options).unwrap();
+    pair.transfer((Side::Client, client), (Side::Server, server), 300);
+    pair.run_for(Duration::from_secs(10));
+    assert_eq!(pair.client.counters().rested, 1);
+    let account = pair.client.account(pair.now, client).unwrap();
+    assert_eq!(segments(&account)[2..], [1, 1]);
 }

@@ -134,9 +134,9 @@ fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
     numbers <= recv.offered() && recv.fin.is_none()
 }
 
-/// Nothing is missing on either side, and the peer's window is open.
+/// Nothing is missing on either side, the peer's window is open, and segments are not counted.
 fn may_predict(s: &Synchronized) -> bool {
-    s.is_calm() && s.send.window > 0
+    s.is_calm() && s.send.window > 0 && !s.send.is_accounted()
 }
 
 #[cfg(test)]

@@ -69,6 +69,9 @@ impl Connection {
         let told = WindowUpdate { window, seq: s.seq, ack: s.ack };
         let mut synchronized = syn.synchronize(cx, &self.options, told);
         synchronized.recv.ack.now |= unscaled;
+        if let Some(ledger) = synchronized.send.ledger_mut() {
+            ledger.on_opened(syn.attempts);
+        }
         let early = match &mut self.shape {
             Shape::SynReceived(_, early) => core::mem::take(early),
             _ => Early::default(),

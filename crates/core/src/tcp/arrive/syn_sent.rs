@@ -143,6 +143,9 @@ impl Connection {
         self.establish(synchronized, cx);
         if let Some(Step { cx, s, .. }) = self.step(cx) {
             s.recv.ack.now = true;
+            if let Some(ledger) = s.send.ledger_mut() {
+                ledger.on_opened(received.attempts);
+            }
             if received.attempts == 1 {
                 s.send.rtt.on_sample(sent_at, cx.now, 1);
             }

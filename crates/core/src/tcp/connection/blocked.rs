@@ -39,6 +39,11 @@ impl Blocked {
         matches!(self, Blocked::ForPages | Blocked::Drained)
     }
 
+    /// True if its writer waits for room or memory.
+    pub(crate) fn waits_for_room(self) -> bool {
+        self == Blocked::ForRoom || self.is_in_line()
+    }
+
     /// True if it may write, and is not [`Blocked::No`].
     pub(crate) fn is_on_source(self) -> bool {
         matches!(self, Blocked::OnSource | Blocked::Lacking)

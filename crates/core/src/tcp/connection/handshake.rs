@@ -12,6 +12,7 @@ use crate::tcp::recv::ack::AckState;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::recv::window::{RecvWindow, Sizes};
 use crate::tcp::send::SendHalf;
+use crate::tcp::send::rare::Rare;
 use crate::tcp::send::recovery::Detection;
 use crate::tcp::send::rtt::Rtt;
 use crate::tcp::time_wait::Predecessor;
@@ -343,6 +344,7 @@ impl SynReceived {
             scale: self.peer_scale.unwrap_or(0),
             detection: Detection::of(self.sack, &cx.config),
             last_sent: cx.now,
+            rare: options.accounting.then(|| Rare::with_account(cx.now)),
             ..SendHalf::new(next, mss, congestion, rtt)
         }
     }

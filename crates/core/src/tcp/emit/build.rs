@@ -43,8 +43,10 @@ impl Step<'_> {
         }
         let segment = if why == Why::PathProbe { len } else { segment_bytes(s) };
         let burst = len > segment && egress.path.base.device.checksum;
-        let pushes =
-            seq + len == s.send.data_end() || (cx.config.quirks.push == Push::Burst && burst);
+        let end = seq + len;
+        let pushes = end == s.send.data_end()
+            || s.send.ends_record(end)
+            || (cx.config.quirks.push == Push::Burst && burst);
         if len > 0 && pushes {
             header.flags |= Flags::PSH;
         }

@@ -87,23 +87,35 @@ impl Step<'_> {
             false if alike => segment.saturating_mul(room.max(1) as u32),
             false => segment,
         };
-        let mut len = queued.min(usable).min(allowed).min(large);
+        // Text of the next record goes into another segment, and no more comes into this one.
+        let record = send.within_record(send.nxt, queued);
+        let mut len = record.min(usable).min(allowed).min(large);
         if s.ecn.is_some_and(|ecn| ecn.cwr_due) {
             // CWR is sent once, on one packet.
             len = len.min(segment);
         }
-        let is_worth_it = |len, queued| is_small_worth_it(s, &self.common.options, len, queued);
+        let is_worth_it = |len, left| {
+            let is_ended = len == left && record < queued;
+            is_ended || is_small_worth_it(s, &self.common.options, len, left)
+        };
         let tail = len % segment;
-        let cuts_tail = |tail| len < queued || !path.device.checksum || !is_worth_it(tail, tail);
+        let cuts_tail = |tail| len < record || !path.device.checksum || !is_worth_it(tail, tail);
         if len > segment && tail > 0 && cuts_tail(tail) {
             // Whether the short one may follow is decided once they are out.
             len -= tail;
         }
-        if len == 0 || (len < segment && !is_worth_it(len, queued)) {
+        if len == 0 || (len < segment && !is_worth_it(len, record)) {
             return None;
         }
         let fin = send.fin_queued && len == queued && sent + len < send.window;
         Some(Run { seq: send.nxt, len, fin, why: Why::New })
+    }
+
+    /// How many segments that is, and whether they have data.
+    pub(super) fn segments_of(&self, emission: &Emission) -> (u64, bool) {
+        let Emission::Text(Run { len, why, .. }) = *emission else { return (1, false) };
+        let segment = if why == Why::PathProbe { len } else { segment_bytes(self.s) };
+        (len.div_ceil(segment.max(1)).max(1).into(), len > 0)
     }
 
     fn probe(&self) -> Option<Emission> {
@@ -202,13 +214,14 @@ fn run(send: &SendHalf, seq: Seq, len: u32, why: Why) -> Run {
 /// What is lost, if so much is `allowed`, and it need not wait for what new segments tell.
 fn lost_text(send: &SendHalf, (seq, len): (Seq, u32), allowed: u32) -> Option<Run> {
     let waits = send.frto() == Frto::Watching;
+    let len = send.within_record(seq, len);
     (allowed >= len && !waits).then(|| run(send, seq, len, Why::Lost))
 }
 
 /// RFC 6675 §4, NextSeg rules 3 and 4, when nothing else may be sent and a segment is `allowed`.
 fn speculative_text(send: &SendHalf, segment: u32, allowed: u32) -> Option<Run> {
     let (seq, len) = send.next_speculative(segment).filter(|_| allowed >= segment)?;
-    Some(run(send, seq, len, Why::Lost))
+    Some(run(send, seq, send.within_record(seq, len), Why::Lost))
 }
 
 fn pure_ack(s: &Synchronized) -> Option<Emission> {

@@ -135,7 +135,7 @@ fn predict(
 /// True if something else is asked for than what follows from the queues.
 fn is_asked(s: &Synchronized) -> bool {
     // All at once: hardly ever is one of them so.
-    s.send.fin_again | s.probe_due | s.keepalive_due | s.send.urgent().is_some()
+    s.send.fin_again | s.probe_due | s.keepalive_due | s.send.is_unusual()
 }
 
 #[cfg(test)]

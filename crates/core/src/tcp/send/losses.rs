@@ -298,6 +298,9 @@ impl SendHalf {
             }
         } else {
             self.reordering.seen = true;
+            if !news.is_reordered {
+                self.note_reordering(0);
+            }
         }
         if let Some(Undo { before, .. }) = undo {
             let pipe = self.pipe();
@@ -376,7 +379,7 @@ impl SendHalf {
 
     /// Where the last segment in flight begins.
     fn last_segment(&self, mss: u32) -> Seq {
-        self.nxt - mss.min(self.flight())
+        self.last_record_start(self.nxt - mss.min(self.flight()), self.nxt)
     }
 
     // ---- the timer

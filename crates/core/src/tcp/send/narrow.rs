@@ -126,7 +126,7 @@ impl SendHalf {
         let flight = self.flight();
         let queued = (self.buffer.len() as u32).saturating_sub(flight);
         let usable = queued.min(self.window.saturating_sub(flight));
-        let may = self.recovery.is_none() && self.urgent().is_none();
+        let may = self.recovery.is_none() && !self.is_marked();
         (may && usable >= len + FOLLOWING * segment).then_some(len)
     }
 

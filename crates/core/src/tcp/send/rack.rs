@@ -77,6 +77,8 @@ pub(crate) struct News {
     pub(crate) latest: Option<Departure>,
     /// Something that was sent once has arrived behind something that left later.
     pub(crate) is_reordered: bool,
+    /// How far that ended below the highest byte delivered before, at most.
+    pub(crate) overtaken_bytes: u32,
     /// It is a duplicate ACK, after a timeout.
     pub(crate) is_repeated: bool,
 }
@@ -91,6 +93,7 @@ impl News {
             forward,
             latest: None,
             is_reordered: false,
+            overtaken_bytes: 0,
             is_repeated: false,
         }
     }
@@ -114,6 +117,7 @@ impl News {
         }
         if !again && end.before(self.forward) {
             self.is_reordered = true;
+            self.overtaken_bytes = self.overtaken_bytes.max(self.forward.since(end));
         }
         // The least RTT is a sample's, and may have a queue in it or a tick of a timer.
         let soonest_ns = self.min_rtt_ns - self.min_rtt_ns / 8;

@@ -1,13 +1,16 @@
-//! What few connections have to keep: the record of a source, urgent data, a narrow path, and
-//! counts of what went wrong. One that never sends anything again, and whose application says
-//! nothing, has none.
+//! What few connections have to keep: the record of a source, urgent data, ends of records, a
+//! narrow path, an account, and counts of what went wrong. One that never sends anything again, and
+//! whose application says nothing, has none.
 
 use alloc::boxed::Box;
 
 use super::SendHalf;
 use super::narrow::Narrow;
+use super::record_ends::RecordEnds;
 use super::source::Source;
 use crate::flow::Seq;
+use crate::tcp::account::Ledger;
+use crate::time::Instant;
 
 /// In a box of its own, also at rest.
 #[derive(Clone, Debug, Default)]
@@ -16,10 +19,28 @@ pub(crate) struct Rare {
     pub source: Option<Source>,
     /// One past the last urgent byte, while it is ahead of SND.UNA.
     urgent: Option<Seq>,
+    /// Where records end that are not acknowledged.
+    pub record_ends: Option<Box<RecordEnds>>,
+    /// What it counts in, if its socket asks for an account.
+    pub ledger: Option<Box<Ledger>>,
     /// What went wrong.
     pub tally: Tally,
     /// The search for what the path carries, if that is less than the peer takes.
     pub narrow: Option<Narrow>,
+}
+
+impl Rare {
+    /// Everything before `una` is acknowledged.
+    fn pass_marks(&mut self, una: Seq) {
+        self.urgent = self.urgent.filter(|urgent| urgent.after(una));
+        self.record_ends = self.record_ends.take().and_then(|ends| ends.rest(una));
+    }
+
+    /// That of a connection whose account begins at `now`.
+    pub(crate) fn with_account(now: Instant) -> Box<Rare> {
+        let ledger = Some(Box::new(Ledger::new(now)));
+        Box::new(Rare { ledger, ..Rare::default() })
+    }
 }
 
 /// Counts of one connection since it began, as far as can be counted.
@@ -37,6 +58,10 @@ pub(crate) struct Tally {
     pub undone: u32,
     /// Segments that arrived out of order.
     pub out_of_order: u32,
+    /// ACKs that showed reordering.
+    pub reorderings: u32,
+    /// Bytes that had overtaken what was late, at most.
+    pub overtaken_bytes: u32,
 }
 
 impl SendHalf {
@@ -50,6 +75,14 @@ impl SendHalf {
         &mut self.rare_mut().tally
     }
 
+    /// An ACK shows that the path has reordered; so many bytes had overtaken what was late, as far
+    /// as is known.
+    pub(super) fn note_reordering(&mut self, overtaken_bytes: u32) {
+        let tally = self.tally_mut();
+        tally.reorderings = tally.reorderings.saturating_add(1);
+        tally.overtaken_bytes = tally.overtaken_bytes.max(overtaken_bytes);
+    }
+
     /// One past the last urgent byte, while it is ahead of SND.UNA.
     pub(crate) fn urgent(&self) -> Option<Seq> {
         self.rare.as_ref()?.urgent
@@ -60,10 +93,30 @@ impl SendHalf {
         self.rare_mut().urgent = Some(end);
     }
 
+    /// Where records end that are not acknowledged.
+    pub(super) fn record_ends(&self) -> Option<&RecordEnds> {
+        self.rare.as_ref()?.record_ends.as_deref()
+    }
+
+    /// True if urgent data or the end of a record is ahead of SND.UNA: not every segment is like
+    /// the others.
+    pub(crate) fn is_marked(&self) -> bool {
+        let is_marked = |rare: &Rare| rare.urgent.is_some() || rare.record_ends.is_some();
+        self.rare.as_deref().is_some_and(is_marked)
+    }
+
+    /// True if the segments to be sent are not like those of others, or are counted.
+    pub(crate) fn is_unusual(&self) -> bool {
+        let is_unusual = |rare: &Rare| {
+            rare.urgent.is_some() || rare.record_ends.is_some() || rare.ledger.is_some()
+        };
+        self.rare.as_deref().is_some_and(is_unusual)
+    }
+
     /// Everything before `una` is acknowledged.
-    pub(super) fn end_urgent(&mut self, una: Seq) {
+    pub(super) fn pass_marks(&mut self, una: Seq) {
         if let Some(rare) = &mut self.rare {
-            rare.urgent = rare.urgent.filter(|urgent| urgent.after(una));
+            rare.pass_marks(una);
         }
     }
 
@@ -82,7 +135,7 @@ impl SendHalf {
         self.rare_mut().source.get_or_insert_default()
     }
 
-    pub(super) fn rare_mut(&mut self) -> &mut Rare {
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_with(Box::default)
     }
 }

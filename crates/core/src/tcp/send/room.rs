@@ -153,7 +153,7 @@ impl SendHalf {
 
     /// True if so much may be written that its writer should come.
     pub(crate) fn has_much_room(&self, options: &SocketOptions, cx: Sizing<'_>) -> bool {
-        if self.buffer.room_in_share(cx.pool) == 0 {
+        if self.buffer.room_in_share(cx.pool) == 0 || self.is_full_of_records() {
             return false;
         }
         let limit = options.send_buffer_bytes;

@@ -97,6 +97,7 @@ enum Act {
     },
     Write(usize),
     Urgent(usize),
+    Record(usize),
     Read(usize),
     Close,
     /// With room for so many frames.
@@ -126,6 +127,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         30 => segment,
         20 => prop_oneof![1usize..1100, 1usize..5000, Just(988)].prop_map(Act::Write),
         1 => (1usize..2000).prop_map(Act::Urgent),
+        1 => (1usize..2000).prop_map(Act::Record),
         10 => (1usize..5000).prop_map(Act::Read),
         1 => Just(Act::Close),
         30 => prop_oneof![9 => Just(64usize), 1 => 0usize..3].prop_map(Act::Emit),
@@ -208,7 +210,7 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
         let [one, other] = ends.each_mut().map(|end| {
             match act {
                 Act::Segment { .. } => {}
-                Act::Write(len) | Act::Urgent(len) => {
+                Act::Write(len) | Act::Urgent(len) | Act::Record(len) => {
                     let Shape::Synchronized(s) = &mut end.lone.connection.shape else {
                         return None;
                     };
@@ -217,6 +219,9 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
                     }
                     if let Act::Urgent(_) = act {
                         s.send.set_urgent(s.send.data_end());
+                    }
+                    if let Act::Record(_) = act {
+                        s.send.end_record();
                     }
                 }
                 Act::Read(len) => {
