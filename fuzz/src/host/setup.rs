@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_corpus_has_each_congestion_control_with_each_detection_at_either_end() {
+    fn the_corpus_has_each_congestion_control_at_either_end() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/host");
         let inputs = fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()));
         let inputs: Vec<Vec<u8>> = inputs.map(Result::unwrap).collect();
