@@ -11,8 +11,9 @@ use lightwait_bench::say_line;
 use crate::plan::{Failure, Plan};
 use crate::report::{Report, Table, Work};
 
-/// Seeds of an ablated run, unless `--seeds` says more: an effect that is gone shows in a few.
-const FEW_SEEDS: u64 = 4;
+/// Seeds of an ablated run at most, unless `--seeds` says more: an effect that is gone shows in a
+/// few.
+pub(crate) const FEW_SEEDS: u64 = 4;
 
 /// A switch that takes away what claims are about.
 #[derive(Debug)]
@@ -102,8 +103,7 @@ fn try_all(plan: &Plan, work: &Work, verdicts: Vec<Verdict>) -> Result<Vec<Trial
 /// The claims of a run without what `ablation` takes away.
 fn without(plan: &Plan, work: &Work, ablation: &Ablation) -> Result<Vec<Verdict>, Failure> {
     let out = work.out.join("ablated").join(ablation.name);
-    let seeds = work.seeds.or(Some(FEW_SEEDS));
-    let work = Work { out, seeds, ablated: Some(ablation.name), bless: None, ..work.clone() };
+    let work = Work { out, ablated: Some(ablation.name), bless: None, ..work.clone() };
     let mut report = Report::new(plan, &work)?;
     (plan.run)(&mut report)?;
     if !report.has_asked() {

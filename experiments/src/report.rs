@@ -13,7 +13,7 @@ use std::thread;
 
 use serde_json::{Map, Value, json};
 
-use crate::ablation::{Ablation, Verdict, Whole};
+use crate::ablation::{Ablation, FEW_SEEDS, Verdict, Whole};
 use crate::chart::{Chart, Mark};
 use crate::expected::Known;
 use crate::plan::{Failure, Plan, Seeds};
@@ -28,6 +28,11 @@ fn root_of_crate() -> &'static Path {
 pub(crate) fn usual_directory() -> PathBuf {
     root_of_crate().with_file_name("target").join("experiments")
 }
+
+/// How the line of a run's text begins that tells where it was made, and how it ends where that was
+/// a quick one.
+pub(crate) const MADE_ON: &str = "made on ";
+pub(crate) const QUICK: &str = "; --quick";
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -127,6 +132,7 @@ impl Report {
     /// The number of runs to average over, of an experiment without seeds.
     pub(crate) fn repeats(&mut self, usual: u64) -> u64 {
         let few = if self.work.quick { usual.div_ceil(10).max(4).min(usual) } else { usual };
+        let few = if self.work.ablated.is_some() { few.min(FEW_SEEDS) } else { few };
         let count = self.work.seeds.unwrap_or(few);
         if count != usual {
             self.known = Known::Nothing;
@@ -263,6 +269,7 @@ impl Report {
         self.data.insert("claims".to_owned(), Value::Array(mem::take(&mut self.claims)));
         let data = Value::Object(mem::take(&mut self.data));
         let written = self.written(&data);
+        say_line!("{}", provenance(&written, self.work.quick));
         let text = serde_json::to_string_pretty(&written)?;
         fs::write(self.directory.join("data.json"), text + "\n")?;
         say_line!("written to {}", self.directory.display());
@@ -276,6 +283,30 @@ impl Report {
         }
         Ok((self.all_hold && differences.is_empty(), self.verdicts))
     }
+}
+
+/// The line of a run's text that tells where, of what and with which seeds it was made. It begins
+/// and ends as the table of stored runs expects.
+fn provenance(written: &Value, is_quick: bool) -> String {
+    let made = |key: &str| match &written["made_on"][key] {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => "unknown".to_owned(),
+    };
+    let seeds = match written["seeds"].as_array().map_or(&[][..], Vec::as_slice) {
+        [] => "no seeds".to_owned(),
+        [one] => format!("seed {one}"),
+        [first, .., last] => format!("seeds {first} to {last}"),
+    };
+    format!(
+        "{MADE_ON}{}, {} processors; Linux {}; commit {}; {}; {seeds}{}",
+        made("processor"),
+        made("processors"),
+        made("kernel"),
+        made("commit"),
+        made("compiler"),
+        if is_quick { QUICK } else { "" },
+    )
 }
 
 /// The machine, the commit and the compiler.

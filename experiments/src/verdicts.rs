@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::plan::{Failure, Outcome, PLANS, Paper, Plan};
+use crate::report::{MADE_ON, QUICK};
 
 /// The table lies between this heading and the next one.
 const HEADING: &str = "\n## What came of it\n";
@@ -28,6 +29,8 @@ const PAPERS: [(&str, &str); 4] = [
 struct Tally {
     claims: [usize; 2],
     observed: [usize; 2],
+    /// The run had few seeds and swept few values.
+    is_quick: bool,
 }
 
 impl Tally {
@@ -60,6 +63,7 @@ impl Tally {
                 }
             }
             let Some(tally) = tally.as_mut().filter(|_| is_its) else { continue };
+            tally.is_quick |= line.starts_with(MADE_ON) && line.ends_with(QUICK);
             for (word, is_claim, is_so) in [
                 ("holds ", true, true),
                 ("FAILS  ", true, false),
@@ -124,22 +128,24 @@ fn stored(plan: &Plan, cited: &str) -> Result<Option<(Tally, String)>, Failure> 
         texts.sort_by_key(|path| !cited.contains(&format!("{}/{}", name(day), name(path))));
         for path in &texts {
             if let Some(tally) = Tally::of_text(plan.id, &fs::read_to_string(path)?) {
-                return Ok(Some((tally, name(day))));
+                let extent = if tally.is_quick { ", quick" } else { "" };
+                return Ok(Some((tally, name(day) + extent)));
             }
         }
     }
     Ok(None)
 }
 
-/// The time that README's list of experiments gives for an experiment.
+/// The time that README's lists of experiments give for an experiment: those of the papers have six
+/// columns, and those beside Linux four.
 fn time(readme: &str, id: &str) -> String {
-    let row = readme.lines().find(|line| {
-        line.starts_with("| ")
-            && line.contains(&format!("`{id}`"))
-            && line.matches('|').count() == 7
+    let its = |line: &&str| line.starts_with("| ") && line.contains(&format!("`{id}`"));
+    let time = readme.lines().filter(its).find_map(|line| match line.matches('|').count() {
+        7 => line.split('|').nth(4),
+        5 => line.split('|').nth(3),
+        _ => None,
     });
-    let time = row.and_then(|row| row.split('|').nth(4)).unwrap_or("–");
-    time.trim().trim_end_matches(" each").to_owned()
+    time.unwrap_or("–").trim().trim_end_matches(" each").to_owned()
 }
 
 /// Paper and figure.
@@ -204,13 +210,25 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_found_in_either_list() {
+        let readme = "| C | `c-devices`: both | devices | 7 min | 1 GB | claims |\n\
+                      | – | `c-devices` | ours | 1 | 2 | 3 | 4 |\n\
+                      | `r-loss`, `r-tail`: ours | devices | 4 h | 2 min |\n";
+        let times = ["c-devices", "r-tail", "r-fair"].map(|id| time(readme, id));
+        assert_eq!(times, ["7 min", "4 h", "–"]);
+    }
+
+    #[test]
     fn a_run_is_counted_from_its_title_to_the_next() {
         let text =
             "a-fig3 — one\nholds  x: 1\nFAILS  y: 2\n\na-fig4 — two\nNOT SO z: 3\nholds  x: 1";
-        let tally = |claims, observed| Some(Tally { claims, observed });
+        let tally = |claims, observed| Some(Tally { claims, observed, is_quick: false });
         assert_eq!(Tally::of_text("a-fig3", text), tally([1, 2], [0, 0]));
         assert_eq!(Tally::of_text("a-fig4", text), tally([1, 1], [0, 1]));
         assert_eq!(Tally::of_text("a-fig5", text), None);
+        let quick = format!("{text}\nmade on it; seed 1{QUICK}");
+        assert!(Tally::of_text("a-fig4", &quick).unwrap().is_quick);
+        assert!(!Tally::of_text("a-fig3", &quick).unwrap().is_quick);
         let plan = |id: &str| PLANS.iter().find(|plan| plan.id == id).unwrap();
         assert_eq!(tally([1, 2], [0, 0]).unwrap().verdict(plan("a-fig5")), "not so");
         assert_eq!(tally([2, 2], [0, 1]).unwrap().verdict(plan("a-fig5")), "same size");

@@ -11,8 +11,11 @@
 //! default is, and each row names it. This kernel has no DCTCP: [`in_virtual_time`] has ours.
 //!
 //! Medians are over seeds, with an interval of 95 % or, with few seeds, the least and the greatest
-//! value. A goal that is not reached yet is an observation with its reason ([`open_goal`]): it is
-//! reported and fails nothing. Once it is reached it becomes a claim.
+//! value; a claim compares the ends of intervals. Its ablation changes ours alone, by a flag of
+//! `serve` or by another controller, and runs what the claim compares, on the same path.
+//!
+//! A goal that is not reached, or not with room, is an observation with its reason ([`open_goal`]):
+//! it is reported and fails nothing. Once it is reached it becomes a claim.
 
 mod download;
 mod kernel;
@@ -32,10 +35,25 @@ pub(crate) mod r_tail;
 
 use std::fmt::Display;
 
+use crate::ablation::Ablation;
 use crate::report::Report;
 
 /// The congestion controls of both, by their names here and in the kernel.
 const CONTROLLERS: [&str; 3] = ["reno", "cubic", "bbr"];
+
+/// How ours finds losses without RACK-TLP, and the flags that have it do so.
+const COUNTED: Ablation = Ablation {
+    name: "counted",
+    instead: "ours counts what is sacked (RFC 6675): late is lost, nothing is probed for or undone",
+};
+const COUNTING: &[&str] = &["--set", "congestion.detection=count"];
+
+/// Ours without BBR.
+const NO_MODEL: Ablation =
+    Ablation { name: "no-model", instead: "ours sends by CUBIC in the place of BBR" };
+
+/// Why ours is not held to Linux's rate.
+const MISSED_BY_LITTLE: &str = "missed by 1 to 9 % at some points";
 
 /// The stack that sends, with its congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +66,11 @@ impl Sender {
     /// Every sender there is, ours before Linux's with the same controller.
     fn all() -> Vec<Sender> {
         CONTROLLERS.iter().flat_map(|name| [Sender::Ours(name), Sender::Linux(name)]).collect()
+    }
+
+    /// Ours with each controller.
+    fn ours() -> Vec<Sender> {
+        CONTROLLERS.map(Sender::Ours).to_vec()
     }
 
     fn controller(self) -> &'static str {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use lightwait_core::Config;
 use lightwait_core::address::Cidr;
-use lightwait_core::config::{Disagreement, Limits, PageSize, Wish};
+use lightwait_core::config::{Algorithm, Disagreement, Limits, LossDetection, PageSize, Wish};
 use lightwait_core::frame::{Capabilities, Medium};
 use lightwait_core::time::Duration;
 
@@ -49,13 +49,30 @@ pub(super) fn address(source: &mut Source<'_>) -> IpAddr {
 /// Ports that sockets may use.
 pub(super) const PORTS: [u16; 4] = [80, 81, 4000, 0];
 
+/// The congestion control of an end, by two bits of the world's byte.
+const ALGORITHMS: [Algorithm; 4] =
+    [Algorithm::Cubic, Algorithm::Bbr, Algorithm::Reno, Algorithm::Dctcp];
+
 /// The configurations of the two ends, which share the cable's medium and MTU. Also returns whether
 /// frames may be forged and damaged.
+///
+/// ```text
+///   world's byte:  7 honest | 6 count, 5–4 algorithm of end 1 | 3 count, 2–1 of end 0 | 0 Ethernet
+/// ```
 pub(super) fn configs(source: &mut Source<'_>) -> ([Config; 2], bool) {
     let world = source.u8();
     let medium = if world & 1 == 1 { Medium::Ethernet } else { Medium::Ip };
     let mtu = source.pick(&[1500, 1280, 9000, 576]);
-    ([config(0, medium, mtu, source), config(1, medium, mtu, source)], world & 0x80 == 0)
+    let configs = [0, 1].map(|side| {
+        let mut config = config(side, medium, mtu, source);
+        let bits = world >> (1 + 3 * side);
+        config.tcp.congestion.algorithm = ALGORITHMS[usize::from(bits & 3)];
+        if bits & 4 != 0 {
+            config.tcp.congestion.detection = LossDetection::Count;
+        }
+        config
+    });
+    (configs, world & 0x80 == 0)
 }
 
 fn config(side: usize, medium: Medium, mtu: u16, source: &mut Source<'_>) -> Config {
@@ -122,4 +139,43 @@ fn tight() -> Limits {
 
 fn cidr(address: IpAddr, prefix_len: u8) -> Cidr {
     Cidr::new(address, prefix_len).expect("the prefixes above are possible")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_corpus_has_each_congestion_control_at_either_end() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/host");
+        let inputs = fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()));
+        let inputs: Vec<Vec<u8>> = inputs.map(Result::unwrap).collect();
+        for side in [0, 1] {
+            for algorithm in ALGORITHMS {
+                for detection in [LossDetection::Rack, LossDetection::Count] {
+                    let has = |input: &Vec<u8>| {
+                        let congestion = &configs(&mut Source::new(input)).0[side].tcp.congestion;
+                        (congestion.algorithm, congestion.detection) == (algorithm, detection)
+                    };
+                    assert!(inputs.iter().any(has), "end {side}: {algorithm:?}, {detection:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_byte_of_the_world_chooses_for_each_end() {
+        let chosen = |world: u8| {
+            configs(&mut Source::new(&[world]))
+                .0
+                .map(|config| (config.tcp.congestion.algorithm, config.tcp.congestion.detection))
+        };
+        let usual = (Algorithm::Cubic, LossDetection::Rack);
+        assert_eq!(chosen(0b1000_0001), [usual; 2]);
+        assert_eq!(chosen(0b0000_0010), [(Algorithm::Bbr, LossDetection::Rack), usual]);
+        assert_eq!(chosen(0b0111_0000), [usual, (Algorithm::Dctcp, LossDetection::Count)]);
+    }
 }

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::time::Duration;
 
-use super::Sender;
 use super::download::download;
 use super::median::Median;
 use super::site::{Links, Site};
+use super::{NO_MODEL, Sender};
+use crate::ablation::Ablation;
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
 
@@ -27,6 +28,12 @@ const QUEUES: [(&str, &str, bool); 4] = [
 ];
 const FIFO: usize = 0;
 const CODEL: usize = 1;
+/// How many times as long packets wait where a claim says that they wait longer: ten in virtual
+/// time, behind the first two seconds.
+const LONGER: f64 = 2.0;
+
+const TAIL_DROP: Ablation =
+    Ablation { name: "tail-drop", instead: "CoDel's queue drops where it is full, as FIFO" };
 
 /// One run.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +48,25 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     let is_quick = report.is_quick();
     let seeds = report.seeds(if is_quick { QUICK_SEEDS } else { SEEDS });
     let length = if is_quick { QUICK_LENGTH } else { LENGTH };
-    let site = Site::lay(report, &[FILE_BYTES])?;
-    let senders = Sender::all();
-    let mut found = vec![vec![Vec::new(); senders.len()]; QUEUES.len()];
+    let mut site = Site::lay(report, &[FILE_BYTES])?;
+    let mut queues = QUEUES;
+    let compared = || vec![Sender::Ours("cubic"), Sender::Ours("bbr")];
+    let senders = match (report.is_ablated(&NO_MODEL), report.is_ablated(&TAIL_DROP)) {
+        (true, _) => {
+            site.model = "cubic";
+            compared()
+        }
+        (_, true) => {
+            queues[CODEL].1 = queues[FIFO].1;
+            compared()
+        }
+        _ => Sender::all(),
+    };
+    let mut found = vec![vec![Vec::new(); senders.len()]; queues.len()];
     let mut record = fs::File::create(report.path("runs.csv"))?;
     writeln!(record, "queue,sender,seed,Mbit/s,median ms,p99 ms")?;
     for seed in seeds {
-        for (queue, at_queue) in QUEUES.iter().zip(&mut found) {
+        for (queue, at_queue) in queues.iter().zip(&mut found) {
             for (sender, of_sender) in senders.iter().zip(at_queue) {
                 let one = run_once(&site, *sender, queue, seed, length)?;
                 let Found { mbit, wait_ms: [median, most] } = one;
@@ -60,6 +79,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         }
     }
     show(report, &senders, &found)?;
+    judge_waits(report, &senders, &found);
     judge(report, &senders, &found);
     Ok(())
 }
@@ -108,6 +128,28 @@ fn show(report: &mut Report, senders: &[Sender], found: &[Vec<Vec<Found>>]) -> O
         }
     }
     report.table("waits", &table)
+}
+
+/// Ours: what a managed queue takes from CUBIC's waits, and what BBR does by itself.
+fn judge_waits(report: &mut Report, senders: &[Sender], found: &[Vec<Vec<Found>>]) {
+    let of = |controller, queue: usize| {
+        let place = senders.iter().position(|one| *one == Sender::Ours(controller));
+        let found = place.map_or(&[][..], |place| &found[queue][place]);
+        Median::of(found.iter().map(|one| one.wait_ms[0]))
+    };
+    let [cubic, bbr, by_codel] = [of("cubic", FIFO), of("bbr", FIFO), of("cubic", CODEL)];
+    report.claim(
+        "ours, cubic: behind CoDel packets wait half as long as behind FIFO, or less (median)",
+        &TAIL_DROP,
+        LONGER * by_codel.most <= cubic.least,
+        format!("{by_codel:.1} against {cubic:.1} ms"),
+    );
+    report.claim(
+        "ours: behind FIFO packets wait half as long by BBR as by CUBIC, or less (median)",
+        &NO_MODEL,
+        LONGER * bbr.most <= cubic.least,
+        format!("{bbr:.1} against {cubic:.1} ms"),
+    );
 }
 
 fn judge(report: &mut Report, senders: &[Sender], found: &[Vec<Vec<Found>>]) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::rates::{Extent, Point, Runs};
 use super::site::{Links, Site};
-use super::{CONTROLLERS, Sender, open_goal};
+use super::{CONTROLLERS, MISSED_BY_LITTLE, NO_MODEL, Sender, open_goal};
 use crate::plan::Outcome;
 use crate::report::Report;
 
@@ -22,6 +22,8 @@ const LOSSES: [&str; 6] = ["0%", "0.1%", "0.5%", "1%", "2%", "gilbert:0.34%:33%"
 const QUICK_LOSSES: [&str; 3] = ["0%", "0.1%", "1%"];
 /// BBR's goals at the measured path: the loss, and Mbit/s.
 const BBR: [(&str, f64); 2] = [("0.1%", 43.0), ("1%", 36.0)];
+/// What it carries there with 1 % lost, with every seed, in Mbit/s: six times what CUBIC does.
+const BBR_LEAST: f64 = 30.0;
 /// NewReno's goodput there at commit f01566cd, in Mbit/s.
 const BEFORE: [(&str, f64); 3] = [("0%", 40.1), ("0.1%", 11.8), ("1%", 2.8)];
 
@@ -44,8 +46,14 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
     };
     let points = paths.iter().flat_map(|path| losses.iter().map(|loss| point(*path, loss)));
     let extent = if is_quick { QUICK } else { WHOLE };
-    let site = Site::lay(report, &[extent.file_bytes])?;
-    let points = (points.collect(), Sender::all());
+    let mut site = Site::lay(report, &[extent.file_bytes])?;
+    let points = match report.is_ablated(&NO_MODEL) {
+        true => {
+            site.model = "cubic";
+            (vec![point(MEASURED, "1%")], vec![Sender::Ours("bbr")])
+        }
+        false => (points.collect(), Sender::all()),
+    };
     let runs = Runs::measure(report, &site, points, seeds, extent)?;
     runs.show(report)?;
     judge_beside_linux(report, &runs);
@@ -59,7 +67,7 @@ fn judge_beside_linux(report: &mut Report, runs: &Runs) {
         let (point, ratio) = runs.worst(name);
         open_goal(
             report,
-            "no quiet run yet",
+            MISSED_BY_LITTLE,
             &format!("{name}: ours carries as much as Linux with {name}, or more, at each point"),
             ratio.median >= 1.0,
             format!("{ratio} times at {}", point.name),
@@ -74,12 +82,20 @@ fn judge_bbr(report: &mut Report, runs: &Runs) {
             [Sender::Ours("bbr"), Sender::Linux("bbr")].map(|one| runs.mbit(place, one));
         open_goal(
             report,
-            "no quiet run yet",
+            "met without room to spare: seeds differ by a tenth",
             &format!("bbr: ours carries {least} of 50 Mbit/s or more with {loss} lost"),
-            ours.median >= least,
+            ours.least >= least,
             format!("{ours:.1}; Linux {linux:.1}"),
         );
     }
+    let Some(place) = runs.place(&name(MEASURED, "1%")) else { return };
+    let ours = runs.mbit(place, Sender::Ours("bbr"));
+    report.claim(
+        &format!("bbr: with 1 % lost ours carries {BBR_LEAST} of 50 Mbit/s or more"),
+        &NO_MODEL,
+        ours.least >= BBR_LEAST,
+        format!("{ours:.1}"),
+    );
 }
 
 /// Ours by NewReno beside what it was before.

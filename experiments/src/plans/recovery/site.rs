@@ -69,6 +69,10 @@ pub(super) struct Site {
     linux: Namespace,
     middle: Namespace,
     pub(super) clients: Namespace,
+    /// Flags of ours in an ablated run, beside those of each start.
+    pub(super) flags: &'static [&'static str],
+    /// The controller by which ours sends where BBR is asked for: another one in an ablated run.
+    pub(super) model: &'static str,
 }
 
 impl Site {
@@ -116,7 +120,8 @@ impl Site {
             set(namespace, &format!("net.ipv4.tcp_wmem=4096 16384 {KERNEL_BUFFER}"))?;
         }
         thread::sleep(SETTLED);
-        Ok(Site { program, files, ours, linux, middle, clients })
+        let (flags, model) = (&[][..], "bbr");
+        Ok(Site { program, files, ours, linux, middle, clients, flags, model })
     }
 
     /// Lets the kernel ask for ECN and agree to it, or not.
@@ -134,7 +139,8 @@ impl Site {
                 let mut serve = self.ours.command(&self.program);
                 serve.args(["serve", "--af-packet", "ours", "--ip", "10.9.0.1/24"]);
                 serve.args(["--probe", "0s", "--min-rate", "0"]);
-                serve.args(["--congestion", controller]).args(flags);
+                let controller = if controller == "bbr" { self.model } else { controller };
+                serve.args(["--congestion", controller]).args(flags).args(self.flags);
                 let server = Server::start(serve.arg(&self.files))?;
                 Ok(Source { address: OURS.parse()?, running: Running::Ours(server) })
             }

@@ -1,9 +1,10 @@
-//! A device that loses the end of each answer once, and notes when the sender repeats something.
+//! A device that loses the end of each answer once, and notes when the sender heard something last
+//! and when it repeats something.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Instant as WallInstant;
+use std::time::{Duration, Instant as WallInstant};
 
 use lightwait::device::{Device, Losses, Sink};
 use lightwait_core::wire::ethernet;
@@ -25,14 +26,34 @@ pub(super) struct Tail {
     length: u32,
     /// What was sent so far.
     sent: u32,
+    /// What was acknowledged so far.
+    acknowledged: u32,
     /// When something was sent for the first time, last.
-    pub(super) sent_at: Option<WallInstant>,
+    sent_at: Option<WallInstant>,
+    /// When an acknowledgement that advances passed, last before anything was sent again.
+    heard_at: Option<WallInstant>,
     /// When something was sent again, first.
-    pub(super) repeated_at: Option<WallInstant>,
+    repeated_at: Option<WallInstant>,
     pub(super) lost: u32,
 }
 
 impl Tail {
+    /// How long nothing was sent and nothing heard before something was sent again. RFC 8985 §7.2:
+    /// both new data and an acknowledgement that advances start the timer of the probe anew.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        let begins = self.sent_at.max(self.heard_at)?;
+        Some(self.repeated_at?.duration_since(begins))
+    }
+
+    /// An acknowledgement passes on its way to the sender.
+    fn on_acknowledgement(&mut self, number: u32, now: WallInstant) {
+        let offset = number.wrapping_sub(self.first);
+        let advances = self.acknowledged < offset && offset <= self.sent;
+        if self.length > 0 && advances && self.repeated_at.is_none() {
+            (self.acknowledged, self.heard_at) = (offset, Some(now));
+        }
+    }
+
     /// Takes a segment of the answer. Returns true if it is to be lost: it is one of the last
     /// `losses`, and it is sent for the first time.
     fn on_segment(&mut self, seq: u32, payload: &[u8], losses: u32, now: WallInstant) -> bool {
@@ -74,21 +95,37 @@ pub(super) struct TailLoss {
 
 impl TailLoss {
     fn loses(tails: &Tails, (losses, least): (u32, u32), bytes: &[u8]) -> bool {
-        let Ok(frame) = ethernet::Frame::parse(bytes) else { return false };
-        let Ok(packet) = Packet::parse(frame.payload) else { return false };
-        if packet.protocol != protocol::TCP {
+        let Some(segment) = segment_of(bytes).filter(|segment| !segment.payload.is_empty()) else {
             return false;
-        }
-        let Ok(segment) = Segment::parse(packet.payload) else { return false };
-        if segment.payload.is_empty() {
-            return false;
-        }
+        };
         let mut tails = tails.lock().expect("nobody panics with it");
         let tail = tails.entry(segment.destination_port).or_default();
         if tail.length == 0 && whole_length(segment.payload).is_none_or(|length| length < least) {
             return false;
         }
         tail.on_segment(segment.seq.0, segment.payload, losses, WallInstant::now())
+    }
+}
+
+/// The segment in a frame.
+fn segment_of(bytes: &[u8]) -> Option<Segment<'_>> {
+    let frame = ethernet::Frame::parse(bytes).ok()?;
+    let packet = Packet::parse(frame.payload).ok()?;
+    let is_tcp = packet.protocol == protocol::TCP;
+    Segment::parse(packet.payload).ok().filter(|_| is_tcp)
+}
+
+/// Notes the acknowledgements that wait to be sent.
+fn note_acknowledgements(tails: &Tails, outbox: &Outbox) {
+    let (now, mut bytes) = (WallInstant::now(), Vec::new());
+    let mut tails = tails.lock().expect("nobody panics with it");
+    for frame in outbox.frames() {
+        bytes.clear();
+        frame.copy_to(&mut bytes);
+        let Some(segment) = segment_of(&bytes) else { continue };
+        if let Some(tail) = tails.get_mut(&segment.source_port) {
+            tail.on_acknowledgement(segment.ack.0, now);
+        }
     }
 }
 
@@ -109,6 +146,7 @@ impl Device for TailLoss {
     }
 
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        note_acknowledgements(&self.tails, outbox);
         self.device.transmit(now, outbox)
     }
 
@@ -142,5 +180,29 @@ mod tests {
         assert_eq!((tail.lost, tail.repeated_at), (2, None));
         assert!(!tail.on_segment(3000_u32.wrapping_sub(5), &[0; 502], 2, now));
         assert!(tail.repeated_at.is_some());
+    }
+
+    #[test]
+    fn silence_begins_with_what_was_sent_or_heard_last() {
+        let begin = WallInstant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let known = Tail { first: u32::MAX, segment: 1000, length: 3000, ..Tail::default() };
+        let mut tail = known.clone();
+        for (number, ms) in [(0, 0), (1000, 1), (2000, 2)] {
+            tail.on_segment(tail.first.wrapping_add(number), &[0; 1000], 1, at(ms));
+        }
+        tail.on_acknowledgement(999, at(40));
+        tail.on_acknowledgement(1999, at(41));
+        tail.on_acknowledgement(1999, at(60));
+        tail.on_acknowledgement(3000, at(61));
+        assert_eq!(tail.silence(), None, "nothing was sent again");
+        tail.on_segment(tail.first.wrapping_add(2000), &[0; 1000], 1, at(121));
+        tail.on_acknowledgement(2999, at(161));
+        let since_the_ack = Some(Duration::from_millis(80));
+        assert_eq!(tail.silence(), since_the_ack, "a repeat, or of what was not sent, is no news");
+        let mut tail = known;
+        tail.on_segment(tail.first, &[0; 1000], 1, at(5));
+        tail.on_segment(tail.first, &[0; 1000], 1, at(25));
+        assert_eq!(tail.silence(), Some(Duration::from_millis(20)), "nothing was heard");
     }
 }
