@@ -386,6 +386,7 @@ impl SendHalf {
 
     /// What the retransmission timer waits for, and until when, if not for the timeout: for a range
     /// that is late (RFC 8985 §6.2, step 5), or to probe for a tail.
+    #[inline(always)]
     pub(crate) fn pending(&self, config: &Settings) -> Option<(Pending, Instant)> {
         if let Some(recovery) = &self.recovery {
             let late = recovery.rack.due;
@@ -397,8 +398,15 @@ impl SendHalf {
             }
         }
         let is_lone = self.flight() <= u32::from(self.mss);
-        let due = if is_lone { self.lone_due(config) } else { self.tail_due(config) };
-        Some((Pending::Tail, due?))
+        if !is_lone {
+            return Some((Pending::Tail, self.tail_due(config)?));
+        }
+        // The ACK of a lone segment may be delayed: its probe waits longer.
+        let wait_ns = self.rtt.lone_probe_ns(LATE_ACK_NS, &config.rto_bounds)?;
+        let due = self.last_sent.max(self.silent_since).plus_nanos(wait_ns);
+        // Nearly always it has left since the peer was heard last. Else RFC 7765's timeout counts.
+        let is_sooner = self.sent.all_left_at(self.silent_since) || due < self.lone_timeout(config);
+        (is_sooner && self.detection == Detection::Rack).then_some((Pending::Tail, due))
     }
 
     /// When the tail of what is in flight is probed for (RFC 8985 §7.2): two round trips after it
@@ -415,18 +423,7 @@ impl SendHalf {
         (due < timeout).then_some(due)
     }
 
-    /// The same of a lone segment. Its ACK may be delayed: [`LATE_ACK_NS`] is added.
-    fn lone_due(&self, config: &Settings) -> Option<Instant> {
-        let wait_ns = self.rtt.lone_probe_ns(LATE_ACK_NS, &config.rto_bounds)?;
-        if self.detection != Detection::Rack {
-            return None;
-        }
-        let due = self.last_sent.max(self.silent_since).plus_nanos(wait_ns);
-        // Nearly always it has left since the peer was heard last. Else RFC 7765's timeout counts.
-        let is_sooner = self.sent.all_left_at(self.silent_since) || due < self.lone_timeout(config);
-        is_sooner.then_some(due)
-    }
-
+    /// When a lone segment times out (RFC 7765).
     fn lone_timeout(&self, config: &Settings) -> Instant {
         let rto_ns = self.rtt.rto_ns(&config.rto_bounds);
         self.restart_from(self.silent_since, rto_ns, config).plus_nanos(rto_ns)

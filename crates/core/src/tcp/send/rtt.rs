@@ -302,7 +302,6 @@ impl Rtt {
     }
 
     /// The timeout in force, back-off included, in ns.
-    #[inline(always)]
     pub fn rto_ns(&self, bounds: &Bounds) -> u64 {
         if self.srtt_ns == 0 || self.doublings > 0 {
             return self.unusual_rto_ns(bounds);
