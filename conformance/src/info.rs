@@ -238,7 +238,6 @@ fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
             false => info.duplicate_acks,
         },
     );
-    // Linux counts as lost what was sent again, too, until it arrives.
     // What is late itself counts, too.
     let reordering = match info.overtaken_bytes {
         0 => REORDERING,
@@ -246,6 +245,7 @@ fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
     };
     out.u32(at::REORDERING, reordering);
     out.u32(at::REORD_SEEN, info.reorderings as u32);
+    // Linux counts as lost what was sent again, too, until it arrives.
     out.u32(at::LOST, segments(info.lost_bytes + info.resent_bytes));
     out.u32(at::RETRANS, segments(info.resent_bytes));
     out.u32(at::RTT, micros(info.srtt));

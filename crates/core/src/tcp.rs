@@ -183,7 +183,7 @@ pub struct ConnectionInfo {
     /// The path has reordered segments.
     pub has_reordered: bool,
     /// ACKs that showed so: of what was sent once, behind what was sent later; or that what was
-    /// sent again had only been late.
+    /// sent again had only been late. Since the connection rested, if nothing else went wrong.
     pub reorderings: u64,
     /// Bytes that had overtaken what was late, at most, holes among them. 0 where only the second
     /// kind of ACK has told: it does not say how late.

@@ -73,7 +73,7 @@ group! {
         initial_window: u32 = 10, "segments", "RFC 6928";
         /// Halve the congestion window for each RTO in which nothing is sent, down to the initial
         /// one.
-        restart_after_idle: bool = true, "", "RFC 7661 §4.4.3; RFC 5681 §4.1";
+        restart_after_idle: bool = true, "", "RFC 2861 §3.1; RFC 7661 §4.4.3";
         /// How losses are found where the peer sends SACK blocks: by when segments left, or by how
         /// many are sacked. By time only with the default timers and estimator.
         detection: LossDetection = LossDetection::Rack, "", "RFC 8985; RFC 6675";

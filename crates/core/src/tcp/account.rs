@@ -9,7 +9,7 @@
 //!           ├──────────────────────── busy ────────────────────────────┤
 //! ```
 //!
-//! Most connections have no memory for it, and their fast paths no instruction: one that counts
+//! Most connections have no memory for it, and each fast path asks with one branch: one that counts
 //! takes every segment by the steps, in and out.
 
 use alloc::boxed::Box;
@@ -149,7 +149,9 @@ impl SendHalf {
 
     /// Begins to count at `now`, or ends.
     pub(crate) fn set_accounting(&mut self, is_on: bool, now: Instant) {
-        self.rare_mut().ledger = is_on.then(|| Box::new(Ledger::new(now)));
+        if is_on || self.rare.is_some() {
+            self.rare_mut().ledger = is_on.then(|| Box::new(Ledger::new(now)));
+        }
     }
 
     /// Something has been sent, heard or written. `waits`: for room, its writer does.

@@ -121,6 +121,17 @@ impl Ack {
     }
 }
 
+/// Nothing was sent for a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Idle {
+    /// How many RTOs it lasted.
+    pub timeouts: u32,
+    /// Segments of the initial window.
+    pub initial_segments: u32,
+    /// Bytes of a segment.
+    pub mss: u32,
+}
+
 /// Something is lost, or a router says that it is congested.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
@@ -363,14 +374,14 @@ impl Congestion {
         }
     }
 
-    /// The window after a silence of so many timeouts: halved for each (RFC 7661 §4.4.3, whose
-    /// period is a timeout here), but not below the initial one.
-    pub fn window_after_idle(&self, timeouts: u32, initial_segments: u32, mss: u32) -> u32 {
+    /// The window after a silence: halved for each timeout that it lasted, but not below the
+    /// initial one (RFC 2861 §3.1).
+    pub(crate) fn window_after_idle(&self, idle: Idle) -> u32 {
         if self.has_model() {
             return self.window();
         }
-        let halved = self.window().checked_shr(timeouts).unwrap_or(0);
-        self.window().min(halved.max(initial_window(initial_segments, mss)))
+        let halved = self.window().checked_shr(idle.timeouts).unwrap_or(0);
+        self.window().min(halved.max(initial_window(idle.initial_segments, idle.mss)))
     }
 
     /// Slow-start threshold, bytes; `u32::MAX` before the first loss.
@@ -473,11 +484,11 @@ impl Congestion {
         }
     }
 
-    /// Nothing was sent for so many timeouts. Slow start comes back to three quarters of what the
-    /// path has carried (RFC 7661 §4.4.3).
-    pub fn on_idle(&mut self, timeouts: u32, initial_segments: u32, mss: u32) {
+    /// A silence is over. Slow start comes back to three quarters of what the path has carried
+    /// (RFC 2861 §3.1, RFC 7661 §4.4.3).
+    pub(crate) fn on_idle(&mut self, idle: Idle) {
         let sustained = self.window() - self.window() / 4;
-        let window = self.window_after_idle(timeouts, initial_segments, mss);
+        let window = self.window_after_idle(idle);
         match &mut self.algorithm {
             Algorithm::Reno(reno) => reno.on_idle(window, sustained),
             Algorithm::First(first) => first.window = window,

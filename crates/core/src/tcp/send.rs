@@ -42,7 +42,7 @@ use alloc::boxed::Box;
 use crate::buffer::PagePool;
 use crate::flow::Seq;
 use crate::tcp::Settings;
-use crate::tcp::congestion::{Ack, AckOutcome, Congestion};
+use crate::tcp::congestion::{Ack, AckOutcome, Congestion, Idle};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
 use crate::wire::tcp::{Plain, Segment};
@@ -216,9 +216,7 @@ impl SendHalf {
     /// The congestion window at `now`: less after a silence.
     pub(crate) fn window_now(&self, now: Instant, config: &Settings) -> u32 {
         if self.has_idled(now, config) {
-            let (timeouts, segments) =
-                (self.silence(now, config), config.congestion.initial_window);
-            return self.congestion.window_after_idle(timeouts, segments, self.mss.into());
+            return self.congestion.window_after_idle(self.idled(now, config));
         }
         self.congestion.window()
     }
@@ -506,18 +504,20 @@ impl SendHalf {
             && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
     }
 
-    /// How many RTOs nothing was sent for.
-    fn silence(&self, now: Instant, config: &Settings) -> u32 {
+    fn idled(&self, now: Instant, config: &Settings) -> Idle {
         let rto_ns = self.rtt.rto_ns(&config.rto_bounds).max(1);
-        u32::try_from(now.nanos_since(self.last_sent) / rto_ns).unwrap_or(u32::MAX)
+        let timeouts = now.nanos_since(self.last_sent) / rto_ns;
+        Idle {
+            timeouts: u32::try_from(timeouts).unwrap_or(u32::MAX),
+            initial_segments: config.congestion.initial_window,
+            mss: self.mss.into(),
+        }
     }
 
-    /// Before new data after a silence.
+    /// New data has left after a silence.
     pub(crate) fn on_restart(&mut self, now: Instant, config: &Settings) {
         if self.has_idled(now, config) {
-            let (timeouts, segments) =
-                (self.silence(now, config), config.congestion.initial_window);
-            self.congestion.on_idle(timeouts, segments, self.mss.into());
+            self.congestion.on_idle(self.idled(now, config));
         }
     }
 }

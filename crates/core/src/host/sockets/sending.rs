@@ -128,7 +128,8 @@ impl Host {
 
     /// Writes as [`Host::write`] does, and if all of `data` is taken, its last byte ends a record:
     /// it ends its segment, with PSH, each time that it is sent. A connection with 4096 such
-    /// records that the peer has not acknowledged takes no other, as if there were no room.
+    /// records that the peer has not acknowledged takes no other, as if there were no room. While
+    /// some are not acknowledged, no larger segments are tried on the path (RFC 8899).
     pub fn write_record(
         &mut self,
         now: Instant,

@@ -1,6 +1,6 @@
 //! Records of an application: each ends with its segment.
 
-use super::peer::{A, Peer, Say, plain, text};
+use super::peer::{A, F, Peer, Say, plain, text};
 use crate::error::WriteError;
 use crate::event::{Event, Readiness};
 use crate::tcp::SocketOptions;
@@ -81,6 +81,18 @@ fn a_loss_probe_is_the_last_segment_and_no_other_record() {
     assert_eq!(peer.hear().len(), 2);
     let probe = peer.wait_for_one();
     assert_eq!((probe.seq, probe.len), (5301, 700));
+}
+
+#[test]
+fn a_loss_probe_of_the_last_record_has_its_text_and_fin() {
+    let mut peer = with_sack(4000);
+    let (now, id) = (peer.now, peer.id());
+    write_record(&mut peer, 700).unwrap();
+    peer.host.close(now, id);
+    peer.hear();
+    let probe = peer.wait_for_one();
+    assert_eq!((probe.seq, probe.len), (4001, 700));
+    assert!(probe.flags.contains(F));
 }
 
 #[test]

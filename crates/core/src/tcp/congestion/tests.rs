@@ -158,7 +158,11 @@ fn a_window_follows_the_segments_of_the_path() {
     }
 }
 
-/// RFC 7661 §4.4.3.
+fn idle(timeouts: u32, initial_segments: u32) -> Idle {
+    Idle { timeouts, initial_segments, mss: MSS }
+}
+
+/// RFC 2861 §3.1.
 #[test]
 fn a_pause_halves_the_window_down_to_the_initial_one() {
     for kind in KINDS {
@@ -166,8 +170,8 @@ fn a_pause_halves_the_window_down_to_the_initial_one() {
             let mut congestion = of_hundred(kind);
             congestion.on_loss(loss(100 * MSS), MSS);
             let (window, threshold) = (congestion.window(), congestion.threshold());
-            let expected = congestion.window_after_idle(timeouts, 10, MSS);
-            congestion.on_idle(timeouts, 10, MSS);
+            let expected = congestion.window_after_idle(idle(timeouts, 10));
+            congestion.on_idle(idle(timeouts, 10));
             assert_eq!(congestion.window(), expected);
             assert_eq!(congestion.threshold(), threshold, "three quarters are less");
             f64::from(congestion.window()) / f64::from(window)
@@ -175,19 +179,19 @@ fn a_pause_halves_the_window_down_to_the_initial_one() {
         assert_eq!((after(0), after(1), after(2)), (1.0, 0.5, 0.25), "{kind:?}");
         for timeouts in [3, 31, 32, u32::MAX] {
             let mut congestion = of_hundred(kind);
-            congestion.on_idle(timeouts, 20, MSS);
+            congestion.on_idle(idle(timeouts, 20));
             assert_eq!(congestion.window(), 20 * MSS, "{kind:?}");
-            congestion.on_idle(timeouts, 30, MSS);
+            congestion.on_idle(idle(timeouts, 30));
             assert_eq!(congestion.window(), 20 * MSS, "it does not grow by it");
         }
     }
 }
 
-/// RFC 7661 §4.4.3: what the path has carried is come back to by slow start.
+/// RFC 2861 §3.1: what the path has carried is come back to by slow start.
 #[test]
 fn after_a_pause_slow_start_ends_at_three_quarters() {
     let mut reno = Congestion::of_reno(100 * MSS, 20 * MSS);
-    reno.on_idle(1, 10, MSS);
+    reno.on_idle(idle(1, 10));
     assert_eq!((reno.window(), reno.threshold()), (50 * MSS, 75 * MSS));
     let mut cubic = Cubic::new(100 * MSS, 20 * MSS);
     cubic.on_idle(50 * MSS, 75 * MSS);

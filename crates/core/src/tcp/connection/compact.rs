@@ -127,8 +127,9 @@ impl Synchronized {
         let point = point.filter(|point| !point.before(*una));
         let Passage { acknowledged, received } = self.passed;
         let passed = [acknowledged, received].map(|bytes| (bytes >> 32) as u32);
+        let rare = rare.as_ref().filter(|rare| !rare.is_of_reordering_alone());
         let is_blank = point.is_none() && passed == [0; 2] && pair.is_blank() && rare.is_none();
-        let (pair, rare) = (pair.clone(), rare.clone());
+        let (pair, rare) = (pair.clone(), rare.cloned());
         (!is_blank).then(|| Box::new(History { point, passed, pair, rare }))
     }
 }

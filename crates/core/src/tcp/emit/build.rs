@@ -32,9 +32,6 @@ impl Step<'_> {
         let Run { seq, len, fin, why } = run;
         let mut header = Header::new(common.identity.ports, seq, Seq(0), Flags::ACK);
         let is_new = matches!(why, Why::New | Why::PathProbe);
-        if is_new {
-            s.send.on_restart(cx.now, &cx.config);
-        }
         let stamped = if why == Why::Lost { s.send.stamped_again(cx.now) } else { cx.now };
         complete(&mut header, s, stamped);
         name_holder(&mut header, s, &cx.config, egress);
@@ -72,6 +69,9 @@ impl Step<'_> {
         egress.path.traffic_class = class;
         if !sent {
             return false;
+        }
+        if is_new {
+            s.send.on_restart(cx.now, &cx.config);
         }
         if let Some(ecn) = s.ecn.as_mut().filter(|_| header.flags.contains(Flags::CWR)) {
             ecn.cwr_due = false;

@@ -175,7 +175,7 @@ impl Flight {
             Flight::One(one) => {
                 let Record { at, end, again, .. } = *one;
                 news.note_acked(Departure { at, end: end.min(ack) }, again);
-                let is_told = !again || news.evidence.shows(at) == Some(true);
+                let is_told = !again || news.answers(at);
                 if end.at_or_before(ack) {
                     *self = Flight::Empty;
                 }

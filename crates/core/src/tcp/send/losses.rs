@@ -63,7 +63,9 @@ impl SendHalf {
             self.reordering.on_sample(rtt_ns, now);
         }
         self.reordering.seen |= news.is_reordered;
-        if outcome.duplicate.is_some() && recovery.rack.on_dsack(una, nxt) {
+        // A probe in vain says that the ACK was late, and nothing of how the path reorders.
+        let is_told = outcome.duplicate.is_some() && !recovery.is_of_probe(outcome.duplicate);
+        if is_told && recovery.rack.on_dsack(una, nxt) {
             self.reordering.widen();
         }
     }
@@ -499,14 +501,15 @@ impl SendHalf {
         if segment.ack.before(end) {
             return;
         }
-        let is_spared = outcome.duplicate.is_some();
-        let is_repaired = again && !is_spared && segment.ack.after(end);
+        // The probe arrived, and what it repeated had: the first ACK was only late.
         let is_plain = !outcome.progress && segment.options.sack.is_empty();
+        let is_spared = again && (recovery.is_of_probe(outcome.duplicate) || is_plain);
+        let is_repaired = again && !is_spared && segment.ack.after(end);
+        if again && !is_spared && !is_repaired {
+            return;
+        }
         if is_spared {
             self.rtt.note_late_ack();
-        }
-        if again && !is_spared && !is_repaired && !is_plain {
-            return;
         }
         recovery.probe = Probe::None;
         if is_repaired {

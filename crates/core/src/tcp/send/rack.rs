@@ -106,6 +106,17 @@ impl News {
         }
     }
 
+    /// True if the ACK tells that it answers what left again at `at`.
+    pub(crate) fn answers(&self, at: Instant) -> bool {
+        self.evidence.shows(at) == Some(true) && !self.is_too_soon(at)
+    }
+
+    /// True if it cannot answer what left at `at`. The least RTT is a sample's, and may have a
+    /// queue in it or a tick of a timer.
+    fn is_too_soon(&self, at: Instant) -> bool {
+        self.now.nanos_since(at) < self.min_rtt_ns - self.min_rtt_ns / 8
+    }
+
     /// A range is delivered that left then, `again` or not. What left again tells nothing if its
     /// answer cannot have come so soon. The echo of a block's ACK is of what came in order before
     /// (RFC 7323 §4.3 (B)), and tells nothing of it; RFC 8985's pseudocode asks it all the same,
@@ -119,9 +130,7 @@ impl News {
             self.is_reordered = true;
             self.overtaken_bytes = self.overtaken_bytes.max(self.forward.since(end));
         }
-        // The least RTT is a sample's, and may have a queue in it or a tick of a timer.
-        let soonest_ns = self.min_rtt_ns - self.min_rtt_ns / 8;
-        if again && self.now.nanos_since(at) < soonest_ns {
+        if again && self.is_too_soon(at) {
             return;
         }
         if self.latest.is_none_or(|latest| latest.is_before(departure)) {

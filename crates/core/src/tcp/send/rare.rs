@@ -30,10 +30,27 @@ pub(crate) struct Rare {
 }
 
 impl Rare {
+    fn is_marked(&self) -> bool {
+        self.urgent.is_some() || self.record_ends.is_some()
+    }
+
     /// Everything before `una` is acknowledged.
     fn pass_marks(&mut self, una: Seq) {
         self.urgent = self.urgent.filter(|urgent| urgent.after(una));
         self.record_ends = self.record_ends.take().and_then(|ends| ends.rest(una));
+    }
+
+    /// True if it has nothing but counts of reordering. A path that reorders does so to all, and
+    /// none shall be larger at rest for that.
+    pub(crate) fn is_of_reordering_alone(&self) -> bool {
+        let Rare { source, urgent, record_ends, ledger, tally, narrow } = self;
+        let &Tally { reorderings, overtaken_bytes, .. } = tally;
+        let is_alone = source.is_none()
+            && urgent.is_none()
+            && record_ends.is_none()
+            && ledger.is_none()
+            && narrow.is_none();
+        is_alone && *tally == Tally { reorderings, overtaken_bytes, ..Tally::default() }
     }
 
     /// That of a connection whose account begins at `now`.
@@ -101,16 +118,12 @@ impl SendHalf {
     /// True if urgent data or the end of a record is ahead of SND.UNA: not every segment is like
     /// the others.
     pub(crate) fn is_marked(&self) -> bool {
-        let is_marked = |rare: &Rare| rare.urgent.is_some() || rare.record_ends.is_some();
-        self.rare.as_deref().is_some_and(is_marked)
+        self.rare.as_deref().is_some_and(Rare::is_marked)
     }
 
     /// True if the segments to be sent are not like those of others, or are counted.
     pub(crate) fn is_unusual(&self) -> bool {
-        let is_unusual = |rare: &Rare| {
-            rare.urgent.is_some() || rare.record_ends.is_some() || rare.ledger.is_some()
-        };
-        self.rare.as_deref().is_some_and(is_unusual)
+        self.rare.as_deref().is_some_and(|rare| rare.is_marked() || rare.ledger.is_some())
     }
 
     /// Everything before `una` is acknowledged.

@@ -78,7 +78,9 @@ impl SendHalf {
     /// Where the last record of what lies from `start` to `end` begins; `start`, if all of it is
     /// of one.
     pub(super) fn last_record_start(&self, start: Seq, end: Seq) -> Seq {
-        let before = self.record_ends().and_then(|ends| ends.before(end));
+        // FIN is of the last record.
+        let last = end.min(self.data_end());
+        let before = self.record_ends().and_then(|ends| ends.before(last));
         before.map_or(start, |before| before.max(start))
     }
 
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(start(0, 10), Seq(0));
         assert_eq!(start(0, 11), Seq(10));
         assert_eq!((start(0, 15), start(12, 15)), (Seq(10), Seq(12)));
-        assert_eq!(start(3, 20), Seq(15));
+        assert_eq!(start(3, 16), Seq(10), "FIN is of the last record");
     }
 
     #[test]

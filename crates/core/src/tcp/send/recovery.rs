@@ -24,6 +24,7 @@ use crate::flow::Seq;
 use crate::tcp::Settings;
 pub use crate::tcp::congestion::Mode;
 use crate::time::Instant;
+use crate::wire::options::SackBlock;
 
 /// How the losses of a connection are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +187,13 @@ impl Recovery {
         if self.probe == Probe::Due {
             self.probe = Probe::Sent { end: nxt, again };
         }
+    }
+
+    /// True if the D-SACK tells that the loss probe was in vain (RFC 8985 §7.4.2, case 1): it ends
+    /// where that did, FIN left out or not.
+    pub(crate) fn is_of_probe(&self, duplicate: Option<SackBlock>) -> bool {
+        let Probe::Sent { end, again: true } = self.probe else { return false };
+        duplicate.is_some_and(|block| block.end == end || block.end == end - 1)
     }
 
     /// True while segments are being sent again.

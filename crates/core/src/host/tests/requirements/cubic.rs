@@ -67,5 +67,5 @@ fn the_curve_outlasts_a_rest() {
     peer.write(1000);
     assert_eq!(peer.hear().len(), 1);
     let sustained = before.0 - before.0 / 4;
-    assert_eq!(window_and_threshold(&peer).1, sustained, "RFC 7661 §4.4.3");
+    assert_eq!(window_and_threshold(&peer).1, sustained, "RFC 2861 §3.1");
 }

@@ -114,7 +114,7 @@ impl Many {
         }
         // Karn's rule: what left twice tells nothing, unless the echo tells which was acknowledged.
         if let (Some(_), Some(at)) = (taken.sent, again) {
-            taken.sent = news.evidence.shows(at).filter(|shows| *shows).map(|_| at);
+            taken.sent = news.answers(at).then_some(at);
         }
         taken
     }

@@ -164,3 +164,17 @@ fn the_fine_estimator_has_a_floor_that_can_be_off() {
         assert_eq!(rtt.rto(&fine), Duration::from_millis(expected_ms));
     }
 }
+
+#[test]
+fn that_a_peer_delays_its_acks_outlasts_a_rest() {
+    let bounds = Bounds::new(&config());
+    let mut rtt = Rtt::new(&bounds);
+    sample(&mut rtt, 10, 1);
+    let probe_ns = rtt.lone_probe_ns(60_000_000, &bounds);
+    assert_eq!(probe_ns, Some(80_000_000));
+    let measure_ns = rtt.measure_ns();
+    rtt.note_late_ack();
+    let rested = rtt.at_rest().unwrap().estimator();
+    assert_eq!(rested.lone_probe_ns(60_000_000, &bounds), None);
+    assert_eq!(rested.measure_ns(), measure_ns);
+}
