@@ -106,9 +106,11 @@ impl News {
         }
     }
 
-    /// True if the ACK tells that it answers what left again at `at`.
+    /// True if the ACK tells that it answers what left again at `at`. A retransmission that is dated
+    /// back has the time of others, so that such an echo tells only if it comes late enough.
     pub(crate) fn answers(&self, at: Instant) -> bool {
-        self.evidence.shows(at) == Some(true) && !self.is_too_soon(at)
+        let is_doubtful = self.evidence.backdating_ns > 0 && self.is_too_soon(at);
+        self.evidence.shows(at) == Some(true) && !is_doubtful
     }
 
     /// True if it cannot answer what left at `at`. The least RTT is a sample's, and may have a
