@@ -106,8 +106,8 @@ impl News {
         }
     }
 
-    /// True if the ACK tells that it answers what left again at `at`. A retransmission that is dated
-    /// back has the time of others, so that such an echo tells only if it comes late enough.
+    /// True if the ACK tells that it answers what left again at `at`. A retransmission dated
+    /// back has the time of others: such an echo tells only if it comes late enough.
     pub(crate) fn answers(&self, at: Instant) -> bool {
         let is_doubtful = self.evidence.backdating_ns > 0 && self.is_too_soon(at);
         self.evidence.shows(at) == Some(true) && !is_doubtful
