@@ -25,10 +25,9 @@ const LATE_MS: [u32; 4] = [1, 3, 10, 20];
 /// Where the goal is told in Mbit/s: 5 % late by 3 ms.
 const MEASURED: (f64, u32) = (5.0, 3);
 const LEAST_MBIT: f64 = 180.0;
-/// What each controller carries there with every seed, in Mbit/s. Counting, CUBIC carries 4 and BBR
-/// 40.
-const CARRIED: [(&str, f64); 2] = [("cubic", 120.0), ("bbr", 0.9 * PAYLOAD_MBIT)];
-const NOT_JUDGED: &str = "no quiet run yet";
+/// The part of the payload that each controller carries with 5 % late by 3 ms, with room.
+const CARRIED: f64 = 0.9;
+const WITHOUT_ROOM: &str = "met by some runs, without room to spare";
 
 fn point(percent: f64, late_ms: u32) -> Point {
     let name = format!("{percent}% by {late_ms} ms");
@@ -87,7 +86,7 @@ fn judge(report: &mut Report, runs: &Runs) {
         );
         open_goal(
             report,
-            NOT_JUDGED,
+            WITHOUT_ROOM,
             &format!("{name}: goodput is 95 % of what the link carries wherever packets are late"),
             (1..runs.points.len()).all(full),
             runs.least(sender, 1),
@@ -102,17 +101,16 @@ fn judge_measured(report: &mut Report, runs: &Runs) {
         let (mbit, name) = (runs.mbit(place, sender), sender.name());
         open_goal(
             report,
-            NOT_JUDGED,
+            WITHOUT_ROOM,
             &format!("{name}: with 5 % late by 3 ms goodput is {LEAST_MBIT} Mbit/s or more"),
             mbit.least >= LEAST_MBIT,
             format!("{mbit:.1}"),
         );
-        let carried = CARRIED.iter().find(|(controller, _)| *controller == sender.controller());
-        let Some((_, least)) = carried else { continue };
+        let least = CARRIED * PAYLOAD_MBIT;
         report.claim(
             &format!("{name}: with 5 % late by 3 ms goodput is {least:.0} Mbit/s or more"),
             &COUNTED,
-            mbit.least >= *least,
+            mbit.least >= least,
             format!("{mbit:.1}"),
         );
     }
