@@ -13,8 +13,8 @@ use lightwait_processor::prefetch_first;
 
 use crate::tcp::Connection;
 
-/// Blocks that are kept in any case: some 135 KB.
-const AT_LEAST: usize = 256;
+/// Blocks that are kept in any case: some 70 KB.
+const AT_LEAST: usize = 128;
 
 /// One block is kept for so many in use.
 const ONE_IN: usize = 4;
