@@ -114,12 +114,14 @@ pub(crate) struct AtRest {
     rttvar_ns: u64,
     /// The latest sample is only reported: 4.2 s stand for more.
     latest_ns: u32,
-    /// A second at most, and in the highest bit whether ACKs are late.
+    /// A second at most, and in the highest bits what is known of loss probes.
     measure_ns: u32,
 }
 
 /// The peer's ACKs are late, in [`AtRest::measure_ns`].
 const LATE_ACKS: u32 = 1 << 31;
+/// No sample has come since the last loss probe.
+const STALE: u32 = 1 << 30;
 
 impl AtRest {
     /// The estimator again.
@@ -127,8 +129,8 @@ impl AtRest {
         let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
         let latest_ns = latest_ns.into();
         let (coarse, backoff, doublings) = (None, 0, 0);
-        let (fresh, late_acks) = (true, measure_ns & LATE_ACKS != 0);
-        let measure_ns = measure_ns & !LATE_ACKS;
+        let (fresh, late_acks) = (measure_ns & STALE == 0, measure_ns & LATE_ACKS != 0);
+        let measure_ns = measure_ns & !(LATE_ACKS | STALE);
         Rtt {
             srtt_ns,
             rttvar_ns,
@@ -182,7 +184,9 @@ impl Rtt {
     pub(crate) fn at_rest(&self) -> Option<AtRest> {
         let &Rtt { srtt_ns, rttvar_ns, latest_ns, .. } = self;
         let latest_ns = latest_ns.min(u32::MAX.into()) as u32;
-        let measure_ns = self.measure_ns | if self.late_acks { LATE_ACKS } else { 0 };
+        let late = if self.late_acks { LATE_ACKS } else { 0 };
+        let stale = if self.fresh { 0 } else { STALE };
+        let measure_ns = self.measure_ns | late | stale;
         let is_plain = self.coarse.is_none() && (self.backoff, self.doublings) == (0, 0);
         is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns })
     }
