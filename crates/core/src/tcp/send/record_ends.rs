@@ -15,8 +15,8 @@ use alloc::collections::VecDeque;
 use super::SendHalf;
 use crate::flow::Seq;
 
-/// Ends kept at most, of which the buffer of a connection counts none. With so many, the next
-/// record waits as for room: Linux as well counts more memory for a record than its bytes.
+/// Ends kept at most. The buffer of a connection does not count them. With so many, the next record
+/// waits as for room: Linux as well counts more memory for a record than its bytes.
 const ENDS_MAX: usize = 4096;
 
 /// One past the last byte of each record that ended and is not acknowledged, oldest first; never

@@ -330,7 +330,7 @@ fn the_packet_counts_by_which_the_losses_cross_the_threshold() {
     assert_eq!(at_loss(100, 0, 3), 99 * MSS);
     assert_eq!(at_loss(100, 2, 1), 99 * MSS);
     assert_eq!(at_loss(200, 0, 40), 199 * MSS);
-    // The third of 149: 2 % of 148 are 2.96, of which two were lost before.
+    // The third of 149: 2 % of 148 are 2.96. Two were lost before.
     assert_eq!(at_loss(149, 2, 4), 148 * MSS + 96 * MSS / 98);
     assert!(!is_too_high(2 * MSS, 100 * MSS));
 }
