@@ -99,6 +99,7 @@ fn counts_outlast_a_rest() {
     pair.run_for(Duration::from_secs(10));
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 1));
     let now = pair.client.info(client).unwrap();
+    assert_eq!((now.min_rtt, now.reordering_window), (ms(10), ms(10) / 4));
     assert_eq!((now.sent_bytes, now.acknowledged_bytes, now.received_bytes), (2400, 1000, 50));
     assert_eq!((now.retransmits, now.timeouts, now.retransmitted_bytes), (2, 1, 1400));
     let now = pair.server.info(server).unwrap();

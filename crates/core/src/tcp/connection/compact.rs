@@ -16,7 +16,8 @@
 //!          92  congestion window, its usage       20
 //!         112  RCV.NXT, receive window            52
 //!         164  delayed ACKs                        8
-//!         172  RTT                                24
+//!         172  RTT                                16
+//!         188  reordering                          8
 //!         196  ECN                                 4
 //!         200
 //! ```
@@ -72,6 +73,7 @@ pub(crate) struct Compact {
     recv_window: window::AtRest,
     ack: ack::AtRest,
     rtt: rtt::AtRest,
+    reordering: Reordering,
     /// When the window was last reduced, if ECN is used.
     ecn_reduced_at: Seq,
 }
@@ -85,9 +87,8 @@ impl Traits {
     const READ_SHUT: u8 = 2;
     const ECN: u8 = 4;
     const RACK: u8 = 8;
-    const REORDERED: u8 = 16;
 
-    fn new(all: [(u8, bool); 5]) -> Traits {
+    fn new(all: [(u8, bool); 4]) -> Traits {
         Traits(all.iter().map(|(bit, is_so)| bit * u8::from(*is_so)).sum())
     }
 
@@ -211,6 +212,7 @@ impl Connection {
             recv_window: recv.window.at_rest(),
             ack: recv.ack.at_rest(recv.nxt)?,
             rtt: send.rtt.at_rest()?,
+            reordering: send.reordering,
             ecn_reduced_at: s.ecn.map_or(send.una, |ecn| ecn.reduced_at),
             send_mss: send.mss,
             recv_mss: recv.mss,
@@ -218,7 +220,6 @@ impl Connection {
             traits: Traits::new([
                 (Traits::SACK, send.has_sack()),
                 (Traits::RACK, send.detection == Detection::Rack),
-                (Traits::REORDERED, send.reordering.seen),
                 (Traits::READ_SHUT, self.read_shut),
                 (Traits::ECN, s.ecn.is_some()),
             ]),
@@ -282,7 +283,7 @@ impl Compact {
             wl2: self.wl2,
             scale: self.scale,
             detection: self.detection(),
-            reordering: Reordering::new(self.traits.has(Traits::REORDERED)),
+            reordering: self.reordering,
             last_sent: self.last_sent,
             ..SendHalf::new(self.una, self.send_mss, congestion, rtt)
         };
@@ -321,6 +322,7 @@ const _: () = {
     assert!(offset_of!(Compact, rcv_nxt) == 112);
     assert!(offset_of!(Compact, ack) == 164);
     assert!(offset_of!(Compact, rtt) == 172);
+    assert!(offset_of!(Compact, reordering) == 188);
     assert!(offset_of!(Compact, ecn_reduced_at) == 196);
     assert!(size_of::<Compact>() == 200);
 };

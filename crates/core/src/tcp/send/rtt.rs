@@ -105,14 +105,12 @@ pub struct Rtt {
     late_acks: bool,
 }
 
-/// An estimator between samples. 24 bytes.
+/// An estimator between samples, of an RTT up to 4.2 s. 16 bytes.
 #[derive(Clone, Copy, Debug)]
-#[repr(Rust, packed(4))]
 pub(crate) struct AtRest {
-    srtt_ns: u64,
+    srtt_ns: u32,
     /// RTTVAR; before the first sample the RTO.
-    rttvar_ns: u64,
-    /// The latest sample is only reported: 4.2 s stand for more.
+    rttvar_ns: u32,
     latest_ns: u32,
     /// A second at most, and in the highest bits what is known of loss probes.
     measure_ns: u32,
@@ -127,7 +125,7 @@ impl AtRest {
     /// The estimator again.
     pub(crate) fn estimator(&self) -> Rtt {
         let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
-        let latest_ns = latest_ns.into();
+        let [srtt_ns, rttvar_ns, latest_ns] = [srtt_ns, rttvar_ns, latest_ns].map(u64::from);
         let (coarse, backoff, doublings) = (None, 0, 0);
         let (fresh, late_acks) = (measure_ns & STALE == 0, measure_ns & LATE_ACKS != 0);
         let measure_ns = measure_ns & !(LATE_ACKS | STALE);
@@ -179,11 +177,12 @@ impl Rtt {
         self.coarse.is_none()
     }
 
-    /// What must be kept between samples; `None` for one that has backed off, or is not the
-    /// default.
+    /// What must be kept between samples; `None` for one that has backed off, is not the default,
+    /// or knows a time of more than 4.2 s.
     pub(crate) fn at_rest(&self) -> Option<AtRest> {
-        let &Rtt { srtt_ns, rttvar_ns, latest_ns, .. } = self;
-        let latest_ns = latest_ns.min(u32::MAX.into()) as u32;
+        let narrow = |ns: u64| u32::try_from(ns).ok();
+        let (srtt_ns, rttvar_ns) = (narrow(self.srtt_ns)?, narrow(self.rttvar_ns)?);
+        let latest_ns = narrow(self.latest_ns)?;
         let late = if self.late_acks { LATE_ACKS } else { 0 };
         let stale = if self.fresh { 0 } else { STALE };
         let measure_ns = self.measure_ns | late | stale;
