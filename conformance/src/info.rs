@@ -155,7 +155,7 @@ fn tcp_info(socket: &Socket, host: &Host, now: Instant) -> Vec<u8> {
     let mut out = Layout(vec![0; TCP_INFO_LEN]);
     out.u8(at::STATE, state_number(socket.state(host)));
     out.u32(at::REORDERING, REORDERING);
-    out.u64(at::MAX_PACING_RATE, u64::MAX);
+    out.u64(at::MAX_PACING_RATE, socket.options.max_pacing_rate);
     if let Role::Listening(id) = socket.role {
         listener_info(&mut out, host, id, socket.backlog);
     }
@@ -184,7 +184,6 @@ fn counts(out: &mut Layout, info: &ConnectionInfo, now: Instant) {
     out.u32(at::DSACK_DUPS, info.duplicate_sacks as u32);
     out.u32(at::RCV_OOOPACK, info.out_of_order as u32);
     if let Some(model) = info.model {
-        out.u64(at::PACING_RATE, model.pacing_bytes_per_second);
         out.u64(at::DELIVERY_RATE, model.delivery_bytes_per_second);
         // A bit field: delivery_rate_app_limited is the first.
         out.u8(at::APP_LIMITED, u8::from(model.is_app_limited));
@@ -270,9 +269,7 @@ fn sender_info(out: &mut Layout, info: &ConnectionInfo) {
             least => least,
         },
     );
-    let (srtt_us, cwnd) = (info.srtt.as_micros() as u64, u64::from(info.cwnd_bytes));
-    let per_second = (cwnd * 1_000_000).checked_div(srtt_us);
-    out.u64(at::PACING_RATE, per_second.map_or(u64::MAX, |rate| rate * 2));
+    out.u64(at::PACING_RATE, info.pacing_bytes_per_second);
 }
 
 fn receiver_info(out: &mut Layout, info: &ConnectionInfo) {

@@ -4,6 +4,7 @@
 mod calls;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use libc::c_int;
@@ -41,7 +42,6 @@ const KEPT: &[(c_int, c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_DONTROUTE),
     (libc::SOL_SOCKET, libc::SO_INCOMING_CPU),
     (libc::SOL_SOCKET, libc::SO_MARK),
-    (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE),
     (libc::SOL_SOCKET, libc::SO_NO_CHECK),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
@@ -101,6 +101,8 @@ pub struct Options {
     user_timeout_ms: c_int,
     traffic_class: c_int,
     congestion: Algorithm,
+    /// SO_MAX_PACING_RATE; `u64::MAX`: no bound.
+    pub(crate) max_pacing_rate: u64,
     kept: BTreeMap<(c_int, c_int), c_int>,
     defaults: Defaults,
 }
@@ -144,6 +146,7 @@ impl Options {
             user_timeout_ms: 0,
             traffic_class: 0,
             congestion: tcp.congestion.algorithm,
+            max_pacing_rate: u64::MAX,
             kept: BTreeMap::new(),
             defaults: Defaults {
                 receive_buffer: calls.receive_buffer_bytes,
@@ -172,6 +175,8 @@ impl Options {
             nodelay: self.nodelay,
             cork: self.cork,
             congestion: self.congestion,
+            pacing: defaults.pacing,
+            max_pacing_rate: self.max_pacing_rate(),
             keepalive: self.keepalive.then_some(keepalive),
             open_timeout: self.open_timeout(),
             user_timeout: match self.user_timeout_ms {
@@ -206,6 +211,11 @@ impl Options {
             wait.min(self.defaults.rto_max)
         });
         waits.sum()
+    }
+
+    /// Linux does not pace at a rate of 0, either.
+    fn max_pacing_rate(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.max_pacing_rate).filter(|rate| *rate != NonZeroU64::MAX)
     }
 
     /// IP_TTL or IPV6_UNICAST_HOPS, where one was set; -1 is the default again.
@@ -344,7 +354,6 @@ impl Options {
             (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => libc::IP_PMTUDISC_WANT,
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => libc::IP_PMTUDISC_WANT,
             (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => 1,
-            (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => -1,
             _ => 0,
         }
     }

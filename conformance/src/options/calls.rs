@@ -51,6 +51,16 @@ impl World {
                 let (on, seconds) = (int_at(value, 0)?, int_at(value, 4)?);
                 options.linger = (on != 0).then(|| Duration::from_secs(seconds.max(0) as u64));
             }
+            (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => {
+                options.max_pacing_rate = match value.first_chunk() {
+                    Some(bytes) => u64::from_ne_bytes(*bytes),
+                    // All bits of a shorter one say that there is no bound, too.
+                    None => match int_at(value, 0)? as u32 {
+                        u32::MAX => u64::MAX,
+                        rate => rate.into(),
+                    },
+                };
+            }
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => options.receive_timeout = timeout(value)?,
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => options.send_timeout = timeout(value)?,
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
@@ -107,6 +117,12 @@ impl World {
                 let linger = socket.options.linger;
                 let seconds = linger.map_or(0, seconds);
                 return Ok(ints(&[linger.is_some().into(), seconds]));
+            }
+            (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) if room >= 8 => {
+                return Ok(socket.options.max_pacing_rate.to_ne_bytes().to_vec());
+            }
+            (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => {
+                u32::try_from(socket.options.max_pacing_rate).unwrap_or(u32::MAX) as c_int
             }
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
                 return Ok(timeval(socket.options.receive_timeout));

@@ -87,6 +87,26 @@ fn structures_and_names_are_read_back() {
 }
 
 #[test]
+fn a_pacing_rate_has_four_bytes_or_eight() {
+    const RATE: libc::c_int = libc::SO_MAX_PACING_RATE;
+    let stack = Stack::new("linux");
+    let fd = stack.socket(libc::AF_INET);
+    let wide = |fd| stack.option(fd, SOCKET, RATE, 8).unwrap();
+    assert_eq!(wide(fd), u64::MAX.to_ne_bytes());
+    let large = 5_000_000_000_u64;
+    stack.set_option(fd, SOCKET, RATE, &large.to_ne_bytes()).unwrap();
+    assert_eq!((wide(fd), stack.get(fd, SOCKET, RATE)), (large.to_ne_bytes().to_vec(), Ok(-1)));
+    stack.set_option(fd, SOCKET, RATE, &70_000_u32.to_ne_bytes()).unwrap();
+    assert_eq!(
+        (wide(fd), stack.get(fd, SOCKET, RATE)),
+        (70_000_u64.to_ne_bytes().to_vec(), Ok(70_000))
+    );
+    stack.set_option(fd, SOCKET, RATE, &u32::MAX.to_ne_bytes()).unwrap();
+    assert_eq!(wide(fd), u64::MAX.to_ne_bytes());
+    assert_eq!(stack.set_option(fd, SOCKET, RATE, &[1, 2]), Err(libc::EINVAL));
+}
+
+#[test]
 fn the_congestion_control_is_set_and_read_back_by_linuxs_names() {
     let stack = Stack::new("linux");
     let (_, fd, _peer) = accepted(&stack);

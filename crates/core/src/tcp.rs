@@ -36,6 +36,8 @@ pub use state::State;
 
 pub use crate::flow::{Seq, Tuple};
 
+use core::num::NonZeroU64;
+
 use crate::config::{Algorithm, SendSize, TcpConfig, Wish};
 use crate::ip::path::IpFields;
 use crate::time::{Duration, Instant};
@@ -51,6 +53,12 @@ pub struct SocketOptions {
     pub cork: bool,
     /// The congestion control; a connection goes on by it with the window that it has.
     pub congestion: Algorithm,
+    /// Spread what is sent over the round trip, whatever the congestion control. BBR is paced in
+    /// any case.
+    pub pacing: bool,
+    /// The rate of a connection, payload alone, in bytes a second, at most; paces it. `None`: as
+    /// the congestion control finds.
+    pub max_pacing_rate: Option<NonZeroU64>,
     /// Keepalive probes after this idle time; `None`: off.
     pub keepalive: Option<Keepalive>,
     /// Give up opening after this long.
@@ -101,6 +109,8 @@ impl SocketOptions {
             nodelay: !config.nagle,
             cork: false,
             congestion: config.congestion.algorithm,
+            pacing: config.congestion.pacing,
+            max_pacing_rate: None,
             keepalive: None,
             open_timeout: config.timeout.open,
             user_timeout: config.timeout.user,
@@ -130,6 +140,11 @@ impl SocketOptions {
     /// True if there is to be no connection without an agreement about TIME-WAIT.
     pub(crate) fn requires_agreement(&self) -> bool {
         self.require_agreement && self.negotiate != Wish::Off
+    }
+
+    /// True if its connections are paced, whatever their congestion control.
+    pub(crate) fn is_paced(&self) -> bool {
+        self.pacing || self.max_pacing_rate.is_some()
     }
 
     /// True if its IP headers are those that every packet has.
@@ -191,9 +206,13 @@ pub struct ConnectionInfo {
     /// The rate of the narrowest link on the way, payload alone, in bytes a second (packet pair:
     /// Aron & Druschel 1999, §3); `None` before three samples.
     pub bottleneck_bytes_per_second: Option<u64>,
-    /// What congestion control knows of the path, and its pace; `None` for algorithms that do not
-    /// model the path.
+    /// What congestion control knows of the path; `None` for algorithms that do not model it.
     pub model: Option<PathModel>,
+    /// The rate at which bursts leave, payload alone, in bytes a second; where the connection is
+    /// not paced, at which they would.
+    pub pacing_bytes_per_second: u64,
+    /// How it paces; `None` if it does not.
+    pub pace: Option<Pace>,
     /// Retransmission timeouts in a row, or zero-window probes.
     pub backoff: u8,
     /// Sent and not acknowledged, bytes.
@@ -275,7 +294,7 @@ impl Keepalive {
     }
 }
 
-/// What BBR knows of a path, and how it paces.
+/// What BBR knows of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathModel {
     /// The rate at which the path delivered lately, bytes a second; 0 before the first sample.
@@ -284,12 +303,15 @@ pub struct PathModel {
     pub is_app_limited: bool,
     /// The greatest such rate of the last two probes, bytes a second: BBR.max_bw.
     pub bandwidth_bytes_per_second: u64,
-    /// The rate at which bursts leave, bytes a second.
-    pub pacing_bytes_per_second: u64,
+}
+
+/// How a connection paces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
     /// The largest burst, bytes.
     pub burst_bytes: u32,
     /// How late bursts left that were waited for, in the mean: the error of their spacing.
-    pub pacing_late: Duration,
+    pub late: Duration,
 }
 
 impl ConnectionInfo {

@@ -13,7 +13,7 @@ use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::address::Cidr;
 use lightwait_core::config::Algorithm;
-use lightwait_core::tcp::PathModel;
+use lightwait_core::tcp::Pace;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use lightwait_netem::{LinkConfig, Rate};
 use lightwait_sim::{Cable, Side, World};
@@ -53,7 +53,7 @@ struct Measured {
     per_burst: Duration,
     /// The most bytes of payload that a connection sent at one instant.
     largest_burst: u64,
-    models: Vec<PathModel>,
+    paces: Vec<Pace>,
     /// Bytes that each connection delivered.
     delivered: Vec<u64>,
 }
@@ -168,14 +168,14 @@ fn measure(connections: u16) -> Measured {
     let took = began.elapsed();
     let after = board.read.borrow();
     let infos = board.controls.borrow();
-    let models = infos.iter().map(|control| control.info().unwrap().model.unwrap()).collect();
+    let paces = infos.iter().map(|control| control.info().unwrap().pace.unwrap()).collect();
     let bursts = seen.0.get();
     Measured {
         scheduled,
         bursts,
         per_burst: took / bursts.max(1) as u32,
         largest_burst: seen.1.get(),
-        models,
+        paces,
         delivered: after.iter().zip(&before).map(|(after, before)| after - before).collect(),
     }
 }
@@ -192,8 +192,8 @@ impl Measured {
     fn check(&self, connections: u16) {
         assert!((1..=connections.into()).contains(&self.scheduled), "{}", self.scheduled);
         assert_eq!(self.largest_burst, 2 * SEGMENT);
-        assert_eq!([self.models.len(), self.delivered.len()], [connections.into(); 2]);
-        let latest = self.models.iter().map(|model| model.pacing_late).max();
+        assert_eq!([self.paces.len(), self.delivered.len()], [connections.into(); 2]);
+        let latest = self.paces.iter().map(|pace| pace.late).max();
         assert!(latest < Some(Duration::from_millis(1)), "{latest:?}");
         // The path carries frames of 590 bytes, each with a segment of payload.
         let most = RATE * MEASURED.as_secs() * SEGMENT / (u64::from(MTU) + 14);

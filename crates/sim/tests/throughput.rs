@@ -185,7 +185,28 @@ fn a_receivers_window_does_not_keep_bbr_in_startup() {
     let info = bulk.sender_after(Duration::from_secs(2)).unwrap();
     let model = info.model.unwrap();
     assert!(!model.is_app_limited, "{info:?}");
-    let (pace, rate) = (model.pacing_bytes_per_second, model.bandwidth_bytes_per_second);
+    let (pace, rate) = (info.pacing_bytes_per_second, model.bandwidth_bytes_per_second);
     assert!(pace <= rate * 13 / 10, "still in Startup: {info:?}");
     assert!(info.latest_rtt < Duration::from_millis(60), "the queue stands: {info:?}");
+}
+
+/// Rate, and segments sent again, of a CUBIC transfer through a queue of that many bytes.
+fn by_cubic(queue: usize, pacing: bool) -> (f64, u64) {
+    let short = LinkConfig { queue: QueueLimit::Bytes(queue), ..path(0.0, 1) };
+    let mut bulk = Bulk::new(short, path(0.0, 1), 4 << 20);
+    bulk.tcp.congestion.pacing = pacing;
+    let info = bulk.sender_after(Duration::from_secs(10)).unwrap();
+    (info.acknowledged_bytes as f64 * 8.0 / 10.0 / MBIT as f64, info.retransmits)
+}
+
+#[test]
+fn a_paced_window_takes_less_of_a_queue() {
+    // 30 packets, where the path holds 165: bursts overflow it long before the window fills both.
+    let [(rate, _), (bursty, _)] = [true, false].map(|pacing| by_cubic(45_000, pacing));
+    println!("a short queue: {rate:.1} Mbit/s paced, {bursty:.1} not");
+    assert!(rate > bursty * 1.08);
+    let [(rate, resent), (bursty, bursty_resent)] =
+        [true, false].map(|pacing| by_cubic(250_000, pacing));
+    println!("a longer one: {rate:.1} Mbit/s, {resent} again, paced; {bursty:.1}, {bursty_resent}");
+    assert!(rate > bursty * 0.99 && resent * 4 < bursty_resent);
 }

@@ -69,6 +69,9 @@ group! {
         /// The algorithm, unless a socket chooses another.
         algorithm: Algorithm = Algorithm::Cubic, "",
             "RFC 9438; RFC 5681; RFC 8257; draft-ietf-ccwg-bbr";
+        /// Spread what is sent over the round trip, whatever the algorithm. BBR is paced in any
+        /// case.
+        pacing: bool = false, "", "RFC 9002 §7.7; Linux";
         /// Initial congestion window.
         initial_window: u32 = 10, "segments", "RFC 6928";
         /// Halve the congestion window for each RTO in which nothing is sent, down to the initial

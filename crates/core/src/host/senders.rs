@@ -86,7 +86,7 @@ impl Host {
         let s: &Synchronized = connection.synchronized()?;
         let (send, deadlines) = (&s.send, &connection.deadlines);
         let recovery = send.recovery.as_deref();
-        let pacer = send.congestion.bbr().map(|bbr| &bbr.pacer);
+        let pacer = send.pacer();
         let tally = send.tally();
         Some(Sender {
             id,

@@ -349,6 +349,8 @@ impl Host {
         {
             s.send.set_accounting(options.accounting, now);
         }
+        let pacing = |options: &SocketOptions| (options.pacing, options.max_pacing_rate);
+        let pacing_changed = pacing(&options) != pacing(&before);
         let keepalive_changed = before.keepalive != options.keepalive;
         if options.nodelay
             && !before.nodelay
@@ -366,6 +368,11 @@ impl Host {
                 // From here on DCTCP tells of marks.
                 ecn.echo = false;
             }
+        }
+        if (pacing_changed || options.congestion != before.congestion)
+            && let Some(s) = connection.synchronized_mut()
+        {
+            s.send.set_pacing(&options);
         }
         if let Some(bytes) = options.receive_buffer_bytes
             && before.receive_buffer_bytes != Some(bytes)

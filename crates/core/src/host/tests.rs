@@ -21,6 +21,7 @@ mod link;
 mod negotiate;
 mod old;
 mod options;
+mod paced;
 mod pair;
 mod peer;
 mod pool;

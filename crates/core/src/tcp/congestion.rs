@@ -269,7 +269,21 @@ impl Congestion {
         };
     }
 
-    /// True if the algorithm models the path: it samples the delivery rate, and paces.
+    /// The rate at which what is sent should leave, bytes a second, where a round trip takes
+    /// `srtt_ns`; 0: none is known. Algorithms without a model have that of Linux: it carries two
+    /// windows in a round trip while the window doubles, and later 1.2. What it takes for a round
+    /// trip before the first one, a millisecond, lets the initial window leave at once.
+    pub(crate) fn pacing_rate(&self, srtt_ns: u64) -> u64 {
+        if let Some(bbr) = self.bbr() {
+            return bbr.pacing_rate();
+        }
+        let (window, srtt_ns) = (self.window(), if srtt_ns == 0 { 1_000_000 } else { srtt_ns });
+        let hundredths = if window < self.threshold() / 2 { 200 } else { 120 };
+        let rate = u128::from(window) * hundredths * 10_000_000 / u128::from(srtt_ns);
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// True if the algorithm models the path: it samples the delivery rate, and is paced.
     pub(crate) fn has_model(&self) -> bool {
         matches!(self.algorithm, Algorithm::Bbr(_))
     }

@@ -199,7 +199,6 @@ impl Synchronized {
             && self.recv.disorder.is_none()
             && self.ecn.is_none()
             && self.naming == 0
-            && !self.send.congestion.has_model()
     }
 
     /// True if its ACKs tell the peer of marks.
@@ -535,6 +534,7 @@ impl Connection {
         info.receive_limit_bytes = recv.window.size();
         info.receiver_rtt = recv.window.rtt();
         info.model = send.congestion.model();
+        (info.pacing_bytes_per_second, info.pace) = (send.pacing_rate(), send.pace());
         (info.last_sent, info.last_heard) = (send.last_sent, s.last_heard);
         info
     }

@@ -17,6 +17,7 @@ pub mod los;
 mod losses;
 mod model;
 pub(crate) mod narrow;
+mod pace;
 pub mod pair;
 mod prr;
 pub(crate) mod rack;

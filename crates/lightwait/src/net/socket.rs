@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -181,6 +182,28 @@ impl TcpSocket {
     /// Sets the congestion control of the connection to be.
     pub fn set_congestion(&self, congestion: Algorithm) -> io::Result<()> {
         self.change(|options| options.congestion = congestion)
+    }
+
+    /// The rate of what the connection to be sends, at most, in bytes of data a second.
+    pub fn max_pacing_rate(&self) -> io::Result<Option<NonZeroU64>> {
+        Ok(self.options().max_pacing_rate)
+    }
+
+    /// Bounds the rate of what the connection to be sends, in bytes of data a second, and paces it.
+    pub fn set_max_pacing_rate(&self, max_pacing_rate: Option<NonZeroU64>) -> io::Result<()> {
+        self.change(|options| options.max_pacing_rate = max_pacing_rate)
+    }
+
+    /// True if what the connection to be sends is spread over the round trip, whatever its
+    /// congestion control.
+    pub fn pacing(&self) -> io::Result<bool> {
+        Ok(self.options().pacing)
+    }
+
+    /// Spreads what the connection to be sends over the round trip, or not. BBR is paced in any
+    /// case.
+    pub fn set_pacing(&self, pacing: bool) -> io::Result<()> {
+        self.change(|options| options.pacing = pacing)
     }
 
     /// DSCP and ECN bits of an IPv4 socket's packets.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use lightwait::bridge::SERVER_ADDRESS;
@@ -9,6 +10,7 @@ use lightwait::net::{TcpListener, TcpSocket, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::Host;
+use lightwait_core::config::Algorithm;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::sockets::{PORT, converse, server};
@@ -62,12 +64,17 @@ fn a_socket_hands_its_options_to_its_connection() {
         assert_eq!(stream.ttl().unwrap(), 9);
         stream.write_all(b"x").await.unwrap();
     });
-    let used = world.on_client(async {
+    let rate = NonZeroU64::new(100_000);
+    let used = world.on_client(async move {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_send_buffer_size(100_000).unwrap();
         socket.set_recv_buffer_size(50_000).unwrap();
         socket.set_linger(Some(Duration::from_secs(1))).unwrap();
         socket.set_tos_v4(0x10).unwrap();
+        socket.set_congestion(Algorithm::Reno).unwrap();
+        socket.set_max_pacing_rate(rate).unwrap();
+        socket.set_pacing(true).unwrap();
+        assert_eq!(socket.max_pacing_rate().unwrap(), rate);
         socket.bind((CLIENT_ADDRESS, 4321).into()).unwrap();
         assert_eq!(socket.local_addr().unwrap().port(), 4321);
         let mut stream = socket.connect(server()).await.unwrap();
@@ -75,6 +82,13 @@ fn a_socket_hands_its_options_to_its_connection() {
         assert_eq!(options.send_buffer_bytes, 100_000);
         assert_eq!(options.receive_buffer_bytes, Some(50_000));
         assert_eq!((options.linger, options.traffic_class), (Some(Duration::from_secs(1)), 0x10));
+        assert_eq!(stream.congestion().unwrap(), Algorithm::Reno);
+        assert_eq!((stream.max_pacing_rate().unwrap(), stream.pacing().unwrap()), (rate, true));
+        assert_eq!(stream.info().unwrap().pacing_bytes_per_second, 100_000);
+        stream.set_max_pacing_rate(None).unwrap();
+        assert!(stream.info().unwrap().pacing_bytes_per_second > 100_000);
+        stream.set_pacing(false).unwrap();
+        assert_eq!(stream.info().unwrap().pace, None);
         assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 1);
     });
     world.run_until(|_| served.is_finished() && used.is_finished());

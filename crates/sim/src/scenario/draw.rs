@@ -199,6 +199,7 @@ fn tcp(rng: &mut Rng) -> TcpConfig {
         congestion: CongestionConfig {
             algorithm: ALGORITHMS[rng.below(4) as usize],
             detection: [LossDetection::Rack, LossDetection::Count][rng.below(2) as usize],
+            pacing: rng.below(4) == 0,
             ..CongestionConfig::default()
         },
         ..TcpConfig::default()

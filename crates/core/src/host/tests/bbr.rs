@@ -31,9 +31,9 @@ fn after_a_round_trip() -> Peer {
 fn what_the_rate_carries_in_a_millisecond_leaves_at_once() {
     let mut peer = after_a_round_trip();
     // 2.77 windows in a round trip (BBR.StartupPacingGain) are 277 bytes in a millisecond.
-    let model = peer.host.info(peer.id()).unwrap().model.unwrap();
-    assert_eq!((model.pacing_bytes_per_second, model.burst_bytes), (277_000, 2000));
-    assert_eq!(model.delivery_bytes_per_second, 100_000);
+    let info = peer.host.info(peer.id()).unwrap();
+    assert_eq!((info.pacing_bytes_per_second, info.pace.unwrap().burst_bytes), (277_000, 2000));
+    assert_eq!(info.model.unwrap().delivery_bytes_per_second, 100_000);
     let mut at = std::vec::Vec::new();
     for _ in 0..4 {
         peer.write(10_000);
@@ -59,7 +59,7 @@ fn a_host_that_wakes_late_keeps_the_rate_and_tells_the_error() {
     // Eight bursts, the last a millisecond late.
     let took = peer.now.nanos_since(begin);
     assert!(took.abs_diff(8 * SPACING_NS + 1_000_000) < 100, "{took}");
-    let late = peer.host.info(peer.id()).unwrap().model.unwrap().pacing_late;
+    let late = peer.host.info(peer.id()).unwrap().pace.unwrap().late;
     assert!((500..=1000).contains(&late.as_micros()), "{late:?}");
 }
 
@@ -82,7 +82,8 @@ fn other_algorithms_have_no_model_and_no_schedule() {
     let mut peer = Peer::established(plain());
     peer.write(200_000);
     assert_eq!(peer.hear().len(), 10);
-    assert_eq!(peer.host.info(peer.id()).unwrap().model, None);
+    let info = peer.host.info(peer.id()).unwrap();
+    assert_eq!((info.model, info.pace), (None, None));
     assert_eq!(peer.host.live.paces.first(), None);
 }
 

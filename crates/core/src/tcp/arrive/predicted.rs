@@ -136,7 +136,7 @@ fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
 
 /// Nothing is missing on either side, the peer's window is open, and segments are not counted.
 fn may_predict(s: &Synchronized) -> bool {
-    s.is_calm() && s.send.window > 0 && !s.send.is_accounted()
+    s.is_calm() && s.send.window > 0 && !s.send.takes_steps()
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ mod model;
 mod probe;
 
 use super::delivery::{LostSample, Sample, Sampler};
-use super::pacer::{Pacer, volume};
+use super::pacer::{burst, volume};
 use crate::tcp::PathModel;
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use probe::{ProbeBw, ProbeRtt};
 
 const UNLIMITED_RATE: u64 = u64::MAX;
@@ -109,8 +109,8 @@ pub(crate) struct Acked {
 pub(crate) struct Bbr {
     /// Samples the rate.
     pub sampler: Sampler,
-    /// Spaces what is sent.
-    pub pacer: Pacer,
+    /// C.pacing_rate, bytes a second.
+    pacing_rate: u64,
     /// C.cwnd.
     cwnd: u32,
     /// C.InitialCwnd.
@@ -233,7 +233,7 @@ impl Bbr {
         let (rate, now) = (initial_rate(initial_cwnd, 0), Instant::ZERO);
         Bbr {
             sampler: Sampler::new(now),
-            pacer: Pacer::new(rate, mss),
+            pacing_rate: rate,
             cwnd: initial_cwnd,
             initial_cwnd,
             mss,
@@ -257,22 +257,24 @@ impl Bbr {
         }
     }
 
-    /// What is known of the path, and the pace.
+    /// What is known of the path.
     pub(crate) fn info(&self) -> PathModel {
         let (delivery_bytes_per_second, is_app_limited) = self.sampler.latest();
         PathModel {
             delivery_bytes_per_second,
             is_app_limited,
             bandwidth_bytes_per_second: self.max_bw(),
-            pacing_bytes_per_second: self.pacer.rate(),
-            burst_bytes: self.pacer.burst(),
-            pacing_late: Duration::from_nanos(self.pacer.late_ns().into()),
         }
     }
 
     /// C.cwnd.
     pub(crate) fn cwnd(&self) -> u32 {
         self.cwnd
+    }
+
+    /// C.pacing_rate, bytes a second.
+    pub(crate) fn pacing_rate(&self) -> u64 {
+        self.pacing_rate
     }
 
     /// BBR.max_bw.
@@ -324,7 +326,6 @@ impl Bbr {
         self.on_transmit(now, in_flight);
         let behind = in_flight.saturating_add(bytes);
         self.sampler.on_sent(now, behind, in_flight == 0);
-        self.pacer.on_sent(now, bytes);
         if behind.saturating_add(self.mss) > self.cwnd {
             self.round.is_cwnd_limited = true;
         }
@@ -422,7 +423,6 @@ impl Bbr {
     pub(crate) fn on_mss(&mut self, mss: u32) {
         self.mss = mss;
         self.cwnd = self.cwnd.max(mss);
-        self.pacer.set_rate(self.pacer.rate(), mss);
     }
 
     // ---- what follows from the model
@@ -444,8 +444,8 @@ impl Bbr {
     fn set_pacing_rate(&mut self, gain: u64) {
         let rate = u128::from(self.bw()) * u128::from(gain * (100 - PACING_MARGIN)) / 10_000;
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        if rate > 0 && (self.full_bw.is_reached || rate > self.pacer.rate()) {
-            self.pacer.set_rate(rate, self.mss);
+        if rate > 0 && (self.full_bw.is_reached || rate > self.pacing_rate) {
+            self.pacing_rate = rate;
         }
     }
 
@@ -468,7 +468,7 @@ impl Bbr {
 
     /// QuantizationBudget().
     fn with_budget(&self, inflight: u32) -> u32 {
-        let most = inflight.max(3 * self.pacer.burst()).max(self.min_pipe());
+        let most = inflight.max(3 * burst(self.pacing_rate, self.mss)).max(self.min_pipe());
         if self.state == State::Up { most.saturating_add(2 * self.mss) } else { most }
     }
 

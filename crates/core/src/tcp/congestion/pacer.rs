@@ -19,6 +19,8 @@ const LATE_MAX_NS: u64 = 5_000_000;
 pub(crate) struct Pacer {
     /// C.pacing_rate, bytes a second.
     rate: u64,
+    /// No rate is higher than this.
+    most: u64,
     /// C.send_quantum, bytes.
     burst: u32,
     /// C.next_send_time.
@@ -35,10 +37,11 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// The first burst may leave at once.
-    pub(crate) fn new(rate: u64, mss: u32) -> Pacer {
+    /// The first burst may leave at once. No rate is to be higher than `most`.
+    pub(crate) fn new(rate: u64, most: u64, mss: u32) -> Pacer {
         let mut pacer = Pacer {
             rate: 0,
+            most,
             burst: 0,
             next: Instant::ZERO,
             began: Instant::FAR_FUTURE,
@@ -66,10 +69,15 @@ impl Pacer {
         self.late_ns
     }
 
+    /// No rate is to be higher than `most`, once one is set again.
+    pub(crate) fn set_most(&mut self, most: u64) {
+        self.most = most;
+    }
+
     /// The rate is another, in bytes a second.
     pub(crate) fn set_rate(&mut self, rate: u64, mss: u32) {
-        self.rate = rate.max(1);
-        self.burst = (self.rate / 1000).min(BURST_MAX).max(2 * u64::from(mss)) as u32;
+        self.rate = rate.min(self.most).max(1);
+        self.burst = burst(self.rate, mss);
     }
 
     /// Bytes that may leave now.
@@ -143,6 +151,11 @@ impl Pacer {
     }
 }
 
+/// Bytes of a burst at a rate, in bytes a second: C.send_quantum.
+pub(super) fn burst(rate: u64, mss: u32) -> u32 {
+    (rate / 1000).min(BURST_MAX).max(2 * u64::from(mss)) as u32
+}
+
 /// What a rate carries in a time, bytes.
 pub(super) fn volume(rate: u64, ns: u64) -> u32 {
     let bytes = u128::from(rate) * u128::from(ns) / 1_000_000_000;
@@ -161,15 +174,26 @@ mod tests {
 
     #[test]
     fn a_burst_is_a_millisecond_of_the_rate_two_segments_at_least() {
-        let burst = |rate| Pacer::new(rate, MSS).burst();
+        let burst = |rate| Pacer::new(rate, u64::MAX, MSS).burst();
         assert_eq!(burst(100_000), 2 * MSS);
         assert_eq!(burst(10_000_000), 10_000);
         assert_eq!(burst(1_000_000_000), 64 << 10);
     }
 
     #[test]
+    fn no_rate_is_higher_than_the_most() {
+        let mut pacer = Pacer::new(10_000_000, 4_000_000, MSS);
+        assert_eq!((pacer.rate(), pacer.burst()), (4_000_000, 4000));
+        pacer.set_most(u64::MAX);
+        pacer.set_rate(5_000_000, MSS);
+        assert_eq!((pacer.rate(), pacer.burst()), (5_000_000, 5000));
+        pacer.set_rate(0, MSS);
+        assert_eq!(pacer.rate(), 1, "it goes on at any rate");
+    }
+
+    #[test]
     fn the_next_burst_leaves_when_the_rate_has_carried_this_one() {
-        let mut pacer = Pacer::new(10_000_000, MSS);
+        let mut pacer = Pacer::new(10_000_000, u64::MAX, MSS);
         assert_eq!(pacer.allowed(at(5)), 10_000);
         pacer.on_sent(at(5), 4000);
         assert_eq!(pacer.allowed(at(5)), 6000, "the burst goes on");
@@ -181,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_was_missed_is_made_up_for_if_the_sender_wakes_late() {
-        let mut pacer = Pacer::new(10_000_000, MSS);
+        let mut pacer = Pacer::new(10_000_000, u64::MAX, MSS);
         pacer.on_sent(at(0), 10_000);
         pacer.set_waiting(true);
         assert_eq!(pacer.allowed(at(1200)), 12_000);
@@ -203,7 +227,7 @@ mod tests {
     #[test]
     fn a_sender_that_always_wakes_late_keeps_its_rate() {
         for (rate, late_us) in [(100_000, 1000), (6_250_000, 3000), (100_000_000, 4900)] {
-            let mut pacer = Pacer::new(rate, MSS);
+            let mut pacer = Pacer::new(rate, u64::MAX, MSS);
             let (mut now, mut sent) = (at(0), 0);
             while now < at(10_000_000) {
                 let allowed = pacer.allowed(now);

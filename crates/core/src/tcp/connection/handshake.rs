@@ -336,7 +336,7 @@ impl SynReceived {
             congestion.on_handshake_loss(mss.into());
             rtt.on_syn_retransmitted();
         }
-        SendHalf {
+        let mut send = SendHalf {
             window,
             max_window: window,
             wl1,
@@ -346,7 +346,9 @@ impl SynReceived {
             last_sent: cx.now,
             rare: options.accounting.then(|| Rare::with_account(cx.now)),
             ..SendHalf::new(next, mss, congestion, rtt)
-        }
+        };
+        send.set_pacing(options);
+        send
     }
 
     fn recv_half(&self, cx: &mut Context, options: &SocketOptions) -> RecvHalf {

@@ -1,6 +1,6 @@
-//! Feeds a congestion control that models the path, and asks it when the next burst may leave.
-//! Where the algorithm has no model, all of it does nothing, for one comparison: what is in flight
-//! is only counted behind it.
+//! Feeds a congestion control that models the path, and asks the pacer when the next burst may
+//! leave. Where the connection is not paced, all of it does nothing, for one comparison: what is in
+//! flight is only counted behind it. What models the path is paced.
 
 use super::SendHalf;
 use super::recovery::Detection;
@@ -10,12 +10,16 @@ use crate::time::Instant;
 impl SendHalf {
     /// So many bytes have left, new or again, and count as in flight.
     pub(crate) fn note_departure(&mut self, now: Instant, bytes: u32) {
-        if !self.congestion.has_model() {
+        if self.pacer().is_none() {
             return;
         }
         let before = self.pipe().saturating_sub(bytes);
         if let Some(bbr) = self.congestion.bbr_mut() {
             bbr.on_sent(now, bytes, before);
+            self.update_pace();
+        }
+        if let Some(pacer) = self.pacer_mut() {
+            pacer.on_sent(now, bytes);
         }
     }
 
@@ -27,16 +31,17 @@ impl SendHalf {
         latest: Option<Instant>,
         outcome: &AckOutcome,
     ) {
-        if !self.congestion.has_model() {
+        if self.pacer().is_none() || outcome.delivered == 0 && !self.congestion.has_model() {
             return;
         }
         self.note_lost(now, outcome.lost);
         let (in_flight, has_sack) = (self.pipe(), self.has_sack());
-        let Some(bbr) = self.congestion.bbr_mut() else { return };
+        let Some(bbr) = self.congestion.bbr_mut() else { return self.update_pace() };
         let (newly_acked, min_rtt_ns) = (outcome.delivered, bbr.min_rtt_ns());
         let sample = bbr.sampler.on_delivered(now, newly_acked, latest, min_rtt_ns);
         let has_lost = outcome.lost > 0;
         bbr.on_ack(&Acked { now, newly_acked, sample, in_flight, has_lost, has_sack });
+        self.update_pace();
     }
 
     /// So many bytes have been found lost.
@@ -68,38 +73,19 @@ impl SendHalf {
     /// back. The latter is [waited](Self::take_pace) for. A peer's window bounds as the path does
     /// (draft-ietf-ccwg-bbr, "Considerations Related to Receiver Flow Control Limits").
     pub(crate) fn note_sent_all(&mut self, now: Instant) {
-        if !self.congestion.has_model() {
+        if self.pacer().is_none() {
             return;
         }
         let unsent = self.queued_end().distance(self.nxt) > 0;
         let waits = self.sent.lost(self.una) > 0;
         let may_leave = waits || (unsent && self.window_edge().after(self.nxt));
         let in_flight = self.pipe();
-        let Some(bbr) = self.congestion.bbr_mut() else { return };
-        bbr.pacer.set_waiting(may_leave && bbr.pacer.due(now).is_some());
-        if !unsent && !waits {
+        if let Some(pacer) = self.pacer_mut() {
+            pacer.set_waiting(may_leave && pacer.due(now).is_some());
+        }
+        if let Some(bbr) = self.congestion.bbr_mut().filter(|_| !unsent && !waits) {
             bbr.on_app_limited(in_flight);
         }
-    }
-
-    /// When the next burst may leave, if something waits for that and the schedule has not heard of
-    /// it.
-    pub(crate) fn take_pace(&mut self) -> Option<Instant> {
-        self.congestion.bbr_mut()?.pacer.take_entry()
-    }
-
-    /// The schedule has come to the connection.
-    pub(crate) fn on_pace(&mut self) {
-        if let Some(bbr) = self.congestion.bbr_mut() {
-            bbr.pacer.on_due();
-        }
-    }
-
-    /// Bytes of `room` that the pace lets out now, in segments of `segment` bytes.
-    pub(super) fn paced(&self, now: Instant, room: u32, segment: u32) -> u32 {
-        let Some(bbr) = self.congestion.bbr() else { return room };
-        let allowed = bbr.pacer.allowed(now);
-        if allowed < segment { 0 } else { room.min(allowed) }
     }
 
     /// True if losses are found by time and a recovery is paced by proportional rate reduction.

@@ -94,6 +94,7 @@ impl SendHalf {
         let new = Narrow { most: self.mss, probe: None, not_before: Instant::ZERO };
         self.rare_mut().narrow.get_or_insert(new);
         self.mss = mss;
+        self.update_pace();
         if self.flight() > 0 && self.mode() == Mode::Open {
             self.recover_all();
         }
@@ -104,6 +105,7 @@ impl SendHalf {
         let Some(Narrow { most, .. }) = self.narrow() else { return };
         self.mss = mss.min(*most);
         self.congestion.set_mss(self.mss.into());
+        self.update_pace();
     }
 
     /// The payload of a probe that may leave at `now`, where the path calls for one with `wanted`

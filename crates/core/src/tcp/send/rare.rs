@@ -1,5 +1,5 @@
 //! What few connections have to keep: the record of a source, urgent data, ends of records, a
-//! narrow path, an account, and counts of what went wrong. One that never sends anything again, and
+//! narrow path, a pace, an account, and counts of what went wrong. One that never sends anything again, and
 //! whose application says nothing, has none.
 
 use alloc::boxed::Box;
@@ -10,6 +10,7 @@ use super::record_ends::RecordEnds;
 use super::source::Source;
 use crate::flow::Seq;
 use crate::tcp::account::Ledger;
+use crate::tcp::congestion::pacer::Pacer;
 use crate::time::Instant;
 
 /// In a box of its own, also at rest.
@@ -23,6 +24,8 @@ pub(crate) struct Rare {
     pub record_ends: Option<Box<RecordEnds>>,
     /// What it counts in, if its socket asks for an account.
     pub ledger: Option<Box<Ledger>>,
+    /// When its bursts leave, if it is paced.
+    pub pacer: Option<Box<Pacer>>,
     /// What went wrong.
     pub tally: Tally,
     /// The search for what the path carries, if that is less than the peer takes.
@@ -30,6 +33,11 @@ pub(crate) struct Rare {
 }
 
 impl Rare {
+    /// True if each segment, in and out, is counted or paced.
+    fn takes_steps(&self) -> bool {
+        self.ledger.is_some() || self.pacer.is_some()
+    }
+
     fn is_marked(&self) -> bool {
         self.urgent.is_some() || self.record_ends.is_some()
     }
@@ -43,12 +51,13 @@ impl Rare {
     /// True if it has nothing but counts of reordering. A path that reorders does so to all, and
     /// none shall be larger at rest for that.
     pub(crate) fn is_of_reordering_alone(&self) -> bool {
-        let Rare { source, urgent, record_ends, ledger, tally, narrow } = self;
+        let Rare { source, urgent, record_ends, ledger, pacer, tally, narrow } = self;
         let &Tally { reorderings, overtaken_bytes, .. } = tally;
         let is_alone = source.is_none()
             && urgent.is_none()
             && record_ends.is_none()
             && ledger.is_none()
+            && pacer.is_none()
             && narrow.is_none();
         is_alone && *tally == Tally { reorderings, overtaken_bytes, ..Tally::default() }
     }
@@ -121,9 +130,14 @@ impl SendHalf {
         self.rare.as_deref().is_some_and(Rare::is_marked)
     }
 
-    /// True if the segments to be sent are not like those of others, or are counted.
+    /// True if the segments to be sent are not like those of others, or are counted or paced.
     pub(crate) fn is_unusual(&self) -> bool {
-        self.rare.as_deref().is_some_and(|rare| rare.is_marked() || rare.ledger.is_some())
+        self.rare.as_deref().is_some_and(|rare| rare.is_marked() || rare.takes_steps())
+    }
+
+    /// True if each segment, in and out, is counted or paced.
+    pub(crate) fn takes_steps(&self) -> bool {
+        self.rare.as_deref().is_some_and(Rare::takes_steps)
     }
 
     /// Everything before `una` is acknowledged.

@@ -116,6 +116,20 @@ fn a_retransmission_is_dated_back_but_not_beyond_another() {
 }
 
 #[test]
+fn a_burst_has_two_segments_also_when_they_are_larger_again() {
+    let mut send = synchronized().send;
+    let options = crate::tcp::SocketOptions {
+        max_pacing_rate: core::num::NonZeroU64::new(1000),
+        ..crate::tcp::SocketOptions::new(&TcpConfig::default())
+    };
+    send.set_pacing(&options);
+    for mss in [500, 1000] {
+        send.on_path(mss, &TcpConfig::default());
+        assert_eq!(send.pace().map(|pace| pace.burst_bytes), Some(2 * u32::from(mss)));
+    }
+}
+
+#[test]
 fn fast_retransmit_works_after_gibibytes_without_a_loss() {
     let mut pool = PagePool::new(1000);
     let mut send = synchronized().send;

@@ -1,6 +1,7 @@
 //! The options of a connection, with a method to read and a method to set each.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use lightwait_core::Host;
@@ -39,6 +40,28 @@ impl TcpStream {
     /// Sets the congestion control. The window stays as it is.
     pub fn set_congestion(&self, congestion: Algorithm) -> io::Result<()> {
         self.set_options(SocketOptions { congestion, ..self.options()? })
+    }
+
+    /// The rate of what is sent, at most, in bytes of data a second; `None`: no bound.
+    pub fn max_pacing_rate(&self) -> io::Result<Option<NonZeroU64>> {
+        Ok(self.options()?.max_pacing_rate)
+    }
+
+    /// Bounds the rate of what is sent, in bytes of data a second, and paces: what leaves at once
+    /// is what the rate carries in a millisecond, but two segments at least.
+    pub fn set_max_pacing_rate(&self, max_pacing_rate: Option<NonZeroU64>) -> io::Result<()> {
+        self.set_options(SocketOptions { max_pacing_rate, ..self.options()? })
+    }
+
+    /// True if what is sent is spread over the round trip, whatever the congestion control.
+    pub fn pacing(&self) -> io::Result<bool> {
+        Ok(self.options()?.pacing)
+    }
+
+    /// Spreads what is sent over the round trip, whatever the congestion control, or not. BBR is
+    /// paced in any case.
+    pub fn set_pacing(&self, pacing: bool) -> io::Result<()> {
+        self.set_options(SocketOptions { pacing, ..self.options()? })
     }
 
     /// Treatment of unsent data at close.

@@ -12,7 +12,7 @@ impl Bbr {
         }
         if let Some(sample) = acked.sample {
             self.has_rtt = true;
-            self.pacer.set_rate(initial_rate(self.initial_cwnd, sample.rtt_ns), self.mss);
+            self.pacing_rate = initial_rate(self.initial_cwnd, sample.rtt_ns);
         }
     }
 

@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 
 use super::*;
+use crate::tcp::congestion::pacer::Pacer;
 
 const MSS: u32 = 1000;
 const MS: u64 = 1_000_000;
@@ -18,6 +19,7 @@ struct Flying {
 /// A sender, and the path to its receiver.
 struct World {
     bbr: Bbr,
+    pacer: Pacer,
     now: Instant,
     /// The bottleneck, bytes a second.
     rate: u64,
@@ -41,8 +43,10 @@ impl World {
     /// A path of that rate, and so many ms forth and back.
     fn new(rate: u64, delay_ms: u64) -> World {
         let now = Instant::from_millis(1000);
+        let bbr = Bbr::new(10 * MSS, MSS, 7);
         World {
-            bbr: Bbr::new(10 * MSS, MSS, 7),
+            pacer: Pacer::new(bbr.pacing_rate(), u64::MAX, MSS),
+            bbr,
             now,
             rate,
             delay_ns: delay_ms * MS,
@@ -75,10 +79,12 @@ impl World {
         self.give();
         while self.app_left >= MSS.into()
             && self.in_flight() + MSS <= self.bbr.cwnd()
-            && self.bbr.pacer.allowed(self.now) >= MSS
+            && self.pacer.allowed(self.now) >= MSS
         {
             let in_flight = self.in_flight();
             self.bbr.on_sent(self.now, MSS, in_flight);
+            self.pacer.set_rate(self.bbr.pacing_rate(), MSS);
+            self.pacer.on_sent(self.now, MSS);
             self.app_left -= u64::from(MSS);
             self.sent += 1;
             let from = self.now.max(self.busy_until);
@@ -130,6 +136,7 @@ impl World {
                 self.bbr.on_recovered();
             }
             self.bbr.on_ack(&acked);
+            self.pacer.set_rate(self.bbr.pacing_rate(), MSS);
         }
     }
 
@@ -139,7 +146,7 @@ impl World {
         while self.now < ends && !is_so(self) {
             self.send();
             let ack = self.flying.iter().find(|flying| !flying.is_lost).map(|next| next.acked_at);
-            let paced = self.bbr.pacer.due(self.now);
+            let paced = self.pacer.due(self.now);
             let given = self.app.map(|_| self.app_at);
             let next = [ack, paced, given].into_iter().flatten().min().unwrap_or(ends);
             self.now = next.max(self.now.plus_nanos(1)).min(ends);
@@ -296,7 +303,7 @@ fn four_segments_are_the_least_window() {
     let mut world = World::new(20_000, 10);
     world.pass(10_000);
     assert!(world.bbr.cwnd() >= 4 * MSS);
-    assert!(world.bbr.pacer.rate() <= 26_000, "{}", world.bbr.pacer.rate());
+    assert!(world.bbr.pacing_rate() <= 26_000, "{}", world.bbr.pacing_rate());
     assert!(world.goodput(10_000) * 100 >= 20_000 * 90);
 }
 
@@ -367,8 +374,7 @@ proptest::proptest! {
                 _ if ms % 2 == 0 => bbr.on_recovered(),
                 _ => bbr.on_spurious(),
             }
-            proptest::prop_assert!(bbr.cwnd() >= MSS && bbr.pacer.rate() > 0);
-            proptest::prop_assert!(bbr.pacer.burst() >= 2 * MSS);
+            proptest::prop_assert!(bbr.cwnd() >= MSS && bbr.pacing_rate() > 0);
         }
     }
 }

@@ -1,0 +1,77 @@
+//! When what a connection sends may leave, where it is paced: by the rate that congestion control
+//! asks for, or less if the socket says so.
+
+use alloc::boxed::Box;
+use core::num::NonZeroU64;
+
+use super::SendHalf;
+use crate::tcp::congestion::pacer::Pacer;
+use crate::tcp::{Pace, SocketOptions};
+use crate::time::{Duration, Instant};
+
+impl SendHalf {
+    /// Paces from here on, or does not, as the congestion control and the socket ask for.
+    pub(crate) fn set_pacing(&mut self, options: &SocketOptions) {
+        if !options.is_paced() && !self.congestion.has_model() {
+            if let Some(rare) = &mut self.rare {
+                rare.pacer = None;
+            }
+            return;
+        }
+        let most = options.max_pacing_rate.map_or(u64::MAX, NonZeroU64::get);
+        let (rate, mss) = (self.congestion.pacing_rate(self.rtt.srtt_ns()), self.mss.into());
+        let new = || Box::new(Pacer::new(rate, most, mss));
+        let pacer = self.rare_mut().pacer.get_or_insert_with(new);
+        pacer.set_most(most);
+        pacer.set_rate(rate, mss);
+    }
+
+    /// The congestion window, the round trip or the size of segments is another.
+    pub(super) fn update_pace(&mut self) {
+        let (rate, mss) = (self.congestion.pacing_rate(self.rtt.srtt_ns()), self.mss.into());
+        if let Some(pacer) = self.pacer_mut() {
+            pacer.set_rate(rate, mss);
+        }
+    }
+
+    /// Spaces what it sends, if it is paced.
+    pub(crate) fn pacer(&self) -> Option<&Pacer> {
+        self.rare.as_ref()?.pacer.as_deref()
+    }
+
+    pub(super) fn pacer_mut(&mut self) -> Option<&mut Pacer> {
+        self.rare.as_mut()?.pacer.as_deref_mut()
+    }
+
+    /// The rate at which it sends, or would, if it were paced.
+    pub(crate) fn pacing_rate(&self) -> u64 {
+        let would = || self.congestion.pacing_rate(self.rtt.srtt_ns());
+        self.pacer().map_or_else(would, Pacer::rate)
+    }
+
+    /// How it paces, if it does.
+    pub(crate) fn pace(&self) -> Option<Pace> {
+        let late = |pacer: &Pacer| Duration::from_nanos(pacer.late_ns().into());
+        self.pacer().map(|pacer| Pace { burst_bytes: pacer.burst(), late: late(pacer) })
+    }
+
+    /// When the next burst may leave, if something waits for that and the schedule has not heard of
+    /// it.
+    pub(crate) fn take_pace(&mut self) -> Option<Instant> {
+        self.pacer_mut()?.take_entry()
+    }
+
+    /// The schedule has come to the connection.
+    pub(crate) fn on_pace(&mut self) {
+        if let Some(pacer) = self.pacer_mut() {
+            pacer.on_due();
+        }
+    }
+
+    /// Bytes of `room` that the pace lets out now, in segments of `segment` bytes.
+    pub(super) fn paced(&self, now: Instant, room: u32, segment: u32) -> u32 {
+        let Some(pacer) = self.pacer() else { return room };
+        let allowed = pacer.allowed(now);
+        if allowed < segment { 0 } else { room.min(allowed) }
+    }
+}
