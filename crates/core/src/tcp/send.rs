@@ -216,10 +216,10 @@ impl SendHalf {
 
     /// The congestion window at `now`: less after a silence.
     pub(crate) fn window_now(&self, now: Instant, config: &Settings) -> u32 {
-        if self.has_idled(now, config) {
-            return self.congestion.window_after_idle(self.idled(now, config));
+        match self.idled(now, config) {
+            Some(idle) => self.congestion.window_after_idle(idle),
+            None => self.congestion.window(),
         }
-        self.congestion.window()
     }
 
     /// Bytes that congestion control lets out at `now`, with a congestion window of `window`: a
@@ -495,30 +495,28 @@ impl SendHalf {
         core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
     }
 
-    /// True if nothing was sent for so long, an RTO, that the congestion window is to be less.
+    /// The silence before `now`, if it was so long, an RTO, that the congestion window is to be
+    /// less.
     #[inline(always)]
-    pub(crate) fn has_idled(&self, now: Instant, config: &Settings) -> bool {
-        now.nanos_since(self.last_sent) > config.rto_bounds.shortest_ns()
+    pub(crate) fn idled(&self, now: Instant, config: &Settings) -> Option<Idle> {
+        let silent_ns = now.nanos_since(self.last_sent);
+        let may_be_idle = silent_ns > config.rto_bounds.shortest_ns()
             && self.flight() == 0
             && config.congestion.restart_after_idle
-            && !self.congestion.has_model()
-            && now.nanos_since(self.last_sent) > self.rtt.rto_ns(&config.rto_bounds)
-    }
-
-    fn idled(&self, now: Instant, config: &Settings) -> Idle {
-        let rto_ns = self.rtt.rto_ns(&config.rto_bounds).max(1);
-        let timeouts = now.nanos_since(self.last_sent) / rto_ns;
-        Idle {
-            timeouts: u32::try_from(timeouts).unwrap_or(u32::MAX),
+            && !self.congestion.has_model();
+        let rto_ns = || self.rtt.rto_ns(&config.rto_bounds).max(1);
+        let rto_ns = may_be_idle.then(rto_ns).filter(|rto_ns| silent_ns > *rto_ns)?;
+        Some(Idle {
+            timeouts: u32::try_from(silent_ns / rto_ns).unwrap_or(u32::MAX),
             initial_segments: config.congestion.initial_window,
             mss: self.mss.into(),
-        }
+        })
     }
 
     /// New data has left after a silence.
     pub(crate) fn on_restart(&mut self, now: Instant, config: &Settings) {
-        if self.has_idled(now, config) {
-            self.congestion.on_idle(self.idled(now, config));
+        if let Some(idle) = self.idled(now, config) {
+            self.congestion.on_idle(idle);
         }
     }
 }

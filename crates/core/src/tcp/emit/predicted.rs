@@ -129,7 +129,7 @@ fn predict(
     if len != segment && len > 0 && !is_small_worth_it(s, options, len, len) {
         return None;
     }
-    (!send.has_idled(now, config)).then_some(predicted)
+    send.idled(now, config).is_none().then_some(predicted)
 }
 
 /// True if something else is asked for than what follows from the queues.
