@@ -124,8 +124,8 @@ impl Ack {
 /// Nothing was sent for a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
-    /// How many RTOs it lasted.
-    pub timeouts: u32,
+    /// How many RTOs it lasted; of a paced connection, how many times five minutes.
+    pub spans: u32,
     /// Segments of the initial window.
     pub initial_segments: u32,
     /// Bytes of a segment.
@@ -388,13 +388,13 @@ impl Congestion {
         }
     }
 
-    /// The window after a silence: halved for each timeout that it lasted, but not below the
-    /// initial one (RFC 2861 §3.1).
+    /// The window after a silence: halved for each span that it lasted, but not below the initial
+    /// one (RFC 2861 §3.1, RFC 7661 §4.4.3).
     pub(crate) fn window_after_idle(&self, idle: Idle) -> u32 {
         if self.has_model() {
             return self.window();
         }
-        let halved = self.window().checked_shr(idle.timeouts).unwrap_or(0);
+        let halved = self.window().checked_shr(idle.spans).unwrap_or(0);
         self.window().min(halved.max(initial_window(idle.initial_segments, idle.mss)))
     }
 

@@ -143,6 +143,10 @@ impl SendHalf {
     }
 }
 
+/// So long a window may be unused before it is less, if bursts are paced: the non-validated period
+/// (RFC 7661 §4.4).
+const UNUSED_NS: u64 = 300_000_000_000;
+
 /// The state before an acknowledgement came.
 #[derive(Clone, Copy, Debug)]
 struct Before {
@@ -495,8 +499,8 @@ impl SendHalf {
         core::mem::replace(&mut self.silent_since, Instant::FAR_FUTURE) != Instant::FAR_FUTURE
     }
 
-    /// The silence before `now`, if it was so long, an RTO, that the congestion window is to be
-    /// less.
+    /// The silence before `now`, if it was so long that the congestion window is to be less: an
+    /// RTO, or [`UNUSED_NS`] where the window leaves in no burst.
     #[inline(always)]
     pub(crate) fn idled(&self, now: Instant, config: &Settings) -> Option<Idle> {
         let silent_ns = now.nanos_since(self.last_sent);
@@ -505,9 +509,10 @@ impl SendHalf {
             && config.congestion.restart_after_idle
             && !self.congestion.has_model();
         let rto_ns = || self.rtt.rto_ns(&config.rto_bounds).max(1);
-        let rto_ns = may_be_idle.then(rto_ns).filter(|rto_ns| silent_ns > *rto_ns)?;
+        let span_ns = || self.pacer().map_or_else(rto_ns, |_| UNUSED_NS);
+        let span_ns = may_be_idle.then(span_ns).filter(|span_ns| silent_ns > *span_ns)?;
         Some(Idle {
-            timeouts: u32::try_from(silent_ns / rto_ns).unwrap_or(u32::MAX),
+            spans: u32::try_from(silent_ns / span_ns).unwrap_or(u32::MAX),
             initial_segments: config.congestion.initial_window,
             mss: self.mss.into(),
         })

@@ -100,6 +100,23 @@ fn a_socket_bounds_the_rate_of_its_connection() {
 }
 
 #[test]
+fn a_paced_window_outlasts_five_minutes_of_silence() {
+    for (seconds, segments) in [(299, 40), (301, 20), (601, 10), (6000, 10)] {
+        let mut peer = Peer::established(paced(plain()));
+        let mut acked = 1;
+        for window in [10_000, 20_000] {
+            peer.write(window);
+            assert_eq!(peer.wait(ROUND_TRIP).len() * 1000, window);
+            acked += window as u32;
+            peer.say(Say::new(A, 1, acked));
+        }
+        peer.wait(Duration::from_secs(seconds));
+        peer.write(100_000);
+        assert_eq!(peer.wait(ROUND_TRIP).len(), segments, "{seconds} s");
+    }
+}
+
+#[test]
 fn a_pace_ends_when_the_socket_says_so() {
     let mut peer = after_a_round_trip(plain());
     assert_eq!(peer.hear().len(), 20, "not paced");

@@ -158,30 +158,30 @@ fn a_window_follows_the_segments_of_the_path() {
     }
 }
 
-fn idle(timeouts: u32, initial_segments: u32) -> Idle {
-    Idle { timeouts, initial_segments, mss: MSS }
+fn idle(spans: u32, initial_segments: u32) -> Idle {
+    Idle { spans, initial_segments, mss: MSS }
 }
 
 /// RFC 2861 §3.1.
 #[test]
 fn a_pause_halves_the_window_down_to_the_initial_one() {
     for kind in KINDS {
-        let after = |timeouts| {
+        let after = |spans| {
             let mut congestion = of_hundred(kind);
             congestion.on_loss(loss(100 * MSS), MSS);
             let (window, threshold) = (congestion.window(), congestion.threshold());
-            let expected = congestion.window_after_idle(idle(timeouts, 10));
-            congestion.on_idle(idle(timeouts, 10));
+            let expected = congestion.window_after_idle(idle(spans, 10));
+            congestion.on_idle(idle(spans, 10));
             assert_eq!(congestion.window(), expected);
             assert_eq!(congestion.threshold(), threshold, "three quarters are less");
             f64::from(congestion.window()) / f64::from(window)
         };
         assert_eq!((after(0), after(1), after(2)), (1.0, 0.5, 0.25), "{kind:?}");
-        for timeouts in [3, 31, 32, u32::MAX] {
+        for spans in [3, 31, 32, u32::MAX] {
             let mut congestion = of_hundred(kind);
-            congestion.on_idle(idle(timeouts, 20));
+            congestion.on_idle(idle(spans, 20));
             assert_eq!(congestion.window(), 20 * MSS, "{kind:?}");
-            congestion.on_idle(idle(timeouts, 30));
+            congestion.on_idle(idle(spans, 30));
             assert_eq!(congestion.window(), 20 * MSS, "it does not grow by it");
         }
     }
