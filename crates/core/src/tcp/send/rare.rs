@@ -1,6 +1,6 @@
 //! What few connections have to keep: the record of a source, urgent data, ends of records, a
-//! narrow path, a pace, an account, and counts of what went wrong. One that never sends anything again, and
-//! whose application says nothing, has none.
+//! narrow path, a pace, an account, and counts of what went wrong. One that never sends anything
+//! again, and whose application says nothing, has none.
 
 use alloc::boxed::Box;
 
