@@ -20,6 +20,7 @@
 //! Nothing is sent from here: steps only mark what is owed, and [`emit`](crate::tcp::emit) sends
 //! once, when the whole batch has been taken in.
 
+mod marks;
 mod predicted;
 mod syn_received;
 mod syn_sent;
@@ -30,7 +31,6 @@ use crate::error::Error;
 use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::flow::stamp::Stamps;
-use crate::tcp::congestion::Loss;
 use crate::tcp::connection::{
     Blocked, Common, Connection, Context, Early, Ending, Passed, Shape, Step, Synchronized,
 };
@@ -365,7 +365,7 @@ impl Step<'_> {
         self.s.note_stamp(segment.seq, segment.options.timestamps, self.cx.now);
         let offset = self.s.stamps.map(|stamps| stamps.offset);
         let evidence = Evidence::of(offset, segment.options.timestamps);
-        let Step { cx, common, s } = self;
+        let Step { cx, s, .. } = self;
         let flight = s.send.flight();
         let asks = s.ecn.is_some() && segment.flags.contains(Flags::ECE);
         let is_congested = asks && s.send.mode() == Mode::Open;
@@ -378,20 +378,10 @@ impl Step<'_> {
             tally.duplicate_sacks += u32::from(outcome.duplicate.is_some());
             tally.undone += u32::from(outcome.undone);
         }
-        if let Some(ecn) = &mut s.ecn {
-            // What DCTCP measures comes before what it reduces by (RFC 8257 §3.3).
-            s.send.congestion.on_echo(&outcome, asks, s.send.una, s.send.nxt);
-            // RFC 3168 §6.1.2: reduced once a round trip, for whatever reason, and not grown by an
-            // ACK that asks for it.
-            if outcome.reduced {
-                ecn.on_reduced(s.send.nxt);
-            } else if is_congested && ecn.asks_to_reduce(segment.ack, segment.flags) {
-                let loss = Loss { now: cx.now, flight, is_marked: true };
-                s.send.congestion.on_loss(loss, s.send.mss.into());
-                ecn.on_reduced(s.send.nxt);
-                cx.counters.ecn_reductions += 1;
-            }
+        if s.ecn.is_some() {
+            self.heed_marks(segment, &outcome, flight, is_congested);
         }
+        let Step { cx, common, s } = self;
         if was_closed {
             // A peer that keeps its window shut and answers is alive (RFC 9293 MUST-37), and is
             // asked again an interval later; but it must not keep an orphan for ever.

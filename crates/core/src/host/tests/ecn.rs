@@ -1,7 +1,9 @@
 //! Explicit congestion notification (RFC 3168): which end asks, marks, answers and slows down.
 
+use std::vec;
+
 use super::peer::{A, Peer, R, S, Say, reno};
-use crate::config::{Config, Ecn};
+use crate::config::{Algorithm, Config, Ecn};
 use crate::time::Duration;
 use crate::wire::tcp::Flags;
 
@@ -19,7 +21,11 @@ fn with(ecn: Ecn) -> Config {
 
 /// A connection that the peer opened asking for ECN.
 fn agreed() -> Peer {
-    let mut peer = Peer::listening(with(Ecn::Passive));
+    agreed_by(with(Ecn::Passive))
+}
+
+fn agreed_by(config: Config) -> Peer {
+    let mut peer = Peer::listening(config);
     peer.say(Say::new(S | E | W, 0, 0).mss(1000));
     assert_eq!(peer.hear_one().flags, S | A | E);
     assert_eq!(peer.marks.1, 0, "no SYN may be marked");
@@ -116,6 +122,34 @@ fn the_window_is_halved_once_a_round_trip_and_cwr_follows() {
     peer.say(Say::new(A | E, 1, 12_001));
     assert!(window(&peer) < before, "the next round trip");
     assert_eq!(peer.host.counters().ecn_reductions, 2);
+}
+
+#[test]
+fn marks_at_a_window_of_one_segment_slow_the_sender_further() {
+    let mut config = with(Ecn::Passive);
+    config.tcp.congestion.algorithm = Algorithm::Cubic;
+    let mut peer = agreed_by(config);
+    let info = |peer: &Peer| peer.host.info(peer.id()).unwrap();
+    peer.write(100_000);
+    let mut heard = peer.hear();
+    // All of it is marked, each time.
+    while info(&peer).cwnd_bytes > 1000 {
+        peer.wait(Duration::from_millis(20));
+        let last = heard.last().unwrap();
+        peer.say(Say::new(A | E, 1, last.seq + last.len as u32));
+        heard = peer.hear();
+    }
+    for timeouts in [1, 2, 4, 8] {
+        assert_eq!(heard.len(), 1);
+        peer.say(Say::new(A | E, 1, heard[0].seq + 1000));
+        let (rto, from) = (info(&peer).rto, peer.now);
+        heard = vec![peer.wait_for_one()];
+        let waited = peer.now.since(from).as_millis();
+        assert!(waited.abs_diff(timeouts * rto.as_millis()) <= 100, "{timeouts}: {waited} ms");
+    }
+    peer.say(Say::new(A, 1, heard[0].seq + 1000));
+    assert_eq!(peer.hear().len(), 2, "not marked any more");
+    assert_eq!(info(&peer).pace, None);
 }
 
 #[test]

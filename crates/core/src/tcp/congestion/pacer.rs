@@ -34,6 +34,8 @@ pub(crate) struct Pacer {
     waits: bool,
     /// The shard's schedule has an entry for it.
     is_filed: bool,
+    /// Marks hold the sender back at the least window: `most` is due to them.
+    is_held: bool,
 }
 
 impl Pacer {
@@ -49,6 +51,7 @@ impl Pacer {
             late_ns: 0,
             waits: false,
             is_filed: false,
+            is_held: false,
         };
         pacer.set_rate(rate, mss);
         pacer
@@ -71,7 +74,23 @@ impl Pacer {
 
     /// No rate is to be higher than `most`, once one is set again.
     pub(crate) fn set_most(&mut self, most: u64) {
-        self.most = most;
+        (self.most, self.is_held) = (most, false);
+    }
+
+    /// A mark has come at a window of one segment, at `now`. The next segment leaves `rto_ns`
+    /// later; each further mark doubles that, up to `longest_ns`.
+    pub(crate) fn hold_back(&mut self, now: Instant, mss: u32, rto_ns: u64, longest_ns: u64) {
+        let rate = |ns: u64| (u64::from(mss) * 1_000_000_000 / ns.max(1)).max(1);
+        let next = if self.is_held { self.most / 2 } else { rate(rto_ns) };
+        (self.most, self.is_held) = (next.max(rate(longest_ns)).min(self.most), true);
+        self.set_rate(self.most, mss);
+        (self.waits, self.next) = (false, now);
+        self.on_sent(now, mss);
+    }
+
+    /// True if marks hold the sender back.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// The rate is another, in bytes a second.

@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 
 use super::SendHalf;
 use crate::tcp::congestion::pacer::Pacer;
-use crate::tcp::{Pace, SocketOptions};
+use crate::tcp::{Pace, Settings, SocketOptions};
 use crate::time::{Duration, Instant};
 
 impl SendHalf {
@@ -18,12 +18,36 @@ impl SendHalf {
             }
             return;
         }
+        self.start_pacing(options);
+    }
+
+    fn start_pacing(&mut self, options: &SocketOptions) {
         let most = options.max_pacing_rate.map_or(u64::MAX, NonZeroU64::get);
         let (rate, mss) = (self.congestion.pacing_rate(self.rtt.srtt_ns()), self.mss.into());
         let new = || Box::new(Pacer::new(rate, most, mss));
         let pacer = self.rare_mut().pacer.get_or_insert_with(new);
         pacer.set_most(most);
         pacer.set_rate(rate, mss);
+    }
+
+    /// A mark has come, and the window had one segment before it: the next segment leaves no sooner
+    /// than a timeout would (RFC 3168 §6.1.2, RFC 9438 §4.6).
+    pub(crate) fn hold_back(&mut self, now: Instant, options: &SocketOptions, config: &Settings) {
+        let bounds = &config.rto_bounds;
+        let (mss, rto_ns) = (self.mss.into(), self.rtt.rto_ns(bounds));
+        if self.pacer().is_none() {
+            self.start_pacing(options);
+        }
+        if let Some(pacer) = self.pacer_mut() {
+            pacer.hold_back(now, mss, rto_ns, bounds.longest_ns);
+        }
+    }
+
+    /// Something was delivered and not marked: marks hold the sender back no more.
+    pub(crate) fn go_on(&mut self, options: &SocketOptions) {
+        if self.pacer().is_some_and(Pacer::is_held) {
+            self.set_pacing(options);
+        }
     }
 
     /// The congestion window, the round trip or the size of segments is another.

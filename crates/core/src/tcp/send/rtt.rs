@@ -38,7 +38,7 @@ pub struct Bounds {
     estimator: Estimator,
     initial_ns: u64,
     floor_ns: u64,
-    longest_ns: u64,
+    pub(crate) longest_ns: u64,
     /// The least that is added to SRTT: the floor, or G, which is the coarser of the two clocks
     /// that take part (RFC 6298 §2.3).
     least_ns: u64,
