@@ -162,7 +162,7 @@ fn tcp_info(socket: &Socket, host: &Host, now: Instant) -> Vec<u8> {
     let Some(info) = socket.connection().and_then(|id| host.info(id).ok()) else { return out.0 };
     sender_info(&mut out, &info);
     receiver_info(&mut out, &info);
-    out.u32(at::PMTU, host.config().device.mtu.into());
+    out.u32(at::PMTU, info.path_mtu_bytes.into());
     counts(&mut out, &info, now);
     if let Some(account) = &socket.account {
         accounted(&mut out, account, now);

@@ -10,12 +10,13 @@ use crate::{LOCAL, REMOTE, accepted, listening};
 
 const MSS: u32 = 1460;
 
-/// Offsets in `struct tcp_info`.
+/// Where each field begins in `struct tcp_info`, in bytes.
 mod at {
     pub(super) const APP_LIMITED: usize = 7;
     pub(super) const SACKED: usize = 28;
     pub(super) const LOST: usize = 32;
     pub(super) const RETRANS: usize = 36;
+    pub(super) const PMTU: usize = 60;
     pub(super) const RTT: usize = 68;
     pub(super) const RTTVAR: usize = 72;
     pub(super) const TOTAL_RETRANS: usize = 100;
@@ -189,4 +190,19 @@ fn without_a_model_the_pace_is_that_of_the_window() {
     let rate = 2 * u64::from(window * MSS) * 1_000_000 / u64::from(rtt);
     assert_eq!(told.u64(at::PACING_RATE) / 1000, rate / 1000);
     assert_eq!((told.u64(at::DELIVERY_RATE), told.flag(at::APP_LIMITED)), (0, 0));
+}
+
+#[test]
+fn the_mtu_of_the_path() {
+    let stack = Stack::new("linux");
+    let (_, fd, mut peer) = accepted(&stack);
+    let mtu = |fd| {
+        let option = stack.get(fd, libc::IPPROTO_IP, libc::IP_MTU).expect("an option");
+        (Told::of(fd).u32(at::PMTU), option)
+    };
+    assert_eq!(mtu(fd), (1500, 1500));
+    let una = peer.ack;
+    send_segments(&stack, fd, &mut peer, 1);
+    peer.too_big(una, 1200);
+    assert_eq!(mtu(fd), (1200, 1200));
 }

@@ -240,6 +240,9 @@ pub struct ConnectionInfo {
     pub receive_buffered_bytes: u32,
     /// In the send buffer and never sent, bytes.
     pub unsent_bytes: u32,
+    /// The largest packet that the path carries, bytes: what ICMP has told of it or a search has
+    /// found, or else what the device sends.
+    pub path_mtu_bytes: u16,
     /// Largest segment we send, bytes of payload and options.
     pub mss_bytes: u16,
     /// The MSS that we announced, bytes.

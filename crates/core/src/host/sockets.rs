@@ -433,7 +433,9 @@ impl Host {
 
     /// The connection's state for its user.
     pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
-        Ok(self.slot(id)?.view().info(&self.shared.config))
+        let slot = self.slot(id)?;
+        let path_mtu_bytes = self.ip.path_mtu(slot.tuple.remote_ip());
+        Ok(ConnectionInfo { path_mtu_bytes, ..slot.view().info(&self.shared.config) })
     }
 
     /// What was counted of the connection by `now`; `None` unless its socket asks for that

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use super::pair::{Pair, Side};
 use super::peer::{A, F, Peer, S, Say, plain};
+use super::requirements::errors::{complain, quoted};
 use crate::config::LossDetection;
 use crate::event::ConnectionId;
 use crate::frame::RxFrame;
@@ -11,6 +12,7 @@ use crate::host::Host;
 use crate::tcp::connection::{Shape, Synchronized};
 use crate::tcp::{Account, ConnectionInfo, SocketOptions, State};
 use crate::time::{Duration, Instant};
+use crate::wire::icmpv4::Message;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -388,4 +390,18 @@ fn an_account_outlasts_a_rest() {
     assert_eq!(pair.client.counters().rested, 1);
     let account = pair.client.account(pair.now, client).unwrap();
     assert_eq!(segments(&account)[2..], [1, 1]);
+}
+
+#[test]
+fn the_path_mtu_is_the_one_that_was_found() {
+    let mut peer = Peer::established_with(plain(), |syn| syn.mss(1460));
+    assert_eq!(info(&peer).path_mtu_bytes, 1500, "the device's");
+    peer.write(1460);
+    peer.hear();
+    let quoted = quoted(&peer, 1, 1500);
+    complain(&mut peer, &Message::Unreachable { code: 4, next_hop_mtu: 770, quoted: &quoted });
+    assert_eq!(info(&peer).path_mtu_bytes, 770);
+    peer.say(Say::new(A, 1, 1461));
+    peer.wait(Duration::from_secs(601));
+    assert_eq!(info(&peer).path_mtu_bytes, 1500, "tried again after ten minutes");
 }
