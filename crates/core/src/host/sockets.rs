@@ -360,8 +360,7 @@ impl Host {
         if options.congestion != before.congestion
             && let Some(s) = connection.synchronized_mut()
         {
-            let (mss, nxt) = (s.send.mss.into(), s.send.nxt);
-            s.send.congestion.switch(options.congestion, mss, nxt);
+            s.send.switch_congestion(options.congestion);
             if let Some(ecn) = s.ecn.as_mut().filter(|_| s.send.congestion.echo().is_some()) {
                 // From here on DCTCP tells of marks.
                 ecn.echo = false;

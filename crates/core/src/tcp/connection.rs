@@ -534,7 +534,7 @@ impl Connection {
         info.receive_window_bytes = recv.offered();
         info.receive_limit_bytes = recv.window.size();
         info.receiver_rtt = recv.window.rtt();
-        info.model = send.congestion.model();
+        (info.delivery, info.model) = (send.delivery(), send.congestion.model());
         (info.last_sent, info.last_heard) = (send.last_sent, s.last_heard);
         info
     }

@@ -18,7 +18,7 @@ fn with(ecn: Ecn) -> Config {
 }
 
 /// A connection that the peer opened asking for ECN.
-fn agreed() -> Peer {
+pub(super) fn agreed() -> Peer {
     let mut peer = Peer::listening(with(Ecn::Passive));
     peer.say(Say::new(S | E | W, 0, 0).mss(1000));
     assert_eq!(peer.hear_one().flags, S | A | E);

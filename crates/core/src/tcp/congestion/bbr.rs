@@ -259,10 +259,7 @@ impl Bbr {
 
     /// What is known of the path, and the pace.
     pub(crate) fn info(&self) -> PathModel {
-        let (delivery_bytes_per_second, is_app_limited) = self.sampler.latest();
         PathModel {
-            delivery_bytes_per_second,
-            is_app_limited,
             bandwidth_bytes_per_second: self.max_bw(),
             pacing_bytes_per_second: self.pacer.rate(),
             burst_bytes: self.pacer.burst(),
@@ -297,7 +294,9 @@ impl Bbr {
 
     fn begin(&mut self, now: Instant) {
         self.has_begun = true;
-        self.sampler = Sampler::new(now);
+        if self.sampler.is_blank() {
+            self.sampler = Sampler::new(now);
+        }
         self.extra.interval_start = now;
         self.probe_rtt = ProbeRtt::new(now);
     }
@@ -327,13 +326,6 @@ impl Bbr {
         self.pacer.on_sent(now, bytes);
         if behind.saturating_add(self.mss) > self.cwnd {
             self.round.is_cwnd_limited = true;
-        }
-    }
-
-    /// There was nothing more to send.
-    pub(crate) fn on_app_limited(&mut self, in_flight: u32) {
-        if in_flight < self.cwnd {
-            self.sampler.on_app_limited(in_flight);
         }
     }
 

@@ -1,21 +1,58 @@
-//! Feeds a congestion control that models the path, and asks it when the next burst may leave.
-//! Where the algorithm has no model, all of it does nothing, for one comparison: what is in flight
-//! is only counted behind it.
+//! Feeds what samples the rate of delivery, and a congestion control that models the path by it,
+//! which is asked when the next burst may leave as well. There is one sampler: that of the model,
+//! or that of an account where there is no model. Where there is neither, all of it does nothing,
+//! for two comparisons: what is in flight is only counted behind them.
 
 use super::SendHalf;
 use super::recovery::Detection;
+use crate::config::Algorithm;
+use crate::tcp::DeliveryRate;
+use crate::tcp::congestion::delivery::Sampler;
 use crate::tcp::congestion::{AckOutcome, Acked};
 use crate::time::Instant;
 
 impl SendHalf {
+    /// True if the rate of delivery is sampled.
+    fn is_sampled(&self) -> bool {
+        self.congestion.has_model() || self.is_accounted()
+    }
+
+    fn sampler(&self) -> Option<&Sampler> {
+        let of_model = self.congestion.bbr().map(|bbr| &bbr.sampler);
+        of_model.or_else(|| Some(&self.ledger()?.sampler))
+    }
+
+    fn sampler_mut(&mut self) -> Option<&mut Sampler> {
+        if self.congestion.has_model() {
+            return Some(&mut self.congestion.bbr_mut()?.sampler);
+        }
+        Some(&mut self.ledger_mut()?.sampler)
+    }
+
+    /// The rate at which the path delivered lately, if that is sampled.
+    pub(crate) fn delivery(&self) -> Option<DeliveryRate> {
+        self.sampler()?.told()
+    }
+
+    /// Goes on by another algorithm. What was sampled goes with it.
+    pub(crate) fn switch_congestion(&mut self, algorithm: Algorithm) {
+        let sampler = self.sampler_mut().map(Sampler::take);
+        self.congestion.switch(algorithm, self.mss.into(), self.nxt);
+        if let (Some(sampler), Some(place)) = (sampler, self.sampler_mut()) {
+            *place = sampler;
+        }
+    }
+
     /// So many bytes have left, new or again, and count as in flight.
     pub(crate) fn note_departure(&mut self, now: Instant, bytes: u32) {
-        if !self.congestion.has_model() {
+        if !self.is_sampled() {
             return;
         }
         let before = self.pipe().saturating_sub(bytes);
         if let Some(bbr) = self.congestion.bbr_mut() {
             bbr.on_sent(now, bytes, before);
+        } else if let Some(sampler) = self.sampler_mut() {
+            sampler.on_sent(now, before.saturating_add(bytes), before == 0);
         }
     }
 
@@ -27,16 +64,28 @@ impl SendHalf {
         latest: Option<Instant>,
         outcome: &AckOutcome,
     ) {
-        if !self.congestion.has_model() {
+        if !self.is_sampled() {
             return;
         }
         self.note_lost(now, outcome.lost);
-        let (in_flight, has_sack) = (self.pipe(), self.has_sack());
-        let Some(bbr) = self.congestion.bbr_mut() else { return };
-        let (newly_acked, min_rtt_ns) = (outcome.delivered, bbr.min_rtt_ns());
-        let sample = bbr.sampler.on_delivered(now, newly_acked, latest, min_rtt_ns);
-        let has_lost = outcome.lost > 0;
-        bbr.on_ack(&Acked { now, newly_acked, sample, in_flight, has_lost, has_sack });
+        let (newly_acked, min_rtt_ns) = (outcome.delivered, self.least_rtt_ns(outcome));
+        let Some(sampler) = self.sampler_mut() else { return };
+        let sample = sampler.on_delivered(now, newly_acked, latest, min_rtt_ns);
+        let (in_flight, has_sack, has_lost) = (self.pipe(), self.has_sack(), outcome.lost > 0);
+        if let Some(bbr) = self.congestion.bbr_mut() {
+            bbr.on_ack(&Acked { now, newly_acked, sample, in_flight, has_lost, has_sack });
+        }
+    }
+
+    /// The least round trip known, by which a sample of the rate is judged: the model's before this
+    /// ACK, or what is known otherwise, with this ACK. 0: none is.
+    fn least_rtt_ns(&self, outcome: &AckOutcome) -> u64 {
+        let least_ns = self.reordering.min_rtt_ns();
+        match self.congestion.bbr() {
+            Some(bbr) => bbr.min_rtt_ns(),
+            None if outcome.rtt_ns > 0 => least_ns.min(outcome.rtt_ns),
+            None => least_ns,
+        }
     }
 
     /// So many bytes have been found lost.
@@ -66,19 +115,19 @@ impl SendHalf {
 
     /// All that may leave has left: notes whether the application or the pace holds the sender
     /// back. The latter is [waited](Self::take_pace) for. A peer's window bounds as the path does
-    /// (draft-ietf-ccwg-bbr, "Considerations Related to Receiver Flow Control Limits").
+    /// (draft-ietf-ccwg-bbr, "Considerations Related to Receiver Flow Control Limits"). Only where
+    /// the rate is sampled.
     pub(crate) fn note_sent_all(&mut self, now: Instant) {
-        if !self.congestion.has_model() {
-            return;
-        }
         let unsent = self.queued_end().distance(self.nxt) > 0;
         let waits = self.sent.lost(self.una) > 0;
         let may_leave = waits || (unsent && self.window_edge().after(self.nxt));
+        if let Some(bbr) = self.congestion.bbr_mut() {
+            bbr.pacer.set_waiting(may_leave && bbr.pacer.due(now).is_some());
+        }
         let in_flight = self.pipe();
-        let Some(bbr) = self.congestion.bbr_mut() else { return };
-        bbr.pacer.set_waiting(may_leave && bbr.pacer.due(now).is_some());
-        if !unsent && !waits {
-            bbr.on_app_limited(in_flight);
+        let is_limited = !unsent && !waits && in_flight < self.congestion.window();
+        if let Some(sampler) = self.sampler_mut().filter(|_| is_limited) {
+            sampler.on_app_limited(in_flight);
         }
     }
 
