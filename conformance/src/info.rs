@@ -188,11 +188,11 @@ fn counts(out: &mut Layout, info: &ConnectionInfo, now: Instant) {
     if let Some(model) = info.model {
         out.u64(at::PACING_RATE, model.pacing_bytes_per_second);
     }
-    if let Some(delivery) = info.delivery {
-        out.u64(at::DELIVERY_RATE, delivery.bytes_per_second);
-        // A bit field: delivery_rate_app_limited is the first.
-        out.u8(at::APP_LIMITED, u8::from(delivery.is_app_limited));
-    }
+    let rate = info.delivery.map_or(0, |delivery| delivery.bytes_per_second);
+    out.u64(at::DELIVERY_RATE, rate);
+    // A bit field: delivery_rate_app_limited is the first. Linux sets it before the first sample.
+    let is_limited = info.delivery.is_none_or(|delivery| delivery.is_app_limited);
+    out.u8(at::APP_LIMITED, is_limited.into());
 }
 
 fn accounted(out: &mut Layout, account: &Account, now: Instant) {
