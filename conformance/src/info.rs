@@ -124,6 +124,8 @@ mod at {
     pub(super) const BUSY_TIME: usize = 168;
     pub(super) const RWND_LIMITED: usize = 176;
     pub(super) const SNDBUF_LIMITED: usize = 184;
+    pub(super) const DELIVERED: usize = 192;
+    pub(super) const DELIVERED_CE: usize = 196;
     pub(super) const BYTES_SENT: usize = 200;
     pub(super) const BYTES_RETRANS: usize = 208;
     pub(super) const DSACK_DUPS: usize = 216;
@@ -162,7 +164,7 @@ fn tcp_info(socket: &Socket, host: &Host, now: Instant) -> Vec<u8> {
     let Some(info) = socket.connection().and_then(|id| host.info(id).ok()) else { return out.0 };
     sender_info(&mut out, &info);
     receiver_info(&mut out, &info);
-    out.u32(at::PMTU, host.config().device.mtu.into());
+    out.u32(at::PMTU, info.path_mtu_bytes.into());
     counts(&mut out, &info, now);
     if let Some(account) = &socket.account {
         accounted(&mut out, account, now);
@@ -183,11 +185,11 @@ fn counts(out: &mut Layout, info: &ConnectionInfo, now: Instant) {
     out.u64(at::BYTES_RETRANS, info.retransmitted_bytes);
     out.u32(at::DSACK_DUPS, info.duplicate_sacks as u32);
     out.u32(at::RCV_OOOPACK, info.out_of_order as u32);
-    if let Some(model) = info.model {
-        out.u64(at::DELIVERY_RATE, model.delivery_bytes_per_second);
-        // A bit field: delivery_rate_app_limited is the first.
-        out.u8(at::APP_LIMITED, u8::from(model.is_app_limited));
-    }
+    let rate = info.delivery.map_or(0, |delivery| delivery.bytes_per_second);
+    out.u64(at::DELIVERY_RATE, rate);
+    // A bit field: delivery_rate_app_limited is the first. Linux sets it before the first sample.
+    let is_limited = info.delivery.is_none_or(|delivery| delivery.is_app_limited);
+    out.u8(at::APP_LIMITED, is_limited.into());
 }
 
 fn accounted(out: &mut Layout, account: &Account, now: Instant) {
@@ -197,6 +199,8 @@ fn accounted(out: &mut Layout, account: &Account, now: Instant) {
     out.u32(at::SEGS_IN, account.segments_in as u32);
     out.u32(at::DATA_SEGS_IN, account.data_segments_in as u32);
     out.u32(at::DATA_SEGS_OUT, account.data_segments_out as u32);
+    out.u32(at::DELIVERED, account.segments_delivered as u32);
+    out.u32(at::DELIVERED_CE, account.segments_delivered_marked as u32);
     out.u64(at::BUSY_TIME, micros(account.busy));
     out.u64(at::RWND_LIMITED, micros(account.window_limited));
     out.u64(at::SNDBUF_LIMITED, micros(account.buffer_limited));

@@ -138,7 +138,8 @@ impl World {
             (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => mss(socket, host),
             (libc::IPPROTO_TCP, number::TCP_TIMESTAMP) => now.as_millis() as c_int,
             (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
-                host.config().device.mtu.into()
+                let info = socket.connection().and_then(|id| host.info(id).ok());
+                info.map_or(host.config().device.mtu, |info| info.path_mtu_bytes).into()
             }
             (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CC_INFO)
             | (libc::SOL_SOCKET, libc::SO_MEMINFO) => {

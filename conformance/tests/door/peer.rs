@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use lightwait_core::flow::Seq;
+use lightwait_core::wire::icmpv4::Message;
 use lightwait_core::wire::ip::{self, protocol};
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::tcp::{Flags, Header, Segment, checksum};
@@ -79,6 +80,24 @@ impl Peer {
     pub(crate) fn fin(&mut self) {
         self.send(Flags::FIN | Flags::ACK, &[]);
         self.seq = self.seq.wrapping_add(1);
+    }
+
+    /// A router says that the stack's segment at `seq` is too large for a link of `mtu` bytes.
+    pub(crate) fn too_big(&self, seq: u32, mtu: u16) {
+        let (from, to) = (self.there, self.here);
+        let mut quoted = Vec::new();
+        let len = 1480;
+        ip::Header::new(from.ip(), to.ip(), protocol::TCP, len).expect("fits").emit(&mut quoted);
+        quoted.extend_from_slice(&from.port().to_be_bytes());
+        quoted.extend_from_slice(&to.port().to_be_bytes());
+        quoted.extend_from_slice(&seq.to_be_bytes());
+        let message = Message::Unreachable { code: 4, next_hop_mtu: mtu, quoted: &quoted };
+        let (mut packet, mut payload) = (Vec::new(), Vec::new());
+        message.emit(&mut payload);
+        let header = ip::Header::new(to.ip(), from.ip(), protocol::ICMPV4, payload.len());
+        header.expect("fits").emit(&mut packet);
+        packet.extend_from_slice(&payload);
+        self.stack.packet_in(&packet);
     }
 
     /// The next segment of the stack, to any peer.

@@ -96,7 +96,8 @@ pub struct SocketOptions {
     /// Without an agreement about that there is to be no connection: one with a peer that does not
     /// negotiate, or wishes otherwise, is reset.
     pub require_agreement: bool,
-    /// Count segments, and what holds the sender back ([`Host::account`](crate::Host::account)).
+    /// Count segments, and what holds the sender back ([`Host::account`](crate::Host::account));
+    /// sample the rate of delivery ([`ConnectionInfo::delivery`]).
     /// That takes memory, and the connection no fast path. Counts from the opening on, or from when
     /// it is set.
     pub accounting: bool,
@@ -167,7 +168,7 @@ pub struct Keepalive {
 /// The state of a connection for its user: what Linux tells in `tcp_info`, in bytes where that
 /// counts segments.
 ///
-/// Segments and segments with data, in and out, how long the connection was busy, held by the
+/// Segments, in, out and delivered, how long the connection was busy, held by the
 /// peer's window or by its own buffer, and when data was last received are counted only where the
 /// socket asks for that: [`SocketOptions::accounting`], [`Host::account`](crate::Host::account).
 /// Each of them would cost every connection at rest 4 or 8 bytes.
@@ -206,6 +207,10 @@ pub struct ConnectionInfo {
     /// The rate of the narrowest link on the way, payload alone, in bytes a second (packet pair:
     /// Aron & Druschel 1999, §3); `None` before three samples.
     pub bottleneck_bytes_per_second: Option<u64>,
+    /// The rate at which the path delivered lately (draft-ietf-ccwg-bbr §4.1, told as Linux does);
+    /// `None` before the first sample, and where nothing samples it: BBR does, and every connection
+    /// whose socket asks for an account ([`SocketOptions::accounting`]).
+    pub delivery: Option<DeliveryRate>,
     /// What congestion control knows of the path; `None` for algorithms that do not model it.
     pub model: Option<PathModel>,
     /// The rate at which bursts leave, payload alone, in bytes a second; where the connection is
@@ -259,6 +264,9 @@ pub struct ConnectionInfo {
     pub receive_buffered_bytes: u32,
     /// In the send buffer and never sent, bytes.
     pub unsent_bytes: u32,
+    /// The largest packet that the path carries, bytes: what ICMP has told of it or a search has
+    /// found, or else what the device sends.
+    pub path_mtu_bytes: u16,
     /// Largest segment we send, bytes of payload and options.
     pub mss_bytes: u16,
     /// The MSS that we announced, bytes.
@@ -294,14 +302,19 @@ impl Keepalive {
     }
 }
 
+/// The rate at which a path has delivered lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryRate {
+    /// Bytes a second, headers apart.
+    pub bytes_per_second: u64,
+    /// The application sent too little for that to be the path's limit.
+    pub is_app_limited: bool,
+}
+
 /// What BBR knows of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathModel {
-    /// The rate at which the path delivered lately, bytes a second; 0 before the first sample.
-    pub delivery_bytes_per_second: u64,
-    /// The application sent too little for that to be the path's limit.
-    pub is_app_limited: bool,
-    /// The greatest such rate of the last two probes, bytes a second: BBR.max_bw.
+    /// The greatest rate of delivery of the last two probes, bytes a second: BBR.max_bw.
     pub bandwidth_bytes_per_second: u64,
 }
 

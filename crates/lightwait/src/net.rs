@@ -27,4 +27,6 @@ pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf
 pub use stream::{Control, TcpStream};
 
 // What calls of sockets take and return.
-pub use lightwait_core::tcp::{ConnectionInfo, Demand, Pace, PathModel, SendInfo, SocketOptions};
+pub use lightwait_core::tcp::{
+    ConnectionInfo, DeliveryRate, Demand, Pace, PathModel, SendInfo, SocketOptions,
+};

@@ -184,7 +184,7 @@ fn a_receivers_window_does_not_keep_bbr_in_startup() {
     (bulk.tcp.buffers.receive, bulk.tcp.buffers.receive_max) = (480_000, 480_000);
     let info = bulk.sender_after(Duration::from_secs(2)).unwrap();
     let model = info.model.unwrap();
-    assert!(!model.is_app_limited, "{info:?}");
+    assert!(!info.delivery.unwrap().is_app_limited, "{info:?}");
     let (pace, rate) = (info.pacing_bytes_per_second, model.bandwidth_bytes_per_second);
     assert!(pace <= rate * 13 / 10, "still in Startup: {info:?}");
     assert!(info.latest_rtt < Duration::from_millis(60), "the queue stands: {info:?}");

@@ -362,8 +362,7 @@ impl Host {
         if options.congestion != before.congestion
             && let Some(s) = connection.synchronized_mut()
         {
-            let (mss, nxt) = (s.send.mss.into(), s.send.nxt);
-            s.send.congestion.switch(options.congestion, mss, nxt);
+            s.send.switch_congestion(options.congestion);
             if let Some(ecn) = s.ecn.as_mut().filter(|_| s.send.congestion.echo().is_some()) {
                 // From here on DCTCP tells of marks.
                 ecn.echo = false;
@@ -440,7 +439,9 @@ impl Host {
 
     /// The connection's state for its user.
     pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
-        Ok(self.slot(id)?.view().info(&self.shared.config))
+        let slot = self.slot(id)?;
+        let path_mtu_bytes = self.ip.path_mtu(slot.tuple.remote_ip());
+        Ok(ConnectionInfo { path_mtu_bytes, ..slot.view().info(&self.shared.config) })
     }
 
     /// What was counted of the connection by `now`; `None` unless its socket asks for that

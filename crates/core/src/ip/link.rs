@@ -70,17 +70,27 @@ impl Ip {
         Route::Open(self.route_cache.keep(route))
     }
 
+    /// The largest packet that the path to `destination` carries, as far as is known.
+    pub(crate) fn path_mtu(&self, destination: IpAddr) -> u16 {
+        self.path_mtus.path(destination).mtu.min(self.link_mtu(destination))
+    }
+
+    fn link_mtu(&self, destination: IpAddr) -> u16 {
+        match destination {
+            IpAddr::V4(_) => self.config.device.mtu,
+            IpAddr::V6(_) => self.routes.ipv6_mtu(),
+        }
+    }
+
     /// The path between `ends`, without a link header.
     fn path(&self, ends: &Tuple) -> Path {
         let Config { device, hop_limit, autoconfigure, .. } = *self.config;
         let (source, destination) = (ends.local_ip(), ends.remote_ip());
         let PathMtu { mtu, dont_fragment, probe } = self.path_mtus.path(destination);
-        let (link_mtu, hop_limit) = match destination {
-            IpAddr::V4(_) => (device.mtu, hop_limit),
-            IpAddr::V6(_) if autoconfigure => {
-                (self.routes.ipv6_mtu(), self.routes.ipv6_hop_limit())
-            }
-            IpAddr::V6(_) => (self.routes.ipv6_mtu(), hop_limit),
+        let link_mtu = self.link_mtu(destination);
+        let hop_limit = match destination {
+            IpAddr::V6(_) if autoconfigure => self.routes.ipv6_hop_limit(),
+            _ => hop_limit,
         };
         let mtu = mtu.min(link_mtu);
         let probe = if probe > link_mtu { 0 } else { probe };

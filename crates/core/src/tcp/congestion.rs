@@ -10,7 +10,7 @@
 mod bbr;
 mod cubic;
 mod dctcp;
-mod delivery;
+pub(crate) mod delivery;
 mod first;
 mod hystart;
 pub(crate) mod pacer;

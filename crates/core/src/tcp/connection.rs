@@ -533,7 +533,7 @@ impl Connection {
         info.receive_window_bytes = recv.offered();
         info.receive_limit_bytes = recv.window.size();
         info.receiver_rtt = recv.window.rtt();
-        info.model = send.congestion.model();
+        (info.delivery, info.model) = (send.delivery(), send.congestion.model());
         (info.pacing_bytes_per_second, info.pace) = (send.pacing_rate(), send.pace());
         (info.last_sent, info.last_heard) = (send.last_sent, s.last_heard);
         info

@@ -129,8 +129,9 @@ impl Step<'_> {
         if !self.common.send_reset(egress) {
             return Flushed::More;
         }
+        let is_accounted = self.s.send.is_accounted();
         while let Some(emission) = self.decide(path, egress.room()) {
-            let segments = self.s.send.is_accounted().then(|| self.segments_of(&emission));
+            let segments = is_accounted.then(|| self.segments_of(&emission));
             if !egress.has_room() || !self.build(egress, emission) {
                 return Flushed::More;
             }
@@ -138,8 +139,12 @@ impl Step<'_> {
                 self.enter_sent(segments, has_data);
             }
         }
-        self.note_hold();
-        self.s.send.note_sent_all(self.cx.now);
+        if is_accounted {
+            self.note_hold();
+        }
+        if self.s.send.takes_steps() {
+            self.s.send.note_sent_all(self.cx.now);
+        }
         self.common.arm(&mut self.s.send, self.cx.now, &self.cx.config);
         Flushed::Done
     }

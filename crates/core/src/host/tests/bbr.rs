@@ -33,7 +33,7 @@ fn what_the_rate_carries_in_a_millisecond_leaves_at_once() {
     // 2.77 windows in a round trip (BBR.StartupPacingGain) are 277 bytes in a millisecond.
     let info = peer.host.info(peer.id()).unwrap();
     assert_eq!((info.pacing_bytes_per_second, info.pace.unwrap().burst_bytes), (277_000, 2000));
-    assert_eq!(info.model.unwrap().delivery_bytes_per_second, 100_000);
+    assert_eq!(info.delivery.unwrap().bytes_per_second, 100_000);
     let mut at = std::vec::Vec::new();
     for _ in 0..4 {
         peer.write(10_000);

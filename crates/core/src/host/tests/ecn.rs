@@ -20,7 +20,7 @@ fn with(ecn: Ecn) -> Config {
 }
 
 /// A connection that the peer opened asking for ECN.
-fn agreed() -> Peer {
+pub(super) fn agreed() -> Peer {
     agreed_by(with(Ecn::Passive))
 }
 

@@ -2,15 +2,19 @@
 
 use alloc::boxed::Box;
 
+use super::ecn;
 use super::pair::{Pair, Side};
 use super::peer::{A, F, Peer, S, Say, plain};
-use crate::config::LossDetection;
+use super::requirements::errors::{complain, quoted};
+use crate::config::{Algorithm, LossDetection};
 use crate::event::ConnectionId;
 use crate::frame::RxFrame;
 use crate::host::Host;
 use crate::tcp::connection::{Shape, Synchronized};
 use crate::tcp::{Account, ConnectionInfo, SocketOptions, State};
 use crate::time::{Duration, Instant};
+use crate::wire::icmpv4::Message;
+use crate::wire::tcp::Flags;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -304,6 +308,7 @@ fn an_account_begins_with_our_syn() {
     peer.say(Say::new(S | A, 0, 1).mss(1000));
     peer.hear();
     assert_eq!(segments(&account(&peer)), [1, 0, 3, 0], "two SYNs and an ACK");
+    assert_eq!(delivered(&peer), [1, 0], "one of the SYNs");
 }
 
 #[test]
@@ -317,6 +322,137 @@ fn an_account_of_a_listener_begins_with_the_last_ack() {
     peer.say(Say::new(A, 1, 1));
     peer.accept();
     assert_eq!(segments(&account(&peer)), [1, 0, 0, 0]);
+    assert_eq!(delivered(&peer), [1, 0], "our SYN");
+}
+
+/// Delivered, and reported with ECE.
+fn delivered(peer: &Peer) -> [u64; 2] {
+    let account = account(peer);
+    [account.segments_delivered, account.segments_delivered_marked]
+}
+
+#[test]
+fn segments_that_arrived_are_counted_once_each() {
+    let mut peer = accounted();
+    peer.write(2500);
+    peer.hear();
+    peer.say(Say::new(A, 1, 2001));
+    assert_eq!(delivered(&peer), [2, 0]);
+    peer.say(Say::new(A, 1, 2001));
+    peer.wait(ms(1500));
+    assert!(segments(&account(&peer))[3] > 3, "again");
+    peer.say(Say::new(A, 1, 2501));
+    assert_eq!(delivered(&peer), [3, 0]);
+}
+
+#[test]
+fn what_is_held_out_of_order_counts_as_delivered() {
+    let mut peer = with_sack();
+    set_accounting(&mut peer, true);
+    peer.write(10_000);
+    peer.hear();
+    peer.wait(ms(100));
+    let sacks = Say::new(A, 1, 4001).sack(&peer, 8001, 14_001);
+    peer.say(sacks);
+    assert_eq!((delivered(&peer), rate(&peer)), ([6, 0], Some((60_000, true))));
+    peer.hear();
+    peer.wait(ms(100));
+    peer.say(Say::new(A, 1, 14_001));
+    assert_eq!(delivered(&peer), [10, 0]);
+}
+
+#[test]
+fn what_arrived_by_a_congested_path_is_counted_apart() {
+    let mut peer = ecn::agreed();
+    set_accounting(&mut peer, true);
+    peer.write(5000);
+    peer.hear();
+    for (flags, ack, expected) in [
+        (Flags::ECE, 2001, [2, 2]),
+        (Flags::ECE, 2001, [2, 2]),
+        (Flags::default(), 4001, [4, 2]),
+        (Flags::ECE, 5001, [5, 3]),
+    ] {
+        peer.say(Say::new(A | flags, 1, ack));
+        assert_eq!(delivered(&peer), expected);
+    }
+}
+
+/// Bytes a second at which the path has delivered, and whether the application was the limit.
+fn rate(peer: &Peer) -> Option<(u64, bool)> {
+    info(peer).delivery.map(|told| (told.bytes_per_second, told.is_app_limited))
+}
+
+fn by(algorithm: Algorithm) -> Peer {
+    let mut config = plain();
+    config.tcp.congestion.algorithm = algorithm;
+    Peer::established(config)
+}
+
+#[test]
+fn the_rate_of_delivery_is_sampled_by_every_algorithm() {
+    for algorithm in [Algorithm::Reno, Algorithm::Cubic, Algorithm::Dctcp, Algorithm::Bbr] {
+        let mut peer = by(algorithm);
+        write_and_answer(&mut peer, 10_000, 10_001);
+        let model = (algorithm == Algorithm::Bbr).then_some((100_000, false));
+        assert_eq!(rate(&peer), model, "{algorithm:?} without an account");
+        set_accounting(&mut peer, true);
+        write_and_answer(&mut peer, 10_000, 20_001);
+        assert_eq!(rate(&peer), Some((100_000, true)), "{algorithm:?}");
+    }
+}
+
+/// What is in flight is acknowledged after 100 ms. Returns how much that was.
+fn answer_all(peer: &mut Peer) -> u64 {
+    peer.hear();
+    let ConnectionInfo { in_flight_bytes, acknowledged_bytes, .. } = info(peer);
+    peer.wait(ms(100));
+    peer.say(Say::new(A, 1, 1 + acknowledged_bytes as u32 + in_flight_bytes));
+    in_flight_bytes.into()
+}
+
+#[test]
+fn a_rate_says_whether_the_application_was_its_limit() {
+    let mut peer = by(Algorithm::Reno);
+    set_accounting(&mut peer, true);
+    write_and_answer(&mut peer, 6000, 6001);
+    assert_eq!(rate(&peer), Some((60_000, true)), "it had no more");
+    write_and_answer(&mut peer, 1000, 7001);
+    assert_eq!(rate(&peer), Some((60_000, true)), "less says nothing of the path");
+    peer.write(50_000);
+    let [first, second] = [(); 2].map(|()| answer_all(&mut peer));
+    assert!(second > first && info(&peer).unsent_bytes > 0);
+    assert_eq!(rate(&peer), Some((10 * second, false)), "the window was the limit");
+}
+
+#[test]
+fn a_rate_outlasts_a_change_of_the_algorithm() {
+    let mut peer = by(Algorithm::Cubic);
+    set_accounting(&mut peer, true);
+    write_and_answer(&mut peer, 10_000, 10_001);
+    let (now, id) = (peer.now, peer.id());
+    for (congestion, ack) in [(Algorithm::Bbr, 11_001), (Algorithm::Reno, 12_001)] {
+        let options = peer.host.options(id).unwrap();
+        peer.host.set_options(now, id, SocketOptions { congestion, ..options }).unwrap();
+        write_and_answer(&mut peer, 1000, ack);
+        assert_eq!(rate(&peer), Some((100_000, true)), "{congestion:?}");
+    }
+    set_accounting(&mut peer, false);
+    assert_eq!(rate(&peer), None);
+}
+
+#[test]
+fn the_path_mtu_is_the_one_that_was_found() {
+    let mut peer = Peer::established_with(plain(), |syn| syn.mss(1460));
+    assert_eq!(info(&peer).path_mtu_bytes, 1500, "the device's");
+    peer.write(1460);
+    peer.hear();
+    let quoted = quoted(&peer, 1, 1500);
+    complain(&mut peer, &Message::Unreachable { code: 4, next_hop_mtu: 770, quoted: &quoted });
+    assert_eq!(info(&peer).path_mtu_bytes, 770);
+    peer.say(Say::new(A, 1, 1461));
+    peer.wait(Duration::from_secs(601));
+    assert_eq!(info(&peer).path_mtu_bytes, 1500, "tried again after ten minutes");
 }
 
 #[test]
@@ -384,8 +520,12 @@ fn an_account_outlasts_a_rest() {
     let options = SocketOptions { accounting: true, ..options };
     pair.client.set_options(pair.now, client, options).unwrap();
     pair.transfer((Side::Client, client), (Side::Server, server), 300);
+    pair.run_for(ms(500));
+    let rate = pair.client.info(client).unwrap().delivery;
+    assert!(rate.is_some_and(|rate| rate.bytes_per_second > 0), "{rate:?}");
     pair.run_for(Duration::from_secs(10));
     assert_eq!(pair.client.counters().rested, 1);
     let account = pair.client.account(pair.now, client).unwrap();
-    assert_eq!(segments(&account)[2..], [1, 1]);
+    assert_eq!((segments(&account)[2], account.segments_delivered), (1, 1));
+    assert_eq!(pair.client.info(client).unwrap().delivery, rate);
 }

@@ -2,7 +2,7 @@
 //! requirement.
 
 mod cubic;
-mod errors;
+pub(super) mod errors;
 mod new_reno;
 mod opening;
 mod receiving;

@@ -259,12 +259,7 @@ impl Bbr {
 
     /// What is known of the path.
     pub(crate) fn info(&self) -> PathModel {
-        let (delivery_bytes_per_second, is_app_limited) = self.sampler.latest();
-        PathModel {
-            delivery_bytes_per_second,
-            is_app_limited,
-            bandwidth_bytes_per_second: self.max_bw(),
-        }
+        PathModel { bandwidth_bytes_per_second: self.max_bw() }
     }
 
     /// C.cwnd.
@@ -299,7 +294,9 @@ impl Bbr {
 
     fn begin(&mut self, now: Instant) {
         self.has_begun = true;
-        self.sampler = Sampler::new(now);
+        if self.sampler.is_blank() {
+            self.sampler = Sampler::new(now);
+        }
         self.extra.interval_start = now;
         self.probe_rtt = ProbeRtt::new(now);
     }
@@ -328,13 +325,6 @@ impl Bbr {
         self.sampler.on_sent(now, behind, in_flight == 0);
         if behind.saturating_add(self.mss) > self.cwnd {
             self.round.is_cwnd_limited = true;
-        }
-    }
-
-    /// There was nothing more to send.
-    pub(crate) fn on_app_limited(&mut self, in_flight: u32) {
-        if in_flight < self.cwnd {
-            self.sampler.on_app_limited(in_flight);
         }
     }
 

@@ -10,10 +10,13 @@
 //!
 //! What was delivered when a range left is kept by the time at which it left: all that leaves in
 //! one turn has one departure, as it has one record in flight. So the records stay as small as they
-//! are, and connections whose congestion control needs no rate keep nothing.
+//! are. A connection has a sampler if its congestion control needs the rate, or its socket asks for
+//! an account; others keep nothing.
 
 use alloc::collections::VecDeque;
+use core::mem;
 
+use crate::tcp::DeliveryRate;
 use crate::time::Instant;
 
 /// Departures kept at most. When there are as many, every second one goes, and those to come are
@@ -52,8 +55,8 @@ pub(crate) struct Sampler {
     lost: u64,
     /// C.app_limited: the application sent too little until this is delivered; 0: it does not.
     app_limited: u64,
-    /// The rate of the latest sample that told one, and whether it was the application's limit.
-    latest: (u64, bool),
+    /// The rate that is told.
+    told: Option<DeliveryRate>,
     departures: VecDeque<Departed>,
     /// Two of them lie so far apart at least.
     apart_ns: u64,
@@ -98,7 +101,7 @@ impl Sampler {
             first_sent_at: now,
             lost: 0,
             app_limited: 0,
-            latest: (0, false),
+            told: None,
             departures: VecDeque::new(),
             apart_ns: 1,
         }
@@ -109,10 +112,20 @@ impl Sampler {
         self.delivered
     }
 
-    /// The rate of the latest sample that told one, bytes a second, and whether it was the
-    /// application's limit.
-    pub(crate) fn latest(&self) -> (u64, bool) {
-        self.latest
+    /// Takes it from where it is, and leaves a blank one.
+    pub(crate) fn take(&mut self) -> Sampler {
+        mem::replace(self, Sampler::new(Instant::ZERO))
+    }
+
+    /// True if nothing has left or arrived.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.delivered == 0 && self.departures.is_empty()
+    }
+
+    /// The rate of the latest sample; `None` before the first. One that the application limited
+    /// replaces another only if it is as high: it says no more than that the path carries it.
+    pub(crate) fn told(&self) -> Option<DeliveryRate> {
+        self.told
     }
 
     /// True if the application sends too little.
@@ -180,9 +193,7 @@ impl Sampler {
         // What is lost of the rest will be found so within three round trips.
         self.forget_before(now, rtt_ns.saturating_mul(3));
         let rate = if is_reliable { u64::try_from(rate).unwrap_or(u64::MAX) } else { 0 };
-        if rate > 0 {
-            self.latest = (rate, left.is_app_limited);
-        }
+        self.tell(rate, left.is_app_limited);
         Some(Sample {
             rate,
             is_app_limited: left.is_app_limited,
@@ -192,6 +203,13 @@ impl Sampler {
             lost: clamp(self.lost - left.lost),
             rtt_ns,
         })
+    }
+
+    fn tell(&mut self, bytes_per_second: u64, is_app_limited: bool) {
+        let least = self.told.filter(|_| is_app_limited).map_or(1, |told| told.bytes_per_second);
+        if bytes_per_second >= least {
+            self.told = Some(DeliveryRate { bytes_per_second, is_app_limited });
+        }
     }
 
     /// So many bytes are lost that left at `at`.
@@ -292,6 +310,29 @@ mod tests {
         assert!(!sampler.is_app_limited());
         sampler.on_sent(at(12), 1000, true);
         assert!(!sampler.on_delivered(at(20), 1000, Some(at(12)), 0).unwrap().is_app_limited);
+    }
+
+    #[test]
+    fn a_limited_rate_is_told_only_if_it_is_not_lower() {
+        let mut sampler = Sampler::new(at(0));
+        assert_eq!(sampler.told(), None);
+        let told = |bytes_per_second, is_app_limited| {
+            Some(DeliveryRate { bytes_per_second, is_app_limited })
+        };
+        for (rate, is_limited, expected) in [
+            (0, false, None),
+            (0, true, None),
+            (500, true, told(500, true)),
+            (400, true, told(500, true)),
+            (300, false, told(300, false)),
+            (299, true, told(300, false)),
+            (300, true, told(300, true)),
+            (0, false, told(300, true)),
+            (200, false, told(200, false)),
+        ] {
+            sampler.tell(rate, is_limited);
+            assert_eq!(sampler.told(), expected, "{rate} {is_limited}");
+        }
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Synchronized {
         let passed = [acknowledged, received].map(|bytes| (bytes >> 32) as u32);
         let rare = rare.as_ref().filter(|rare| !rare.is_of_reordering_alone());
         let is_blank = point.is_none() && passed == [0; 2] && pair.is_blank() && rare.is_none();
-        let (pair, rare) = (pair.clone(), rare.cloned());
+        let (pair, rare) = (pair.clone(), rare.map(|rare| rare.at_rest()));
         (!is_blank).then(|| Box::new(History { point, passed, pair, rare }))
     }
 }

@@ -93,6 +93,7 @@ impl Step<'_> {
             Why::New | Why::PathProbe => {
                 let segment = if run.why == Why::PathProbe { run.len } else { segment_bytes(s) };
                 on_new_sent(s, end, segment, cx.now);
+                s.send.note_departure(cx.now, end.since(seq));
                 s.send.note_new_sent(end.since(seq));
             }
             Why::Lost => {
@@ -220,6 +221,5 @@ pub(super) fn on_new_sent(s: &mut Synchronized, end: Seq, segment: u32, now: Ins
     send.probes = 0;
     send.sent.on_sent(send.una, end, now);
     send.congestion.on_sent(Sent { now, una: send.una, nxt: end, was_idle });
-    send.note_departure(now, len);
     s.push_due = false;
 }

@@ -62,10 +62,20 @@ impl Rare {
         is_alone && *tally == Tally { reorderings, overtaken_bytes, ..Tally::default() }
     }
 
-    /// That of a connection whose account begins at `now`.
+    /// That of a connection whose account begins at `now`, when it is established.
     pub(crate) fn with_account(now: Instant) -> Box<Rare> {
-        let ledger = Some(Box::new(Ledger::new(now)));
-        Box::new(Rare { ledger, ..Rare::default() })
+        let mut ledger = Box::new(Ledger::new(now));
+        ledger.on_established();
+        Box::new(Rare { ledger: Some(ledger), ..Rare::default() })
+    }
+
+    /// What is kept of it while the connection rests.
+    pub(crate) fn at_rest(&self) -> Box<Rare> {
+        let mut rest = Box::new(self.clone());
+        if let Some(ledger) = &mut rest.ledger {
+            ledger.rest();
+        }
+        rest
     }
 }
 

@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 /// The beginning of the host's packet of `packet_bytes` bytes whose segment began at `seq`, as a
 /// router would quote it.
-pub(super) fn quoted(peer: &Peer, seq: u32, packet_bytes: usize) -> Vec<u8> {
+pub(in crate::host::tests) fn quoted(peer: &Peer, seq: u32, packet_bytes: usize) -> Vec<u8> {
     let (host, to) = ("10.0.0.2".parse().unwrap(), "10.0.0.1".parse().unwrap());
     let mut bytes = Vec::new();
     ip::Header::new(host, to, ip::protocol::TCP, packet_bytes - 20).unwrap().emit(&mut bytes);
@@ -22,7 +22,7 @@ pub(super) fn quoted(peer: &Peer, seq: u32, packet_bytes: usize) -> Vec<u8> {
 }
 
 /// A router sends the host an ICMP message.
-pub(super) fn complain(peer: &mut Peer, message: &Message<'_>) {
+pub(in crate::host::tests) fn complain(peer: &mut Peer, message: &Message<'_>) {
     let (router, host) = ("10.0.0.9".parse().unwrap(), "10.0.0.2".parse().unwrap());
     let (mut bytes, mut payload) = (Vec::new(), Vec::new());
     message.emit(&mut payload);

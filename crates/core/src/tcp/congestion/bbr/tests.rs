@@ -100,7 +100,9 @@ impl World {
         }
         if self.app_left < MSS.into() {
             let in_flight = self.in_flight();
-            self.bbr.on_app_limited(in_flight);
+            if in_flight < self.bbr.cwnd() {
+                self.bbr.sampler.on_app_limited(in_flight);
+            }
         }
     }
 
