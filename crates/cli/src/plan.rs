@@ -213,6 +213,15 @@ fn fault(args: &ServeArgs) -> Result<Option<LinkConfig>, Failure> {
     }
 }
 
+/// Refuses `--congestion` beside the knob that it sets.
+pub(crate) fn refuse_two_algorithms(flag: Option<&str>, set: &[Setting]) -> Result<(), Failure> {
+    const KNOB: &str = "congestion.algorithm";
+    if flag.is_some() && set.iter().any(|setting| setting.is_of(KNOB)) {
+        return Err(usage(format!("--congestion and --set {KNOB} say the same: leave one out")));
+    }
+    Ok(())
+}
+
 /// The knobs that other flags set, followed by those of `--set`, so that a value given by name
 /// wins. Each stack has `memory` bytes.
 fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>, Failure> {
@@ -221,6 +230,7 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
     settings.extend(args.send_buffer.unwrap_or(SendBuffer::Los).settings(pool));
     let policy = args.pool_policy.unwrap_or(PoolPolicy::Priority);
     settings.extend(policy.settings(pool, args.max_connections));
+    refuse_two_algorithms(args.congestion.as_deref(), &args.set)?;
     settings.extend(args.congestion.as_deref().map(Setting::congestion));
     if let Some(Bytes(bytes)) = args.pool {
         if args.set.iter().any(|setting| setting.is_of("limits.pages")) {

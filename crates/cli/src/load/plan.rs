@@ -294,6 +294,7 @@ fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
 /// The knobs of a stack with `memory` bytes: those of `--close` and `--congestion`, then those of
 /// `--set`.
 fn knobs(args: &LoadArgs, memory: u64, of_close: Option<Setting>) -> Result<Knobs, Failure> {
+    crate::plan::refuse_two_algorithms(args.congestion.as_deref(), &args.set)?;
     let of_congestion = args.congestion.as_deref().map(Setting::congestion);
     let of_flags = of_close.into_iter().chain(of_congestion);
     let settings: Vec<Setting> = of_flags.chain(args.set.iter().cloned()).collect();

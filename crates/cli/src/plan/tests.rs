@@ -256,6 +256,8 @@ fn memory_is_one_budget_and_the_bridges_two_stacks_share_it() {
     assert_eq!((device.pages, device.receive_window_bytes), ((64 << 20) / 4096, 32 << 20));
     assert_eq!(limits_of("--memory 64M").pages, (32 << 20) / 4096);
     assert_eq!(limits_of("--set limits.pages=77").pages, 77);
+    let algorithms = refusal("--congestion reno --set congestion.algorithm=bbr");
+    assert!(algorithms.contains("say the same"), "{algorithms}");
     let twice = refusal("--memory 64M --set limits.pages=77");
     assert!(twice.contains("leave one out"), "{twice}");
 }

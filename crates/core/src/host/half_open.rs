@@ -125,6 +125,7 @@ impl Host {
             && let Some(s) = block.synchronized_mut()
         {
             s.send.rtt.on_sample(begun.answered, now, 1);
+            s.send.begin_pacing();
         }
         // The listener's user hears nothing of it before `accept`.
         block.take_in(cx, received, facts);

@@ -371,7 +371,7 @@ impl Host {
         if (pacing_changed || options.congestion != before.congestion)
             && let Some(s) = connection.synchronized_mut()
         {
-            s.send.set_pacing(&options);
+            s.send.set_pacing(now, &options);
         }
         if let Some(bytes) = options.receive_buffer_bytes
             && before.receive_buffer_bytes != Some(bytes)

@@ -172,6 +172,8 @@ impl Common {
             let rto_ns = send.rtt.rto_ns(&config.rto_bounds);
             let from =
                 if is_set { send.silent_since } else { send.timeout_from(now, rto_ns, config) };
+            // What is lost and waits for its pace has not left again yet.
+            let from = from.max(send.awaited_pace().unwrap_or(Instant::ZERO));
             let at = from.plus_nanos(rto_ns);
             self.set_retransmit(send, Pending::Timeout, at, config);
         }
@@ -198,6 +200,8 @@ impl Common {
             if self.may_rest(config) {
                 self.deadlines.set(Timer::Rest, now + config.compact_after);
             }
+        } else if send.awaited_pace().is_some() {
+            self.deadlines.cancel(Timer::Persist);
         } else if !self.deadlines.is_set(Timer::Persist) {
             // Not later than when the user's patience ends.
             let last = send.silent_since + self.patience(config);

@@ -142,6 +142,7 @@ fn marks_at_a_window_of_one_segment_slow_the_sender_further() {
     for timeouts in [1, 2, 4, 8] {
         assert_eq!(heard.len(), 1);
         peer.say(Say::new(A | E, 1, heard[0].seq + 1000));
+        assert!(peer.hear().is_empty(), "not in the turn in which the mark came");
         let (rto, from) = (info(&peer).rto, peer.now);
         heard = vec![peer.wait_for_one()];
         let waited = peer.now.since(from).as_millis();

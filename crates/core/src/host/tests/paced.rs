@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 
 use super::pair::{CLIENT, Pair, SERVER, Side, config};
-use super::peer::{A, Peer, Say, plain};
+use super::peer::{A, Peer, S, Say, plain};
 use crate::config::{Algorithm, Config};
 use crate::tcp::SocketOptions;
 use crate::time::Duration;
@@ -150,4 +150,99 @@ fn paced_transfers_and_rests_are_whole() {
         assert!(pair.server.counters().rested > 0);
         assert!(pair.server.info(server).unwrap().pace.is_some());
     }
+}
+
+fn bound(peer: &mut Peer, bytes_per_second: u64) {
+    change(peer, |options| options.max_pacing_rate = NonZeroU64::new(bytes_per_second));
+}
+
+#[test]
+fn a_higher_rate_counts_at_once() {
+    let mut peer = after_a_round_trip(paced(plain()));
+    bound(&mut peer, 1);
+    assert_eq!(peer.wait(ROUND_TRIP).len(), 2);
+    bound(&mut peer, 0);
+    assert_eq!(peer.wait(ROUND_TRIP).len(), 18, "the rest of the window");
+}
+
+#[test]
+fn what_waits_for_its_pace_times_out_when_it_has_left() {
+    let mut peer = after_a_round_trip(plain());
+    bound(&mut peer, 500);
+    // Two segments leave and are lost; the next two may leave four seconds later.
+    peer.wait(Duration::from_secs(30));
+    let (info, counters) = (peer.host.info(peer.id()).unwrap(), peer.host.counters());
+    assert!(info.timeouts > 1 && info.timeouts <= info.retransmits, "{info:?}");
+    assert_eq!((counters.path_black_holes, info.mss_bytes), (0, 1000));
+}
+
+#[test]
+fn a_connection_that_waits_for_its_pace_wakes_for_nothing_else() {
+    let mut peer = after_a_round_trip(plain());
+    bound(&mut peer, 10);
+    assert_eq!(peer.hear().len(), 2);
+    peer.say(Say::new(A, 1, 12_001));
+    let (mut wakes, until) = (0, peer.now + Duration::from_secs(190));
+    while let Some(at) = peer.host.deadline().filter(|at| *at < until) {
+        (peer.now, wakes) = (at, wakes + 1);
+        peer.hear();
+    }
+    assert!(wakes < 5, "{wakes} wakes");
+}
+
+#[test]
+fn after_a_rest_the_schedule_is_heard_again() {
+    let mut config = Config { addresses: plain().addresses, ..config(SERVER) };
+    config.tcp.timestamps = false;
+    let mut peer = Peer::established_with(config, |syn| syn.mss(1000).sack_permitted());
+    // A peer that has sent something, with an ACK's delay of its own.
+    peer.say(Say::new(A, 1, 1).data(b"hello"));
+    peer.read(5).unwrap();
+    peer.write(10_000);
+    peer.hear();
+    peer.wait(ROUND_TRIP);
+    peer.say(Say::new(A, 6, 10_001));
+    peer.hear();
+    bound(&mut peer, 200);
+    peer.write(3000);
+    // The third segment waits. A loss probe takes it along, and its entry stays.
+    peer.wait(Duration::from_millis(250));
+    peer.say(Say::new(A, 6, 13_001));
+    peer.wait(Duration::from_millis(1));
+    while peer.host.event().is_some() {}
+    peer.wait(Duration::from_secs(40));
+    assert_eq!(peer.host.counters().rested, 1);
+    bound(&mut peer, 100_000);
+    peer.write(20_000);
+    assert_eq!(peer.wait(Duration::from_millis(190)).len(), 20);
+}
+
+#[test]
+fn a_round_trip_of_nothing_is_no_reason_to_wait() {
+    let config = |address| {
+        let mut config = paced(config(address));
+        config.tcp.congestion.algorithm = Algorithm::Reno;
+        config
+    };
+    let mut pair = Pair::with(config(CLIENT), config(SERVER));
+    pair.delay = Duration::ZERO;
+    let (_, client, server) = pair.connected();
+    let began = pair.now;
+    pair.transfer((Side::Server, server), (Side::Client, client), 1_000_000);
+    let took = pair.now.since(began);
+    assert!(took < Duration::from_millis(1), "{took:?}");
+}
+
+#[test]
+fn the_handshake_tells_over_which_time_to_spread() {
+    let mut peer = Peer::listening(paced(plain()));
+    peer.say(Say::new(S, 0, 0).mss(1000));
+    peer.hear_one();
+    peer.wait(Duration::from_millis(150));
+    peer.say(Say::new(A, 1, 1));
+    peer.accept();
+    let rate = peer.host.info(peer.id()).unwrap().pacing_bytes_per_second;
+    assert_eq!(rate, 2 * 10_000 * 1000 / 150);
+    peer.write(20_000);
+    assert_eq!(peer.hear().len(), 10, "the initial window leaves at once");
 }

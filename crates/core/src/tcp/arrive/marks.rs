@@ -32,7 +32,7 @@ impl Step<'_> {
             ecn.on_reduced(send.nxt);
             cx.counters.ecn_reductions += 1;
         } else if outcome.progress && !asks {
-            send.go_on(&common.options);
+            send.go_on(cx.now, &common.options);
         }
     }
 }

@@ -148,6 +148,7 @@ impl Connection {
             }
             if received.attempts == 1 {
                 s.send.rtt.on_sample(sent_at, cx.now, 1);
+                s.send.begin_pacing();
             }
         }
     }

@@ -36,6 +36,8 @@ pub(crate) struct Pacer {
     is_filed: bool,
     /// Marks hold the sender back at the least window: `most` is due to them.
     is_held: bool,
+    /// Bytes that may leave beside all bursts: the initial window.
+    credit: u32,
 }
 
 impl Pacer {
@@ -52,6 +54,7 @@ impl Pacer {
             waits: false,
             is_filed: false,
             is_held: false,
+            credit: 0,
         };
         pacer.set_rate(rate, mss);
         pacer
@@ -72,9 +75,25 @@ impl Pacer {
         self.late_ns
     }
 
-    /// No rate is to be higher than `most`, once one is set again.
-    pub(crate) fn set_most(&mut self, most: u64) {
+    /// So many bytes may leave beside all bursts.
+    pub(crate) fn set_credit(&mut self, bytes: u32) {
+        self.credit = bytes;
+    }
+
+    /// From `now` on no rate is to be higher than `most`, and the rate is `rate`. If it is higher
+    /// than before, the next burst does not wait as long as it had to.
+    pub(crate) fn restart(&mut self, now: Instant, most: u64, rate: u64, mss: u32) {
         (self.most, self.is_held) = (most, false);
+        self.set_rate(rate, mss);
+        let latest = now.plus_nanos(span_ns(self.rate, self.burst));
+        if latest < self.next {
+            (self.next, self.is_filed) = (latest, false);
+        }
+    }
+
+    /// The connection rests: the schedule may come to its entry meanwhile, and finds nobody.
+    pub(crate) fn rest(&mut self) {
+        self.is_filed = false;
     }
 
     /// A mark has come at a window of one segment, at `now`. The next segment leaves `rto_ns`
@@ -84,8 +103,8 @@ impl Pacer {
         let next = if self.is_held { self.most / 2 } else { rate(rto_ns) };
         (self.most, self.is_held) = (next.max(rate(longest_ns)).min(self.most), true);
         self.set_rate(self.most, mss);
-        (self.waits, self.next) = (false, now);
-        self.on_sent(now, mss);
+        (self.waits, self.began, self.left, self.credit) = (false, now, 0, 0);
+        (self.next, self.is_filed) = (now.plus_nanos(span_ns(self.rate, mss)), false);
     }
 
     /// True if marks hold the sender back.
@@ -101,13 +120,14 @@ impl Pacer {
 
     /// Bytes that may leave now.
     pub(crate) fn allowed(&self, now: Instant) -> u32 {
-        if now == self.began {
+        let of_burst = if now == self.began {
             self.left
         } else if self.next <= now {
             self.burst.saturating_add(self.missed(now))
         } else {
             0
-        }
+        };
+        of_burst.saturating_add(self.credit)
     }
 
     /// Bytes that the rate has carried since a burst was due that is waited for.
@@ -150,7 +170,14 @@ impl Pacer {
 
     /// So many bytes leave.
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u32) {
-        let span_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(self.rate)) as u64;
+        let on_credit = bytes.min(self.credit);
+        self.credit -= on_credit;
+        let bytes = bytes - on_credit;
+        if bytes == 0 {
+            return;
+        }
+        // However high the rate is, time must pass: it is what the next burst waits for.
+        let span_ns = span_ns(self.rate, bytes).max(1);
         if now == self.began {
             self.left = self.left.saturating_sub(bytes);
             self.next = self.next.plus_nanos(span_ns);
@@ -173,6 +200,11 @@ impl Pacer {
 /// Bytes of a burst at a rate, in bytes a second: C.send_quantum.
 pub(super) fn burst(rate: u64, mss: u32) -> u32 {
     (rate / 1000).min(BURST_MAX).max(2 * u64::from(mss)) as u32
+}
+
+/// How long a rate takes for so many bytes.
+fn span_ns(rate: u64, bytes: u32) -> u64 {
+    (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64
 }
 
 /// What a rate carries in a time, bytes.
@@ -203,11 +235,52 @@ mod tests {
     fn no_rate_is_higher_than_the_most() {
         let mut pacer = Pacer::new(10_000_000, 4_000_000, MSS);
         assert_eq!((pacer.rate(), pacer.burst()), (4_000_000, 4000));
-        pacer.set_most(u64::MAX);
-        pacer.set_rate(5_000_000, MSS);
+        pacer.restart(at(0), u64::MAX, 5_000_000, MSS);
         assert_eq!((pacer.rate(), pacer.burst()), (5_000_000, 5000));
         pacer.set_rate(0, MSS);
         assert_eq!(pacer.rate(), 1, "it goes on at any rate");
+    }
+
+    #[test]
+    fn a_higher_rate_shortens_the_wait_for_the_next_burst() {
+        let mut pacer = Pacer::new(1000, u64::MAX, MSS);
+        pacer.on_sent(at(0), 2000);
+        pacer.set_waiting(true);
+        assert_eq!(pacer.take_entry(), Some(at(2_000_000)));
+        pacer.restart(at(1000), u64::MAX, 1_000_000, MSS);
+        assert_eq!(pacer.take_entry(), Some(at(3000)), "filed again");
+        pacer.restart(at(1000), u64::MAX, 10, MSS);
+        assert_eq!((pacer.due(at(1000)), pacer.take_entry()), (Some(at(3000)), None));
+    }
+
+    #[test]
+    fn time_passes_between_bursts_at_any_rate() {
+        let mut pacer = Pacer::new(u64::MAX, u64::MAX, MSS);
+        let allowed = pacer.allowed(at(1));
+        pacer.on_sent(at(1), allowed);
+        assert_eq!((pacer.allowed(at(1)), pacer.due(at(1))), (0, Some(at(1).plus_nanos(1))));
+    }
+
+    #[test]
+    fn a_mark_at_the_least_window_takes_the_burst_that_has_begun() {
+        let mut pacer = Pacer::new(1_000_000, u64::MAX, MSS);
+        pacer.on_sent(at(5), 1000);
+        for timeouts in [1, 2, 4, 4] {
+            pacer.hold_back(at(5), MSS, 100_000_000, 400_000_000);
+            let due = at(5).plus_nanos(timeouts * 100_000_000);
+            assert_eq!((pacer.allowed(at(5)), pacer.due(at(5))), (0, Some(due)));
+        }
+    }
+
+    #[test]
+    fn the_credit_leaves_beside_the_bursts() {
+        let mut pacer = Pacer::new(1_000_000, u64::MAX, MSS);
+        pacer.set_credit(10_000);
+        assert_eq!(pacer.allowed(at(0)), 12_000);
+        pacer.on_sent(at(0), 10_000);
+        assert_eq!((pacer.allowed(at(0)), pacer.due(at(0))), (2000, None));
+        pacer.on_sent(at(0), 2000);
+        assert_eq!((pacer.allowed(at(0)), pacer.due(at(0))), (0, Some(at(2000))));
     }
 
     #[test]

@@ -347,7 +347,7 @@ impl SynReceived {
             rare: options.accounting.then(|| Rare::with_account(cx.now)),
             ..SendHalf::new(next, mss, congestion, rtt)
         };
-        send.set_pacing(options);
+        send.set_pacing(cx.now, options);
         send
     }
 

@@ -47,7 +47,7 @@ impl SendHalf {
         outcome.entered = self.find_losses(now);
         outcome.reduced |= outcome.entered;
         if outcome.entered {
-            self.begin_pacing(outcome.delivered);
+            self.begin_reduction(outcome.delivered);
         }
         outcome.lost = self.sent.lost(self.una).saturating_sub(lost_before);
         let is_safe = outcome.progress && outcome.lost == 0;
@@ -132,7 +132,7 @@ impl SendHalf {
     }
 
     /// The reduction of a recovery begins, by an ACK that has delivered so much.
-    fn begin_pacing(&mut self, delivered: u32) {
+    fn begin_reduction(&mut self, delivered: u32) {
         if self.reduces_in_proportion() {
             let flight = self.flight().saturating_sub(self.sent.sacked()) + delivered;
             self.recovery_mut().prr = Some(Prr::new(flight));
@@ -461,7 +461,7 @@ impl SendHalf {
         let lost_before = self.sent.lost(self.una);
         let begins = self.find_losses(now);
         if begins {
-            self.begin_pacing(0);
+            self.begin_reduction(0);
         }
         let lost = self.sent.lost(self.una).saturating_sub(lost_before);
         self.note_lost(now, lost);

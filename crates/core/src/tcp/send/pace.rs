@@ -11,23 +11,22 @@ use crate::time::{Duration, Instant};
 
 impl SendHalf {
     /// Paces from here on, or does not, as the congestion control and the socket ask for.
-    pub(crate) fn set_pacing(&mut self, options: &SocketOptions) {
+    pub(crate) fn set_pacing(&mut self, now: Instant, options: &SocketOptions) {
         if !options.is_paced() && !self.congestion.has_model() {
             if let Some(rare) = &mut self.rare {
                 rare.pacer = None;
             }
             return;
         }
-        self.start_pacing(options);
+        self.start_pacing(now, options);
     }
 
-    fn start_pacing(&mut self, options: &SocketOptions) {
+    fn start_pacing(&mut self, now: Instant, options: &SocketOptions) {
         let most = options.max_pacing_rate.map_or(u64::MAX, NonZeroU64::get);
         let (rate, mss) = (self.congestion.pacing_rate(self.rtt.srtt_ns()), self.mss.into());
         let new = || Box::new(Pacer::new(rate, most, mss));
         let pacer = self.rare_mut().pacer.get_or_insert_with(new);
-        pacer.set_most(most);
-        pacer.set_rate(rate, mss);
+        pacer.restart(now, most, rate, mss);
     }
 
     /// A mark has come, and the window had one segment before it: the next segment leaves no sooner
@@ -36,7 +35,7 @@ impl SendHalf {
         let bounds = &config.rto_bounds;
         let (mss, rto_ns) = (self.mss.into(), self.rtt.rto_ns(bounds));
         if self.pacer().is_none() {
-            self.start_pacing(options);
+            self.start_pacing(now, options);
         }
         if let Some(pacer) = self.pacer_mut() {
             pacer.hold_back(now, mss, rto_ns, bounds.longest_ns);
@@ -44,10 +43,28 @@ impl SendHalf {
     }
 
     /// Something was delivered and not marked: marks hold the sender back no more.
-    pub(crate) fn go_on(&mut self, options: &SocketOptions) {
+    pub(crate) fn go_on(&mut self, now: Instant, options: &SocketOptions) {
         if self.pacer().is_some_and(Pacer::is_held) {
-            self.set_pacing(options);
+            self.set_pacing(now, options);
         }
+    }
+
+    /// The connection begins, and the handshake has taken its round trip. The initial window leaves
+    /// at once, as in Linux: spread over the round trip, a short answer would end later.
+    pub(crate) fn begin_pacing(&mut self) {
+        let window = self.congestion.window();
+        // BBR's own first rate carries it in a millisecond.
+        if let Some(pacer) = self.rare.as_mut().and_then(|rare| rare.pacer.as_deref_mut())
+            && !self.congestion.has_model()
+        {
+            pacer.set_credit(window);
+            self.update_pace();
+        }
+    }
+
+    /// Until when the next burst is waited for, if one is.
+    pub(crate) fn awaited_pace(&self) -> Option<Instant> {
+        self.pacer()?.awaited()
     }
 
     /// The congestion window, the round trip or the size of segments is another.

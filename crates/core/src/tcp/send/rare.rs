@@ -75,6 +75,9 @@ impl Rare {
         if let Some(ledger) = &mut rest.ledger {
             ledger.rest();
         }
+        if let Some(pacer) = &mut rest.pacer {
+            pacer.rest();
+        }
         rest
     }
 }

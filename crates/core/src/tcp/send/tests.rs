@@ -122,7 +122,7 @@ fn a_burst_has_two_segments_also_when_they_are_larger_again() {
         max_pacing_rate: core::num::NonZeroU64::new(1000),
         ..crate::tcp::SocketOptions::new(&TcpConfig::default())
     };
-    send.set_pacing(&options);
+    send.set_pacing(Instant::ZERO, &options);
     for mss in [500, 1000] {
         send.on_path(mss, &TcpConfig::default());
         assert_eq!(send.pace().map(|pace| pace.burst_bytes), Some(2 * u32::from(mss)));
