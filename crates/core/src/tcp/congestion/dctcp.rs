@@ -165,6 +165,14 @@ mod tests {
         assert_eq!({ least.reno.window }, 2 * MSS);
     }
 
+    /// An ACK of FIN alone ends it.
+    #[test]
+    fn an_observation_without_data_tells_nothing() {
+        let mut dctcp = fresh();
+        dctcp.on_echo(&AckOutcome::default(), true, Seq(1), Seq(9));
+        assert_eq!((dctcp.alpha, dctcp.window_end), (ONE, Seq(9)));
+    }
+
     /// RFC 8257 §3.4, §3.5.
     #[test]
     fn growth_and_losses_are_renos() {

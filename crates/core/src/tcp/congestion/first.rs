@@ -84,3 +84,46 @@ fn small(us: u32) -> [u8; 3] {
     let [a, b, c, _] = us.min(NONE).to_le_bytes();
     [a, b, c]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Instant;
+
+    const MSS: u32 = 1000;
+    /// SND.NXT at the start of the round that ends, and of the next one, of sixteen segments.
+    const ROUND: [u32; 2] = [5 * MSS, 21 * MSS];
+
+    /// An ACK of one segment, with a round trip of so many µs; 0: without a sample.
+    fn ack(una: u32, rtt_us: u64) -> (AckOutcome, Ack) {
+        let (delivered, rtt_ns) = (MSS, rtt_us * 1000);
+        let outcome = AckOutcome { delivered, rtt_ns, ..AckOutcome::default() };
+        (outcome, Ack { una: Seq(una), nxt: Seq(ROUND[1]), ..Ack::at(Instant::ZERO) })
+    }
+
+    /// True if slow start is conservative after a round of short flights with those round trips,
+    /// and eight samples of a long one.
+    fn is_slowed(before: [u64; 5], after: u64) -> bool {
+        let mut first = First::new(20 * MSS, Seq(ROUND[0]));
+        let ends = before.iter().zip(1..).map(|(rtt_us, segments)| {
+            let (outcome, ack) = ack(segments * MSS, *rtt_us);
+            first.on_ack(&outcome, ack, u32::MAX, MSS)
+        });
+        let mut cubic = ends.last().flatten().expect("the round is over");
+        for segments in 6..14 {
+            let (outcome, ack) = ack(segments * MSS, after);
+            cubic.on_ack(&outcome, ack, u32::MAX, MSS);
+        }
+        let next = cubic.next(cubic.window, MSS);
+        assert!(next == cubic.window * 2 || next == cubic.window / 4 * 5, "{next}");
+        next < cubic.window * 2
+    }
+
+    #[test]
+    fn hystart_compares_with_the_least_rtt_of_its_last_round() {
+        let before = [30_000, 0, 20_000, 25_000, 21_000];
+        assert!(is_slowed(before, 24_000), "4 ms more (RFC 9406 §4.2)");
+        assert!(!is_slowed(before, 23_999));
+        assert!(!is_slowed([0; 5], 17_000_000), "nothing is known of that round");
+    }
+}

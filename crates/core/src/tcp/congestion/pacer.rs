@@ -309,11 +309,28 @@ mod tests {
         assert_eq!(pacer.allowed(at(22_200)), 60_000, "of 5 ms at most");
         pacer.on_sent(at(22_200), 60_000);
         assert_eq!(pacer.due(at(22_200)), Some(at(23_200)));
+        assert_eq!(pacer.late_ns(), 25_000 - 25_000 / 8 + 20_000_000 / 8);
         assert_eq!(pacer.take_entry(), None);
         // Nothing waited: there is nothing to make up for.
         assert_eq!(pacer.allowed(at(29_000)), 10_000);
         pacer.on_sent(at(29_000), 10_000);
         assert_eq!(pacer.due(at(29_000)), Some(at(30_000)));
+    }
+
+    #[test]
+    fn one_entry_is_filed_for_a_burst_that_is_waited_for() {
+        let mut pacer = Pacer::new(10_000_000, MSS);
+        pacer.on_sent(at(0), 10_000);
+        let (none, next) = (None, Some(at(1000)));
+        assert_eq!((pacer.awaited(), pacer.take_entry(), pacer.is_filed()), (none, none, false));
+        pacer.set_waiting(true);
+        assert_eq!((pacer.awaited(), pacer.is_filed()), (next, false));
+        assert_eq!((pacer.take_entry(), pacer.is_filed()), (next, true));
+        assert_eq!((pacer.awaited(), pacer.take_entry()), (next, none), "it has one");
+        pacer.set_waiting(false);
+        assert_eq!((pacer.take_entry(), pacer.is_filed()), (none, true), "it comes all the same");
+        pacer.on_due();
+        assert!(!pacer.is_filed());
     }
 
     #[test]

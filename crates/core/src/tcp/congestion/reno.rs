@@ -211,4 +211,39 @@ mod tests {
             assert!((MSS - MSS / 20..=MSS).contains(&grown), "{grown} of {window}");
         }
     }
+
+    /// The windows after ACKs of so many bytes, in turn.
+    fn windows<const N: usize>(mut reno: Reno, acked: [u32; N]) -> [u32; N] {
+        acked.map(|acked| {
+            ack(&mut reno, acked, Mode::Open);
+            reno.window
+        })
+    }
+
+    #[test]
+    fn what_is_acknowledged_beyond_an_increase_is_kept() {
+        let avoiding = Reno::new(10 * MSS, 10 * MSS);
+        assert_eq!(windows(avoiding, [10 * MSS, MSS]), [11 * MSS, 11 * MSS]);
+        assert_eq!(windows(avoiding, [15 * MSS, 6 * MSS]), [11 * MSS, 12 * MSS]);
+        let starting = Reno::new(9 * MSS, 10 * MSS);
+        assert_eq!(windows(starting, [2 * MSS, 9 * MSS]), [10 * MSS, 11 * MSS], "slow start's");
+        // More than the count can hold is as much as it can.
+        assert_eq!(windows(avoiding, [STEP_MAX + 20 * MSS, 0]), [11 * MSS, 12 * MSS]);
+    }
+
+    #[test]
+    fn a_pause_that_takes_nothing_leaves_the_threshold() {
+        let mut reno = Reno::new(10 * MSS, 5 * MSS);
+        reno.on_idle(10 * MSS, 8 * MSS);
+        assert_eq!((reno.window, reno.threshold), (10 * MSS, 5 * MSS));
+        reno.on_idle(9 * MSS, 8 * MSS);
+        assert_eq!((reno.window, reno.threshold), (9 * MSS, 8 * MSS));
+    }
+
+    #[test]
+    fn a_timeout_of_little_leaves_a_threshold_of_two_segments() {
+        let mut reno = first();
+        reno.on_timeout(loss(MSS), false, MSS);
+        assert_eq!({ reno.threshold }, 2 * MSS);
+    }
 }

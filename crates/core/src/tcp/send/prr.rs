@@ -113,6 +113,16 @@ mod tests {
     }
 
     #[test]
+    fn at_the_threshold_nothing_leaves_but_what_is_beyond_it() {
+        let allowed = |pipe: u32| {
+            let mut prr = Prr::new(20 * MSS);
+            prr.on_ack(ack(pipe, false));
+            prr.allowed()
+        };
+        assert_eq!([10 * MSS + 1, 10 * MSS, 10 * MSS - 1].map(allowed), [MSS / 2, 0, 1]);
+    }
+
+    #[test]
     fn an_ack_without_news_lets_nothing_go() {
         let mut prr = Prr::new(20 * MSS);
         prr.on_ack(Progress { delivered: 0, ..ack(0, true) });

@@ -295,8 +295,10 @@ mod tests {
         }
         assert_eq!(news.latest, Some(left(60, 700)));
         let mut rack = Rack::default();
-        rack.on_news(&news);
+        assert_eq!((rack.judgement(5), rack.wait_ns(7, 5)), (None, 12), "nothing is delivered");
+        assert_eq!(rack.on_news(&news), Some(40_000_000));
         assert_eq!(rack.judgement(5), Some((left(60, 700), 40_000_005)));
+        assert_eq!(rack.wait_ns(7, 5), 40_000_005);
     }
 
     #[test]
@@ -323,8 +325,35 @@ mod tests {
         };
         assert_eq!(latest(83, None), [false; 2], "the least RTT is 20 ms");
         assert_eq!(latest(82, None), [true; 2], "or a little less");
+        let mut soonest = news(None);
+        let at = at(82).plus_nanos(500_000);
+        soonest.note_sacked(Departure { at, end: Seq(600) }, true);
+        assert!(soonest.latest.is_some(), "by an eighth");
         assert_eq!(latest(50, Some(49)), [false, true], "what the ACK echoes");
         assert_eq!(latest(50, Some(50)), [true; 2]);
+    }
+
+    #[test]
+    fn an_echo_is_of_our_clock_and_its_offset() {
+        let stamps = Some(Timestamps { value: 9, echo: 1050 });
+        let shows = |offset, ms| Evidence::of(offset, stamps).shows_stamped(at(ms));
+        assert_eq!((shows(Some(1000), 50), shows(Some(1000), 51)), (Some(true), Some(false)));
+        assert_eq!(shows(None, 50), None, "without timestamps of ours");
+        assert_eq!(Evidence::of(Some(1000), None).shows(at(50)), None);
+    }
+
+    #[test]
+    fn an_echo_of_what_was_dated_back_may_come_too_soon() {
+        // The least RTT is 20 ms, and it is 100 ms.
+        let answers = |ms, echo, backdating_ms: u64| {
+            let mut news = news(echo);
+            news.evidence.backdating_ns = backdating_ms * 1_000_000;
+            news.answers(at(ms))
+        };
+        assert!(answers(50, Some(45), 5) && !answers(50, Some(44), 5));
+        assert!(!answers(90, Some(90), 5), "the first may have had that time");
+        assert!(answers(90, Some(90), 0) && !answers(90, Some(89), 0));
+        assert!(!answers(50, None, 0) && !answers(50, None, 5));
     }
 
     #[test]

@@ -318,3 +318,32 @@ fn one_that_waits_in_line_says_once_that_it_has_moved() {
     case.send.note_moved(pool);
     assert_eq!((pool.next_moved(), pool.next_moved()), (Some(7), None));
 }
+
+#[test]
+fn what_is_lost_leaves_before_anything_is_lacking() {
+    let mut case = Case::new(SendSize::Los).with_window(20);
+    case.send.set_supply(Supply { read_time: Duration::ZERO, more: true });
+    case.write(10 * MSS);
+    case.send(10 * MSS);
+    let (una, nxt, now) = (case.send.una, case.send.nxt, Instant::from_millis(9));
+    case.send.sent.on_sent(una, nxt, Instant::ZERO);
+    assert_eq!(case.send.sent.lose(una, (una, una + MSS), una), MSS);
+    assert!(!case.send.note_lack(now, &case.cx.config));
+    case.send.sent.forget_lost();
+    assert!(case.send.note_lack(now, &case.cx.config));
+}
+
+#[test]
+fn a_share_of_the_pool_bounds_all_rules_but_round() {
+    let mut case = Case::new(SendSize::Los).with_window(10);
+    case.cx.pool.set_share(Some(2));
+    let share = 2 * case.cx.pool.page_bytes() as u32;
+    assert_eq!((case.room(), case.read(), case.has_much_room()), (share, share, true));
+    case.write(share);
+    assert_eq!((case.room(), case.has_much_room()), (0, false));
+    // Round asks for the window alone; but its writer need not come where a write takes nothing.
+    case.options.send_size = SendSize::Round;
+    let room = case.send.room(&case.options, case.cx.sizing(case.cx.now));
+    let left = QUEUED_MIN - share;
+    assert_eq!((room, case.room(), case.has_much_room()), (left, left, false));
+}
