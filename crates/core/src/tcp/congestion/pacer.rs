@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn one_entry_is_filed_for_a_burst_that_is_waited_for() {
-        let mut pacer = Pacer::new(10_000_000, MSS);
+        let mut pacer = Pacer::new(10_000_000, u64::MAX, MSS);
         pacer.on_sent(at(0), 10_000);
         let (none, next) = (None, Some(at(1000)));
         assert_eq!((pacer.awaited(), pacer.take_entry(), pacer.is_filed()), (none, none, false));
