@@ -53,7 +53,7 @@ const NO_MODEL: Ablation =
     Ablation { name: "no-model", instead: "ours sends by CUBIC in the place of BBR" };
 
 /// Why ours is not held to Linux's rate.
-const MISSED_BY_LITTLE: &str = "missed by 1 to 9 % at some points";
+const NOT_EVERYWHERE: &str = "not reached at each point";
 
 /// The stack that sends, with its congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

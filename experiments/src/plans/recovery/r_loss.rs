@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::rates::{Extent, Point, Runs};
 use super::site::{Links, Site};
-use super::{CONTROLLERS, MISSED_BY_LITTLE, NO_MODEL, Sender, open_goal};
+use super::{CONTROLLERS, NO_MODEL, NOT_EVERYWHERE, Sender, open_goal};
 use crate::plan::Outcome;
 use crate::report::Report;
 
@@ -67,7 +67,7 @@ fn judge_beside_linux(report: &mut Report, runs: &Runs) {
         let (point, ratio) = runs.worst(name);
         open_goal(
             report,
-            MISSED_BY_LITTLE,
+            NOT_EVERYWHERE,
             &format!("{name}: ours carries as much as Linux with {name}, or more, at each point"),
             ratio.median >= 1.0,
             format!("{ratio} times at {}", point.name),
@@ -82,7 +82,7 @@ fn judge_bbr(report: &mut Report, runs: &Runs) {
             [Sender::Ours("bbr"), Sender::Linux("bbr")].map(|one| runs.mbit(place, one));
         open_goal(
             report,
-            "met without room to spare: seeds differ by a tenth",
+            "a probe for bandwidth that meets a loss gives up a part of it",
             &format!("bbr: ours carries {least} of 50 Mbit/s or more with {loss} lost"),
             ours.least >= least,
             format!("{ours:.1}; Linux {linux:.1}"),
