@@ -188,8 +188,7 @@ pub struct ConnectionInfo {
     pub rto: Duration,
     /// The latest round-trip sample; zero before the first.
     pub latest_rtt: Duration,
-    /// The least round trip of flights of several segments in the last minutes; zero if there was
-    /// none.
+    /// The least round trip since the connection began; zero before the first.
     pub min_rtt: Duration,
     /// The round trip by which the receive window is sized; zero while it is not known.
     pub receiver_rtt: Duration,

@@ -513,7 +513,7 @@ impl Connection {
         (info.lost_bytes, info.resent_bytes) =
             (send.sent.lost(send.una), send.sent.resent(send.una));
         info.duplicate_acks = send.recovery.as_ref().map_or(0, |recovery| recovery.dup_acks);
-        info.min_rtt = Duration::from_nanos(send.reordering.min_rtt_ns());
+        info.min_rtt = send.rtt.least();
         info.reordering_window = Duration::from_nanos(send.patience_ns());
         info.has_reordered = send.reordering.seen;
         s.count(&mut info);

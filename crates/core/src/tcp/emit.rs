@@ -173,7 +173,8 @@ impl Common {
             let from =
                 if is_set { send.silent_since } else { send.timeout_from(now, rto_ns, config) };
             // What is lost and waits for its pace has not left again yet.
-            let from = from.max(send.awaited_pace().unwrap_or(Instant::ZERO));
+            let again = send.awaited_pace().filter(|_| send.sent.lost(send.una) > 0);
+            let from = again.map_or(from, |at| from.max(at));
             let at = from.plus_nanos(rto_ns);
             self.set_retransmit(send, Pending::Timeout, at, config);
         }

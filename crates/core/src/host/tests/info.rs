@@ -63,6 +63,18 @@ fn bytes_are_counted_both_ways() {
 }
 
 #[test]
+fn the_least_round_trip_is_known_of_lone_segments_too() {
+    let mut peer = Peer::established(plain());
+    for (ms, seq) in [(80, 701), (60, 1401), (90, 2101)] {
+        peer.write(700);
+        peer.hear();
+        peer.wait(Duration::from_millis(ms));
+        peer.say(Say::new(A, 1, seq));
+    }
+    assert_eq!((info(&peer).min_rtt, info(&peer).latest_rtt), (ms(60), ms(90)));
+}
+
+#[test]
 fn a_fin_that_is_acknowledged_is_no_byte() {
     let mut peer = Peer::established(plain());
     peer.write(700);

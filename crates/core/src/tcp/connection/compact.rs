@@ -14,9 +14,9 @@
 //!          64  SND.UNA, its window                20
 //!          84  how much has passed                 8
 //!          92  congestion window, its usage       20
-//!         112  RCV.NXT, receive window            52
-//!         164  delayed ACKs                        8
-//!         172  RTT                                16
+//!         112  RCV.NXT, receive window            48
+//!         160  delayed ACKs                        8
+//!         168  RTT                                20
 //!         188  reordering                          8
 //!         196  ECN                                 4
 //!         200
@@ -209,7 +209,7 @@ impl Connection {
             passed: [s.passed.acknowledged, s.passed.received].map(|bytes| bytes as u32),
             congestion: send.congestion.at_rest(),
             rcv_nxt: recv.nxt,
-            recv_window: recv.window.at_rest(),
+            recv_window: recv.window.at_rest()?,
             ack: recv.ack.at_rest(recv.nxt)?,
             rtt: send.rtt.at_rest()?,
             reordering: send.reordering,
@@ -320,8 +320,8 @@ const _: () = {
     assert!(offset_of!(Compact, passed) == 84);
     assert!(offset_of!(Compact, congestion) == 92);
     assert!(offset_of!(Compact, rcv_nxt) == 112);
-    assert!(offset_of!(Compact, ack) == 164);
-    assert!(offset_of!(Compact, rtt) == 172);
+    assert!(offset_of!(Compact, ack) == 160);
+    assert!(offset_of!(Compact, rtt) == 168);
     assert!(offset_of!(Compact, reordering) == 188);
     assert!(offset_of!(Compact, ecn_reduced_at) == 196);
     assert!(size_of::<Compact>() == 200);

@@ -90,7 +90,7 @@ pub(crate) struct RecvWindow {
     promised_to: Seq,
 }
 
-/// A window between data. 48 bytes.
+/// A window between data, of an RTT up to 4.2 s. 44 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
 pub(crate) struct AtRest {
@@ -99,7 +99,7 @@ pub(crate) struct AtRest {
     edge: Seq,
     read_bytes: u32,
     round_start: Instant,
-    rtt_ns: u64,
+    rtt_ns: u32,
     promised_at: Instant,
     promised_to: Seq,
     scale: u8,
@@ -120,7 +120,7 @@ impl AtRest {
             cut,
             read_bytes,
             round_start,
-            rtt_ns,
+            rtt_ns: rtt_ns.into(),
             promised_at,
             promised_to,
         }
@@ -138,21 +138,21 @@ pub(crate) struct Sizes {
 
 impl RecvWindow {
     /// The window between data: all of it, in less room.
-    pub(crate) fn at_rest(&self) -> AtRest {
+    pub(crate) fn at_rest(&self) -> Option<AtRest> {
         let RecvWindow { size, size_max, edge, scale, cut, .. } = *self;
         let RecvWindow { read_bytes, round_start, rtt_ns, promised_at, promised_to, .. } = *self;
-        AtRest {
+        Some(AtRest {
             size,
             size_max,
             edge,
             read_bytes,
             round_start,
-            rtt_ns,
+            rtt_ns: u32::try_from(rtt_ns).ok()?,
             promised_at,
             promised_to,
             scale,
             cut,
-        }
+        })
     }
 
     /// A window of `size` bytes from `rcv_nxt`, or less if the budget has no more; but what our SYN

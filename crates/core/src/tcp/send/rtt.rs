@@ -90,7 +90,10 @@ pub struct Rtt {
     srtt_ns: u64,
     /// RTTVAR; before the first sample the RTO.
     rttvar_ns: u64,
-    latest_ns: u64,
+    /// The latest sample and the least, which are only reported: 4.2 s stand for more. 0 and the
+    /// largest value before the first.
+    latest_ns: u32,
+    least_ns: u32,
     /// An estimator that is not the default.
     coarse: Option<Box<Coarse>>,
     /// A tick of the measurement clock, a second at most.
@@ -105,13 +108,14 @@ pub struct Rtt {
     late_acks: bool,
 }
 
-/// An estimator between samples, of an RTT up to 4.2 s. 16 bytes.
+/// An estimator between samples, of an RTT up to 4.2 s. 20 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtRest {
     srtt_ns: u32,
     /// RTTVAR; before the first sample the RTO.
     rttvar_ns: u32,
     latest_ns: u32,
+    least_ns: u32,
     /// A second at most, and in the highest bits what is known of loss probes.
     measure_ns: u32,
 }
@@ -124,8 +128,8 @@ const STALE: u32 = 1 << 30;
 impl AtRest {
     /// The estimator again.
     pub(crate) fn estimator(&self) -> Rtt {
-        let AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns } = *self;
-        let [srtt_ns, rttvar_ns, latest_ns] = [srtt_ns, rttvar_ns, latest_ns].map(u64::from);
+        let AtRest { srtt_ns, rttvar_ns, latest_ns, least_ns, measure_ns } = *self;
+        let [srtt_ns, rttvar_ns] = [srtt_ns, rttvar_ns].map(u64::from);
         let (coarse, backoff, doublings) = (None, 0, 0);
         let (fresh, late_acks) = (measure_ns & STALE == 0, measure_ns & LATE_ACKS != 0);
         let measure_ns = measure_ns & !(LATE_ACKS | STALE);
@@ -133,6 +137,7 @@ impl AtRest {
             srtt_ns,
             rttvar_ns,
             latest_ns,
+            least_ns,
             coarse,
             measure_ns,
             backoff,
@@ -182,12 +187,12 @@ impl Rtt {
     pub(crate) fn at_rest(&self) -> Option<AtRest> {
         let narrow = |ns: u64| u32::try_from(ns).ok();
         let (srtt_ns, rttvar_ns) = (narrow(self.srtt_ns)?, narrow(self.rttvar_ns)?);
-        let latest_ns = narrow(self.latest_ns)?;
+        let &Rtt { latest_ns, least_ns, .. } = self;
         let late = if self.late_acks { LATE_ACKS } else { 0 };
         let stale = if self.fresh { 0 } else { STALE };
         let measure_ns = self.measure_ns | late | stale;
         let is_plain = self.coarse.is_none() && (self.backoff, self.doublings) == (0, 0);
-        is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns, measure_ns })
+        is_plain.then_some(AtRest { srtt_ns, rttvar_ns, latest_ns, least_ns, measure_ns })
     }
 
     /// No sample yet: the RTO is the initial one.
@@ -200,6 +205,7 @@ impl Rtt {
             srtt_ns: 0,
             rttvar_ns: bounds.initial_ns,
             latest_ns: 0,
+            least_ns: u32::MAX,
             coarse,
             measure_ns: bounds.measure_ns,
             backoff: 0,
@@ -224,7 +230,7 @@ impl Rtt {
             return self.on_sample(sent, now, flight.div_ceil(mss.max(1)));
         }
         let sample = now.nanos_since(sent).max(1);
-        self.latest_ns = sample;
+        self.report(sample);
         (self.doublings, self.fresh) = (0, true);
         move_mean(&mut self.rttvar_ns, self.srtt_ns.abs_diff(sample), 4);
         move_mean(&mut self.srtt_ns, sample, 8);
@@ -242,7 +248,7 @@ impl Rtt {
             }
         };
         let sample = measured_ns.max(1);
-        self.latest_ns = sample;
+        self.report(sample);
         (self.doublings, self.fresh) = (0, true);
         if let Some(coarse) = &mut self.coarse {
             return coarse.on_sample(sent, now, sample);
@@ -257,6 +263,17 @@ impl Rtt {
         move_mean(rttvar_ns, srtt_ns.abs_diff(sample), 4 * expected);
         move_mean(srtt_ns, sample, 8 * expected);
         *srtt_ns = (*srtt_ns).max(1);
+    }
+
+    fn report(&mut self, sample_ns: u64) {
+        self.latest_ns = sample_ns.min(u32::MAX.into()) as u32;
+        self.least_ns = self.least_ns.min(self.latest_ns);
+    }
+
+    /// The least round trip since the connection began; zero before the first.
+    pub(crate) fn least(&self) -> Duration {
+        let least_ns = if self.latest_ns == 0 { 0 } else { self.least_ns };
+        Duration::from_nanos(least_ns.into())
     }
 
     /// New data was acknowledged. The RTO stays as long as it is: what was sent again gives no
@@ -360,7 +377,7 @@ impl Rtt {
 
     /// The latest sample; zero before the first.
     pub fn latest(&self) -> Duration {
-        Duration::from_nanos(self.latest_ns)
+        Duration::from_nanos(self.latest_ns.into())
     }
 }
 
