@@ -18,6 +18,11 @@ impl Paces {
         self.0.push(Reverse((at, index)));
     }
 
+    /// True if there is one for slot `index`. It looks through all of them.
+    pub(super) fn has(&self, index: u32) -> bool {
+        self.0.iter().any(|Reverse((_, other))| *other == index)
+    }
+
     /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()

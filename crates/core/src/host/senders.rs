@@ -58,7 +58,7 @@ pub struct Sender {
     pub persist: Instant,
     /// Until when it waits for its next burst; [`Instant::FAR_FUTURE`]: it does not.
     pub pace: Instant,
-    /// It thinks that the schedule has an entry for it.
+    /// The schedule has an entry for it.
     pub is_in_schedule: bool,
     /// It is to be flushed, or waits for a neighbour.
     pub is_listed: bool,
@@ -113,7 +113,7 @@ impl Host {
             retransmit: deadlines.at(Timer::Retransmit),
             persist: deadlines.at(Timer::Persist),
             pace: pacer.and_then(Pacer::awaited).unwrap_or(Instant::FAR_FUTURE),
-            is_in_schedule: pacer.is_some_and(Pacer::is_filed),
+            is_in_schedule: self.live.paces.has(id.index),
             is_listed: slot.ready || slot.awaits_neighbour,
         })
     }

@@ -165,7 +165,7 @@ fn check_wakes(sender: &Sender, deadline: Option<Instant>) -> Result<(), &'stati
     if sender.is_listed || (!is_in_flight && sender.unsent == 0) {
         return Ok(());
     }
-    let timer = if is_in_flight { sender.retransmit } else { sender.persist };
+    let timer = if is_in_flight { sender.retransmit } else { sender.persist.min(sender.pace) };
     if timer == Instant::FAR_FUTURE {
         return Err("waits without a timer");
     }

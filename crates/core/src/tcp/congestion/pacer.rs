@@ -151,11 +151,6 @@ impl Pacer {
         self.waits.then_some(self.next)
     }
 
-    /// True if the shard's schedule has an entry for it.
-    pub(crate) fn is_filed(&self) -> bool {
-        self.is_filed
-    }
-
     /// When the next burst may leave, if something waits for it and no entry is filed: now one is.
     pub(crate) fn take_entry(&mut self) -> Option<Instant> {
         let is_new = self.waits && !self.is_filed;
@@ -322,15 +317,15 @@ mod tests {
         let mut pacer = Pacer::new(10_000_000, u64::MAX, MSS);
         pacer.on_sent(at(0), 10_000);
         let (none, next) = (None, Some(at(1000)));
-        assert_eq!((pacer.awaited(), pacer.take_entry(), pacer.is_filed()), (none, none, false));
+        assert_eq!((pacer.awaited(), pacer.take_entry(), pacer.is_filed), (none, none, false));
         pacer.set_waiting(true);
-        assert_eq!((pacer.awaited(), pacer.is_filed()), (next, false));
-        assert_eq!((pacer.take_entry(), pacer.is_filed()), (next, true));
+        assert_eq!((pacer.awaited(), pacer.is_filed), (next, false));
+        assert_eq!((pacer.take_entry(), pacer.is_filed), (next, true));
         assert_eq!((pacer.awaited(), pacer.take_entry()), (next, none), "it has one");
         pacer.set_waiting(false);
-        assert_eq!((pacer.take_entry(), pacer.is_filed()), (none, true), "it comes all the same");
+        assert_eq!((pacer.take_entry(), pacer.is_filed), (none, true), "it comes all the same");
         pacer.on_due();
-        assert!(!pacer.is_filed());
+        assert!(!pacer.is_filed);
     }
 
     #[test]
