@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Medium};
+use tokio::sync::Notify;
 
 use crate::device::{LARGEST_PACKET, MemoryDevice};
 use crate::net::TcpStream;
@@ -99,6 +100,8 @@ pub struct Bridge {
     connections: Cell<u128>,
     /// One buffer for all relays. Each relay empties it before it waits.
     scratch: Rc<RefCell<Vec<u8>>>,
+    /// Tells relays that wait for their client's end alone that descriptors are needed.
+    scarcity: Rc<Notify>,
 }
 
 impl Bridge {
@@ -120,6 +123,7 @@ impl Bridge {
             clients: Clients::default(),
             connections: Cell::new(0),
             scratch: Rc::new(RefCell::new(vec![0; relay::BLOCK_BYTES])),
+            scarcity: Rc::default(),
         })
     }
 
@@ -142,7 +146,10 @@ impl Bridge {
                 Ok((kernel, peer)) => self.relay(kernel, peer),
                 // A client that gave up before the bridge accepted it is no reason to pause.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => (),
-                Err(_) => rt::sleep(ACCEPT_PAUSE).await,
+                Err(_) => {
+                    self.scarcity.notify_waiters();
+                    rt::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -158,11 +165,12 @@ impl Bridge {
         let kernel = Rc::new(kernel);
         let client = Rc::new(Client::new(peer, stack.control(), &kernel));
         let entry = stack.local_addr().ok().map(|at| self.clients.enter(at, client.clone()));
-        let scratch = self.scratch.clone();
+        let (scratch, scarcity) = (self.scratch.clone(), self.scarcity.clone());
         self.client.spawn_local(async move {
             match stack.established().await {
                 Ok(stack) => {
-                    let outcome = relay::relay(&kernel, &stack, &scratch, &client.unwritten).await;
+                    let (unwritten, scarce) = (&client.unwritten, scarcity.notified());
+                    let outcome = relay::relay(&kernel, &stack, &scratch, unwritten, scarce).await;
                     client.settle(outcome.is_ok()).await;
                 }
                 Err(_) => relay::reset(&*kernel),

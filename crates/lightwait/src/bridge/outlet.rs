@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::{fmt, io};
@@ -65,7 +66,9 @@ impl Outlet {
             spawn_local(async move {
                 match connect(source, target).await {
                     Ok(kernel) => {
-                        let _ = relay::relay(&kernel, &stack, &scratch, &Cell::default()).await;
+                        let _ =
+                            relay::relay(&kernel, &stack, &scratch, &Cell::default(), pending())
+                                .await;
                     }
                     Err(_) => relay::reset(&stack),
                 }

@@ -22,12 +22,14 @@ const BLOCKS_IN_A_ROW: u32 = 4;
 
 /// Relays between two established connections until both directions have ended. `unwritten` says
 /// how many bytes were read from the stack and not written to the kernel. Fails if one side fails;
-/// both are reset when they are dropped.
+/// both are reset when they are dropped. If the stack's side has ended and descriptors are needed
+/// (`scarcity`), a client that has not ended its own is reset, too.
 pub(super) async fn relay(
     kernel: &tokio::net::TcpStream,
     stack: &TcpStream,
     scratch: &RefCell<Vec<u8>>,
     unwritten: &Cell<usize>,
+    scarcity: impl Future<Output = ()>,
 ) -> io::Result<()> {
     // The sender chose its segment sizes. Nagle's algorithm here would delay small ones a second
     // time.
@@ -36,7 +38,7 @@ pub(super) async fn relay(
     let unsent = Cell::default();
     let there = pump((kernel, stack), scratch, &unsent);
     let back = pump((stack, kernel), scratch, unwritten);
-    let outcome = both(there, back).await;
+    let outcome = both(there, back, scarcity).await;
     if outcome.is_err() {
         kernel.reset();
         stack.reset();
@@ -115,8 +117,9 @@ fn write_some(to: &impl Side, data: &[u8]) -> io::Result<usize> {
 async fn both(
     first: impl Future<Output = io::Result<()>>,
     second: impl Future<Output = io::Result<()>>,
+    scarcity: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let (mut first, mut second) = (pin!(first), pin!(second));
+    let (mut first, mut second, mut scarcity) = (pin!(first), pin!(second), pin!(scarcity));
     let (mut first_done, mut second_done) = (false, false);
     poll_fn(|context| {
         if !first_done && let Poll::Ready(result) = first.as_mut().poll(context) {
@@ -130,6 +133,9 @@ async fn both(
             if result.is_err() {
                 return Poll::Ready(result);
             }
+        }
+        if second_done && !first_done && scarcity.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         if first_done && second_done { Poll::Ready(Ok(())) } else { Poll::Pending }
     })
