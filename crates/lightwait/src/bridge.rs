@@ -169,7 +169,11 @@ impl Bridge {
         self.client.spawn_local(async move {
             match stack.established().await {
                 Ok(stack) => {
-                    let (unwritten, scarce) = (&client.unwritten, scarcity.notified());
+                    // What was scarce before the stack's side has ended does not count: a
+                    // `Notified` hears of it from when it is made.
+                    let (unwritten, scarce) = (&client.unwritten, async {
+                        scarcity.notified().await;
+                    });
                     let outcome = relay::relay(&kernel, &stack, &scratch, unwritten, scarce).await;
                     client.settle(outcome.is_ok()).await;
                 }

@@ -34,8 +34,8 @@ pub struct Account {
     pub segments_out: u64,
     /// Those of them with data.
     pub data_segments_out: u64,
-    /// Segments of ours that the peer has reported, in order or not; our SYN among them, whoever
-    /// opened. Those of one ACK are counted by their share of the bytes in flight: exact where they
+    /// Segments of ours that the peer has reported, in order or not. Our SYN is one of them, at
+    /// either end. Those of one ACK are counted by their share of the bytes in flight: exact where they
     /// are of one size, and when nothing is in flight any more.
     pub segments_delivered: u64,
     /// Those of them that an ACK with ECE has reported (RFC 3168).
@@ -65,7 +65,7 @@ enum Hold {
     Buffer,
 }
 
-/// What has left, and of which the peer has not told that it arrived.
+/// What has left and the peer has not reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Undelivered {
     segments: u64,
@@ -223,8 +223,8 @@ impl SendHalf {
         Some(self.ledger()?.account(now))
     }
 
-    /// Bytes that have left, and of which the peer has not told that they arrived. A window probe's
-    /// byte is one of them.
+    /// Bytes that have left and the peer has not reported. A window probe's byte is
+    /// one of them.
     fn undelivered(&self) -> u32 {
         self.max.since(self.una).saturating_sub(self.sent.sacked())
     }

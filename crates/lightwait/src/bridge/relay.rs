@@ -23,7 +23,7 @@ const BLOCKS_IN_A_ROW: u32 = 4;
 /// Relays between two established connections until both directions have ended. `unwritten` says
 /// how many bytes were read from the stack and not written to the kernel. Fails if one side fails;
 /// both are reset when they are dropped. If the stack's side has ended and descriptors are needed
-/// (`scarcity`), a client that has not ended its own is reset, too.
+/// (`scarcity`), it waits no longer for the client's end: what was passed on is still delivered.
 pub(super) async fn relay(
     kernel: &tokio::net::TcpStream,
     stack: &TcpStream,
@@ -135,7 +135,7 @@ async fn both(
             }
         }
         if second_done && !first_done && scarcity.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            return Poll::Ready(Ok(()));
         }
         if first_done && second_done { Poll::Ready(Ok(())) } else { Poll::Pending }
     })

@@ -55,7 +55,7 @@ pub(crate) struct Sampler {
     lost: u64,
     /// C.app_limited: the application sent too little until this is delivered; 0: it does not.
     app_limited: u64,
-    /// The rate that is told.
+    /// The rate that `info()` tells.
     told: Option<DeliveryRate>,
     departures: VecDeque<Departed>,
     /// Two of them lie so far apart at least.
