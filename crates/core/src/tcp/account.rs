@@ -35,8 +35,8 @@ pub struct Account {
     /// Those of them with data.
     pub data_segments_out: u64,
     /// Segments of ours that the peer has reported, in order or not. Our SYN is one of them, at
-    /// either end. Those of one ACK are counted by their share of the bytes in flight: exact where they
-    /// are of one size, and when nothing is in flight any more.
+    /// either end. Those of one ACK are counted by their share of the bytes in flight: exact where
+    /// they are of one size, and when nothing is in flight any more.
     pub segments_delivered: u64,
     /// Those of them that an ACK with ECE has reported (RFC 3168).
     pub segments_delivered_marked: u64,
