@@ -5,6 +5,7 @@ mod group;
 mod hardware;
 mod knob;
 mod limits;
+mod member;
 mod tcp;
 mod value;
 
@@ -12,6 +13,7 @@ pub use group::Knob;
 pub use hardware::hardware_address;
 pub use knob::{KnobError, parse_time};
 pub use limits::{Limits, SLOTS_MAX};
+pub use member::{Member, SHARDS_MAX};
 pub use tcp::{
     AckConfig, AckDelay, Algorithm, BufferConfig, ClockConfig, CongestionConfig, Disagreement, Ecn,
     Estimator, KeepaliveConfig, LossDetection, PageSize, PoolConfig, PoolPolicy, Push, Quirks,
@@ -26,7 +28,7 @@ use crate::address::Cidr;
 use crate::frame::Capabilities;
 use crate::time::Duration;
 
-/// The configuration of one host (one shard has one).
+/// The configuration of one host, or of one of its shards ([`Config::member`]).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The device's capabilities.
@@ -55,13 +57,15 @@ pub struct Config {
     /// TTL or hop limit of our packets (RFC 9293 MUST-49); with `autoconfigure` a router may give
     /// another for IPv6.
     pub hop_limit: u8,
-    /// This shard's part of the ephemeral ports: first and last, inclusive. RFC 6335 §6 gives
+    /// The ephemeral ports: first and last, inclusive. RFC 6335 §6 gives
     /// 49152–65535; we use RFC 6056 §3.2's wider 1024–65535 with randomised order.
     pub ephemeral_ports: (u16, u16),
     /// TCP.
     pub tcp: TcpConfig,
     /// Bounds on memory and on work.
     pub limits: Limits,
+    /// This shard's place among the shards of the host; [`Config::member`] sets it.
+    pub member: Member,
     /// Secret of this process: keys of ISNs, cookies, timestamps, hashes and port order. The
     /// platform draws it from its random source; a simulator from its seed.
     pub secret: [u8; 32],
@@ -84,6 +88,7 @@ impl Config {
             ephemeral_ports: (1024, 65535),
             tcp: TcpConfig::default(),
             limits: Limits::default(),
+            member: Member::ALONE,
             secret,
         }
     }

@@ -30,6 +30,12 @@ counters! {
     vlan_unknown,
     /// Packets of a protocol that we do not speak.
     protocol_unknown,
+    /// Frames that came to another shard than the one they are for, and were handed over.
+    handed_over,
+    /// Frames that another shard has handed over.
+    taken_over,
+    /// Messages to other shards that were lost for want of room, such as frames handed over.
+    messages_lost,
     /// TCP segments whose checksum was wrong.
     checksum_errors,
     /// TCP segments taken in.

@@ -35,6 +35,7 @@ mod parts;
 mod prefetch;
 mod reply;
 mod senders;
+mod shards;
 mod shortage;
 mod sockets;
 mod tcp_input;
@@ -396,6 +397,12 @@ impl Host {
     /// Makes `cidr`'s address ours, as if it had been configured.
     pub fn add_address(&mut self, cidr: crate::address::Cidr) {
         self.ip.add_address(cidr);
+        self.ip.publish();
+        self.note_addresses();
+    }
+
+    /// Our addresses have changed: notes which connections have both ends here.
+    fn note_addresses(&mut self) {
         let Host { ip, slots, .. } = self;
         slots.for_each(|slot| {
             let is_ours = ip.is_to_ourselves(&slot.tuple);

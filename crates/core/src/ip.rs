@@ -25,6 +25,7 @@ pub(crate) mod pmtu;
 pub(crate) mod reassembly;
 pub(crate) mod route;
 pub(crate) mod route_cache;
+pub mod shards;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -48,6 +49,7 @@ use pmtu::PathMtus;
 use reassembly::Reassembly;
 use route::{Class, NextHop, Routes, Standing};
 use route_cache::{CachedRoute, RouteCache, RouteIndex};
+use shards::Shards;
 
 /// Frames to ourselves that wait at most; beyond it they are lost, as on any full link.
 const LOOPBACK_FRAMES: usize = 1024;
@@ -76,6 +78,8 @@ pub(crate) struct Ip {
     strangers: TokenBucket,
     /// The ICMP error that the last packet reported about a segment of ours.
     icmp_error: Option<IcmpError>,
+    /// The other shards of this host.
+    pub(crate) shards: Shards,
     /// Packets that we have sent to ourselves.
     pub(crate) loopback: Outbox,
     /// Frames dropped because they made no sense.
@@ -108,6 +112,7 @@ impl Ip {
             outgoing: VecDeque::new(),
             strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
             icmp_error: None,
+            shards: Shards::new(&config),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             malformed: [0; Malformed::COUNT],
             config,

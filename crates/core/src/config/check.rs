@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Config, SLOTS_MAX, TimeWaitState};
+use super::{Config, SHARDS_MAX, SLOTS_MAX, TimeWaitState};
 use crate::error::Error;
 
 /// Segments of an initial window at most: times the largest MSS it is a number of 32 bits.
@@ -73,6 +73,10 @@ impl Config {
                 slots > SLOTS_MAX / 2,
                 "a host has no more than 33 554 432 connections, half-open ones, and control \
                  blocks in TIME-WAIT",
+            ),
+            (
+                !(1..=SHARDS_MAX).contains(&self.member.of) || self.member.index >= self.member.of,
+                "a host has 1 to 64 shards, and a shard is one of them",
             ),
             (ports.0 == 0 || ports.0 > ports.1, "the range of ephemeral ports is empty"),
         ];

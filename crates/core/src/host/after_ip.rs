@@ -28,12 +28,13 @@ impl Host {
             self.events.push_back(Event::Addresses);
         }
         if let Some(error) = self.ip.icmp_error() {
-            self.on_icmp_error(now, &error);
+            self.on_error_about(now, error);
         }
         while let Some((next_hop, resolution)) = self.ip.resolved() {
             self.wake_for_neighbour(now, next_hop, resolution);
         }
         self.shared.counters.neighbour_drops = self.ip.neighbour_drops();
+        self.ip.publish();
     }
 
     /// Lets the reply at `index` wait for its neighbour.

@@ -188,8 +188,13 @@ impl Host {
         choice: &mut TupleChoice,
         search: &mut Search,
     ) -> Option<PortState> {
-        let Candidate { port, hash } = self.opening.ports.next(search)?;
-        choice.tuple = choice.tuple.with_local_port(port);
+        let Candidate { port, hash } = loop {
+            let candidate = self.opening.ports.next(search)?;
+            choice.tuple = choice.tuple.with_local_port(candidate.port);
+            if self.ip.shards.elsewhere(&choice.tuple).is_none() {
+                break candidate;
+            }
+        };
         choice.hash = hash.unwrap_or_else(|| self.live.hasher.hash(&choice.tuple));
         let is_heard = self.opening.listeners.has_port(port);
         Some(self.judge(now, choice, is_heard))

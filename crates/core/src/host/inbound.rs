@@ -12,10 +12,12 @@
 //! [`Received`] is by words or by fields. A segment that belongs to no connection becomes an
 //! [`Incoming`]. A wrong checksum is counted only if the addresses are ours.
 
+use alloc::borrow::Cow;
+
 use super::Host;
 use crate::flow::{Seq, Tuple};
-use crate::frame::RxChecksum;
-use crate::ip::input::Delivery;
+use crate::frame::{RxChecksum, RxFrame};
+use crate::ip::input::{Delivery, Origin};
 use crate::tcp::arrive::Facts;
 use crate::tcp::syn_cache::Standing;
 use crate::time::Instant;
@@ -95,6 +97,25 @@ pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault
         return Err(Fault::Checksum);
     }
     Segment::parse(bytes).map_err(Fault::Malformed)
+}
+
+/// A segment of the fast layout as IP hands over any other, for another shard.
+#[cold]
+pub(super) fn delivery_of(
+    fast: &FastSegment<'_>,
+    frame: &RxFrame<'_>,
+    origin: Origin,
+) -> Delivery<'static> {
+    let tuple = fast.tuple();
+    Delivery {
+        source: tuple.remote_ip(),
+        destination: tuple.local_ip(),
+        traffic_class: fast.traffic_class(),
+        bytes: Cow::Owned(fast.bytes()),
+        checksum: frame.checksum,
+        segment_size: frame.segment_size,
+        origin,
+    }
 }
 
 impl Host {

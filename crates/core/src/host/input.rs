@@ -157,7 +157,7 @@ impl Host {
         }
     }
 
-    fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
+    pub(super) fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
         let cx = &mut Context { now, counters: &mut self.shared.counters };
         match self.ip.on_packet(cx, frame, from) {
             Ok(Some(delivery)) => self.take_any_segment(now, &delivery),

@@ -111,6 +111,8 @@ impl Opening {
         let (limits, rto, secret) = (&config.limits, &config.tcp.rto, &config.secret);
         let ticks = Ticks::new(config.tcp.clock.tick);
         let (first, last) = config.ephemeral_ports;
+        let seat = config.member.index.to_le_bytes();
+        let seat = if config.member.is_replica() { &seat[..] } else { &[] };
         Opening {
             terms: Terms::announced(config, &options),
             options: Arc::new(options),
@@ -120,7 +122,8 @@ impl Opening {
             cookies: SynCookies::new(secret),
             cookie_sent: Instant::ZERO,
             ports: Ports::new(first, last, secret),
-            rng: Rng::from_seed(KeyedHash::new(secret, "spread").quick(&[])),
+            // Each shard draws other sources.
+            rng: Rng::from_seed(KeyedHash::new(secret, "spread").quick(&seat)),
             unheard: Unheard::new(limits.unheard_peers, config.tcp.time_wait.ask_again),
         }
     }

@@ -243,6 +243,10 @@ impl Host {
         if choice.tuple.local_port() == 0 {
             return self.pick_port(now, choice);
         }
+        if self.ip.shards.elsewhere(&choice.tuple).is_some() {
+            // The answers would come to a shard that knows nothing of it.
+            return Err(ConnectError::AddressNotAvailable);
+        }
         if self.may_take(now, choice) { Ok(()) } else { Err(ConnectError::AddressInUse) }
     }
 

@@ -30,6 +30,7 @@ mod records;
 mod recovery;
 mod requirements;
 mod reuse;
+mod shards;
 mod shortage;
 mod states;
 mod stream;

@@ -12,8 +12,12 @@ use crate::wire::ethernet::{self, BROADCAST, Mac};
 use crate::wire::{arp, ndp};
 
 impl Ip {
-    /// Whether the configured addresses are ours.
+    /// Whether the configured addresses are ours. A replica knows what was published.
     pub(crate) fn claimed(&self) -> Claimed {
+        if self.shards.is_replica() {
+            let all = self.config.addresses.iter().all(|cidr| self.is_ours(cidr.address()));
+            return if all { Claimed::All } else { Claimed::Pending };
+        }
         let begins = !self.has_begun && is_probing(&self.config);
         if begins { Claimed::Pending } else { self.claims.claimed() }
     }

@@ -27,7 +27,7 @@ pub(crate) enum Origin {
 
 /// A segment that IP hands TCP, from a whole packet, with the facts that its header does not say.
 /// TCP judges the addresses, and does so once for a connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Delivery<'a> {
     pub source: IpAddr,
     pub destination: IpAddr,
@@ -56,7 +56,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Copies the segment, whose packet ends with the call.
-    fn into_owned(self) -> Delivery<'static> {
+    pub(crate) fn into_owned(self) -> Delivery<'static> {
         Delivery { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
     }
 }
@@ -73,6 +73,10 @@ impl Ip {
         let packet = Packet::parse(frame.bytes)?;
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
             return Ok(Some(Delivery::new(&packet, frame, origin)));
+        }
+        if self.shards.is_replica() {
+            self.hand_to_first(cx, packet.bytes, frame.checksum, origin);
+            return Ok(None);
         }
         if !self.is_for_us(packet.destination) {
             cx.counters.not_for_us += 1;

@@ -16,6 +16,7 @@ use crate::ip::path::{IpFields, Path};
 use crate::ip::pmtu::PathMtu;
 use crate::ip::route::{Class, NextHop};
 use crate::ip::route_cache::{CachedRoute, RouteIndex};
+use crate::ip::shards::Content;
 use crate::time::Instant;
 use crate::wire::arp::{self, Operation};
 use crate::wire::ethernet::{self, BROADCAST, Mac, ethertype};
@@ -122,6 +123,10 @@ impl Ip {
             let Some(output) = self.neighbours.output() else { break };
             let Waiting { frame: bytes, is_segment } = match output {
                 Output::Frame(waiting) => waiting,
+                Output::Solicit { target, .. } if self.shards.is_replica() => {
+                    self.shards.send(0, Content::Ask(target));
+                    continue;
+                }
                 Output::Solicit { target, to } => {
                     Waiting { frame: self.solicitation(target, to), is_segment: false }
                 }
@@ -205,6 +210,10 @@ impl Ip {
     // ---- ARP
 
     pub(crate) fn on_arp(&mut self, cx: &mut Context<'_>, packet: &arp::Packet) {
+        if self.shards.is_replica() {
+            cx.counters.handed_over += 1;
+            return self.shards.send(0, Content::Arp(*packet));
+        }
         let sender = IpAddr::V4(packet.sender);
         let for_us = self.is_ours(IpAddr::V4(packet.target));
         self.look_for_conflict(cx, packet);
@@ -248,6 +257,7 @@ impl Ip {
     /// others.
     pub(crate) fn resolved(&mut self) -> Option<(IpAddr, Resolution)> {
         let (next_hop, resolution) = self.neighbours.resolved()?;
+        self.answer_replicas(next_hop, resolution);
         if resolution == Resolution::Failed {
             self.routes.on_gateway_failed(next_hop);
         }

@@ -26,7 +26,7 @@ impl Ip {
     /// address is configured or asked for.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.has_begun = true;
-        if self.config.device.medium != Medium::Ethernet {
+        if self.config.device.medium != Medium::Ethernet || self.shards.is_replica() {
             return;
         }
         self.begin_claims(now);

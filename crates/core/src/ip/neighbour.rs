@@ -157,6 +157,8 @@ pub(crate) struct Neighbours {
     waiting_limit: usize,
     outputs: VecDeque<Output>,
     notices: VecDeque<(IpAddr, Resolution)>,
+    /// Neighbours that have moved to another hardware address.
+    moves: Vec<(IpAddr, Mac)>,
     /// How often an entry has changed, or must be marked as used once more.
     changes: u64,
     /// Frames that waited in vain.
@@ -175,6 +177,7 @@ impl Neighbours {
             waiting_limit,
             outputs: VecDeque::new(),
             notices: VecDeque::new(),
+            moves: Vec::new(),
             changes: 0,
             dropped: 0,
         }
@@ -328,6 +331,29 @@ impl Neighbours {
         self.notices.pop_front()
     }
 
+    /// The hardware address of `target`, if it is known, however sure.
+    pub(crate) fn known(&self, target: IpAddr) -> Option<Mac> {
+        self.entries.get(&target)?.state.mac()
+    }
+
+    /// The shard that speaks for the host knows that `target` has `mac`. Makes no new entry: what
+    /// was not asked for is not needed.
+    pub(crate) fn on_told(&mut self, now: Instant, target: IpAddr, mac: Mac) {
+        if self.entries.contains_key(&target) && is_neighbour(target, mac) {
+            self.learn(now, target, mac, true);
+        }
+    }
+
+    /// A neighbour that has moved to another hardware address since the last call.
+    pub(crate) fn moved(&mut self) -> Option<(IpAddr, Mac)> {
+        self.moves.pop()
+    }
+
+    /// Forgets which have moved: nobody is to be told.
+    pub(crate) fn forget_moves(&mut self) {
+        self.moves.clear();
+    }
+
     /// Begins to ask all hosts for `target`.
     fn ask(&mut self, now: Instant, target: IpAddr) {
         let state = State::Incomplete { asked: 1 };
@@ -419,6 +445,9 @@ impl Neighbours {
         };
         let was = self.entries.get(&target).map(|entry| entry.state);
         self.set(target, state, None);
+        if was.and_then(State::mac).is_some_and(|known| known != mac) {
+            self.moves.push((target, mac));
+        }
         if was.is_some_and(|was| was.mac().is_none()) {
             self.take_waiting(target, Some(mac));
             self.push_notice(target, Resolution::Resolved);

@@ -239,6 +239,13 @@ impl Routes {
         self.changes
     }
 
+    /// Takes over all that another shard of this host knows.
+    pub(crate) fn adopt(&mut self, published: &Routes) {
+        // Neither count may come again: what was found with it is kept elsewhere.
+        let changes = self.changes.max(published.changes) + 1;
+        *self = Routes { changes, ..published.clone() };
+    }
+
     /// The address of ours to send from to `destination` (RFC 6724 §5, rules 1, 2, 3 and 8); of a
     /// range only if there is no other of the version.
     pub(crate) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {

@@ -115,6 +115,11 @@ impl<'a> FastSegment<'a> {
         word_of(self.head, index)
     }
 
+    /// The TCP header and the text.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        [&self.head[IP_BYTES..], self.rest].concat()
+    }
+
     /// DSCP and ECN.
     pub(crate) fn traffic_class(&self) -> u8 {
         (self.word(0) >> 16) as u8

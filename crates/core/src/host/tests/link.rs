@@ -26,6 +26,8 @@ pub(super) struct Cable {
     pub(super) muted: Option<usize>,
     /// Frames longer than this are lost.
     pub(super) longest: usize,
+    /// Which shard a frame comes to, of so many that have one hardware address.
+    pub(super) steer: fn(&[u8], u16) -> u16,
 }
 
 pub(super) fn host(addresses: &[&str], number: u8) -> Config {
@@ -45,6 +47,29 @@ impl Cable {
             seen: Vec::new(),
             muted: None,
             longest: usize::MAX,
+            steer: |_, _| 0,
+        }
+    }
+
+    /// A frame arrives at host `to`, if its device hands it the frame.
+    fn arrive(&mut self, to: usize, bytes: &[u8]) {
+        let member = self.hosts[to].config().member;
+        if (self.steer)(bytes, member.of) == member.index {
+            self.hosts[to].on_frame(self.now, RxFrame::plain(bytes));
+        }
+    }
+
+    /// Carries what shards tell each other, while there is something.
+    fn exchange(&mut self) {
+        for from in 0..self.hosts.len() {
+            while let Some((to, message)) = self.hosts[from].message() {
+                let (sender, now) = (self.hosts[from].config().member.index, self.now);
+                let first = from - usize::from(sender);
+                self.hosts[first + usize::from(to)].on_message(now, sender, message);
+            }
+        }
+        if self.hosts.iter().any(Host::has_message) {
+            self.exchange();
         }
     }
 
@@ -72,13 +97,16 @@ impl Cable {
                 while host.event().is_some() {}
             }
             while let Some((from, bytes)) = self.frames.pop_front() {
-                for (i, host) in self.hosts.iter_mut().enumerate() {
-                    if i != from {
-                        host.on_frame(now, RxFrame::plain(&bytes));
+                let hardware = self.hosts[from].config().hardware;
+                for to in 0..self.hosts.len() {
+                    // Nothing comes back to its sender, nor to the shards beside it.
+                    if self.hosts[to].config().hardware != hardware {
+                        self.arrive(to, &bytes);
                     }
                 }
             }
-            if !self.hosts.iter().any(Host::wants_emit) {
+            self.exchange();
+            if !self.hosts.iter().any(|host| host.wants_emit() || host.has_message()) {
                 return;
             }
         }
@@ -107,22 +135,14 @@ impl Cable {
 
     /// A packet from nowhere arrives at host 0.
     fn inject(&mut self, packet: &[u8]) {
-        let mut bytes = Vec::new();
-        let (destination, source) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
-        let ethertype = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
-        ethernet::Header { destination, source, ethertype }.emit(&mut bytes);
-        bytes.extend_from_slice(packet);
-        self.hosts[0].on_frame(self.now, RxFrame::plain(&bytes));
+        self.arrive(0, &framed(packet));
+        self.exchange();
     }
 
     /// An ICMPv4 message from 10.0.0.2 arrives at host 0.
-    fn icmp(&mut self, message: &Message<'_>) {
-        let (mut packet, mut payload) = (Vec::new(), Vec::new());
-        let (from, to) = (ipv4("10.0.0.2"), ipv4("10.0.0.1"));
-        message.emit(&mut payload);
-        ip::Header::new(from, to, ip::protocol::ICMPV4, payload.len()).unwrap().emit(&mut packet);
-        packet.extend_from_slice(&payload);
-        self.inject(&packet);
+    pub(super) fn icmp(&mut self, message: &Message<'_>) {
+        self.arrive(0, &icmp_frame(message));
+        self.exchange();
     }
 
     /// The last TCP packet that host 0 sent.
@@ -130,6 +150,26 @@ impl Cable {
         let sent = self.seen.iter().rev().find(|bytes| bytes[6..12] == [2, 0, 0, 0, 0, 1]);
         sent.unwrap()[14..].to_vec()
     }
+}
+
+/// The frame from the second host's hardware address to the first's that carries `packet`.
+fn framed(packet: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (destination, source) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let ethertype = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+    ethernet::Header { destination, source, ethertype }.emit(&mut bytes);
+    bytes.extend_from_slice(packet);
+    bytes
+}
+
+/// The frame with an ICMPv4 message from 10.0.0.2 to 10.0.0.1.
+pub(super) fn icmp_frame(message: &Message<'_>) -> Vec<u8> {
+    let (mut packet, mut payload) = (Vec::new(), Vec::new());
+    let (from, to) = (ipv4("10.0.0.2"), ipv4("10.0.0.1"));
+    message.emit(&mut payload);
+    ip::Header::new(from, to, ip::protocol::ICMPV4, payload.len()).unwrap().emit(&mut packet);
+    packet.extend_from_slice(&payload);
+    framed(&packet)
 }
 
 fn ipv4(text: &str) -> IpAddr {

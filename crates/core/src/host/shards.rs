@@ -1,0 +1,89 @@
+//! This shard and the others of the host: what came to the wrong one is handed over, and what the
+//! first learns of the link is published ([`ip::shards`](crate::ip::shards)).
+
+use super::Host;
+use crate::event::Event;
+use crate::frame::RxFrame;
+use crate::ip::Context;
+use crate::ip::icmp::IcmpError;
+use crate::ip::input::Delivery;
+use crate::ip::shards::{Content, Message};
+use crate::time::Instant;
+
+impl Host {
+    /// The oldest message for another shard of this host, and the index of that shard.
+    pub fn message(&mut self) -> Option<(u16, Message)> {
+        self.ip.message()
+    }
+
+    /// True if [`Host::message`] has one.
+    pub fn has_message(&self) -> bool {
+        self.ip.has_message()
+    }
+
+    /// A message has found no room on its way to shard `to`.
+    pub fn on_message_lost(&mut self, to: u16, message: &Message) {
+        self.ip.on_message_lost(to, message);
+        self.shared.counters.messages_lost = self.ip.messages_lost();
+    }
+
+    /// A message of shard `from` has arrived.
+    pub fn on_message(&mut self, now: Instant, from: u16, message: Message) {
+        self.begin_link(now);
+        let is_frame = match message.content {
+            Content::Segment(delivery) => {
+                self.take_any_segment(now, &delivery);
+                true
+            }
+            Content::Error(error) => {
+                self.on_error_about(now, error);
+                true
+            }
+            Content::Packet { bytes, checksum, origin } => {
+                let frame = RxFrame { checksum, ..RxFrame::plain(&bytes) };
+                self.take_any_packet(now, &frame, origin);
+                true
+            }
+            Content::Arp(packet) => {
+                let cx = &mut Context { now, counters: &mut self.shared.counters };
+                self.ip.on_arp(cx, &packet);
+                true
+            }
+            Content::Ask(address) => {
+                self.ip.on_asked(now, from, address);
+                false
+            }
+            Content::Neighbour { address, mac } => {
+                self.ip.on_told(now, address, mac);
+                false
+            }
+            Content::Routes(routes) => {
+                self.ip.adopt_routes(&routes);
+                self.note_addresses();
+                self.events.push_back(Event::Addresses);
+                false
+            }
+        };
+        self.shared.counters.taken_over += u64::from(is_frame);
+        self.after_ip(now);
+    }
+
+    /// Hands a segment over to the shard that owns its connection.
+    #[cold]
+    pub(super) fn hand_over(&mut self, owner: u16, delivery: Delivery<'static>) {
+        self.shared.counters.handed_over += 1;
+        self.ip.shards.send(owner, Content::Segment(delivery));
+        self.shared.counters.messages_lost = self.ip.messages_lost();
+    }
+
+    /// An ICMP error has come about a segment of a connection, which may be another shard's.
+    pub(super) fn on_error_about(&mut self, now: Instant, error: IcmpError) {
+        match self.ip.shards.elsewhere(&error.tuple) {
+            Some(owner) => {
+                self.shared.counters.handed_over += 1;
+                self.ip.shards.send(owner, Content::Error(error));
+            }
+            None => self.on_icmp_error(now, &error),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the shards of one host tell each other.
+//!
+//! ```text
+//!   any shard ── Segment, Error ──▶ the owner of the connection
+//!   replica   ── Arp, Packet, Ask ─▶ the first shard, which speaks for the host on the link
+//!   the first ── Neighbour, Routes ▶ replicas
+//! ```
+//!
+//! A message may be lost on the way, where its receiver is too busy to take it: like a frame that
+//! found no room. A segment is retransmitted, a question is asked again, and routes are published
+//! again ([`Shards::on_lost`]).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::icmp::IcmpError;
+use super::input::{Delivery, Origin};
+use super::route::Routes;
+use super::{Context, Ip};
+use crate::config::{Config, Member};
+use crate::flow::{Steering, Tuple};
+use crate::frame::RxChecksum;
+use crate::ip::neighbour::{Lookup, Resolution};
+use crate::time::Instant;
+use crate::wire::arp;
+use crate::wire::ethernet::Mac;
+
+/// Messages that wait until they are taken; more are lost.
+const WAITING_MAX: usize = 1024;
+
+/// What one shard of a host has to tell another: [`Host::message`](crate::Host::message) returns
+/// it, [`Host::on_message`](crate::Host::on_message) takes it.
+#[derive(Debug)]
+pub struct Message {
+    pub(crate) content: Content,
+}
+
+/// The content of a message.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// A segment that came to another shard than its connection's.
+    Segment(Delivery<'static>),
+    /// An ICMP error about a segment of another shard's connection.
+    Error(IcmpError),
+    /// A packet that only the first shard may answer.
+    Packet { bytes: Vec<u8>, checksum: RxChecksum, origin: Origin },
+    /// An ARP packet that came to a replica.
+    Arp(arp::Packet),
+    /// A replica has frames for that neighbour.
+    Ask(IpAddr),
+    /// The hardware address of a neighbour that was asked for, or has changed.
+    Neighbour { address: IpAddr, mac: Mac },
+    /// The addresses and routes of the host.
+    Routes(Arc<Routes>),
+}
+
+/// A shard among those of its host.
+#[derive(Debug)]
+pub(crate) struct Shards {
+    member: Member,
+    steering: Steering,
+    /// Each with its receiver, oldest first.
+    outbound: VecDeque<(u16, Message)>,
+    /// The replicas that wait for a neighbour's answer, a bit each. The first shard's.
+    asked: BTreeMap<IpAddr, u64>,
+    /// The changes of routes that each shard knows of. The first shard's.
+    published: Vec<u64>,
+    /// Messages lost for want of room.
+    lost: u64,
+}
+
+/// What a replica that knows of no published routes knows.
+const NOTHING: u64 = u64::MAX;
+
+impl Shards {
+    pub(crate) fn new(config: &Config) -> Shards {
+        let member = config.member;
+        Shards {
+            member,
+            steering: Steering::new(&config.secret, member.of),
+            outbound: VecDeque::new(),
+            asked: BTreeMap::new(),
+            published: vec![NOTHING; member.of.into()],
+            lost: 0,
+        }
+    }
+
+    /// True if another shard speaks for the host.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.member.is_replica()
+    }
+
+    /// The shard that owns the connection of `tuple`, if it is another one.
+    #[inline(always)]
+    pub(crate) fn elsewhere(&self, tuple: &Tuple) -> Option<u16> {
+        if self.member.is_alone() {
+            return None;
+        }
+        let owner = self.steering.owner(tuple);
+        (owner != self.member.index).then_some(owner)
+    }
+
+    /// Sends a message to shard `to`.
+    pub(crate) fn send(&mut self, to: u16, content: Content) {
+        if self.outbound.len() < WAITING_MAX {
+            self.outbound.push_back((to, Message { content }));
+        } else {
+            self.on_lost(to, &content);
+        }
+    }
+
+    fn send_to_replicas(&mut self, content: impl Fn() -> Content) {
+        (1..self.member.of).for_each(|to| self.send(to, content()));
+    }
+
+    /// A message to shard `to` was lost.
+    fn on_lost(&mut self, to: u16, content: &Content) {
+        self.lost += 1;
+        if let (Content::Routes(_), Some(known)) =
+            (content, self.published.get_mut(usize::from(to)))
+        {
+            *known = NOTHING;
+        }
+    }
+}
+
+impl Ip {
+    /// The oldest message for another shard, and its receiver.
+    pub(crate) fn message(&mut self) -> Option<(u16, Message)> {
+        self.shards.outbound.pop_front()
+    }
+
+    /// True if [`Ip::message`] has one.
+    pub(crate) fn has_message(&self) -> bool {
+        !self.shards.outbound.is_empty()
+    }
+
+    /// A message found no room on its way to shard `to`.
+    pub(crate) fn on_message_lost(&mut self, to: u16, message: &Message) {
+        self.shards.on_lost(to, &message.content);
+    }
+
+    /// Messages that were lost for want of room.
+    pub(crate) fn messages_lost(&self) -> u64 {
+        self.shards.lost
+    }
+
+    /// Hands a packet over to the shard that speaks for the host.
+    pub(super) fn hand_to_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        checksum: RxChecksum,
+        origin: Origin,
+    ) {
+        cx.counters.handed_over += 1;
+        self.shards.send(0, Content::Packet { bytes: bytes.to_vec(), checksum, origin });
+    }
+
+    /// Tells replicas what has changed: addresses and routes, and neighbours' hardware addresses.
+    /// The first shard calls it after whatever may have changed them.
+    pub(crate) fn publish(&mut self) {
+        if self.shards.member.is_alone() || self.shards.is_replica() {
+            self.neighbours.forget_moves();
+            return;
+        }
+        while let Some((address, mac)) = self.neighbours.moved() {
+            self.shards.send_to_replicas(|| Content::Neighbour { address, mac });
+        }
+        let changes = self.routes.changes();
+        if self.shards.published[1..].iter().all(|known| *known == changes) {
+            return;
+        }
+        let routes = Arc::new(self.routes.clone());
+        for to in 1..self.shards.member.of {
+            let known = &mut self.shards.published[usize::from(to)];
+            if *known != changes {
+                *known = changes;
+                self.shards.send(to, Content::Routes(Arc::clone(&routes)));
+            }
+        }
+    }
+
+    /// A replica has frames for the neighbour at `address`.
+    pub(crate) fn on_asked(&mut self, now: Instant, from: u16, address: IpAddr) {
+        if from >= self.shards.member.of {
+            return;
+        }
+        match self.neighbours.lookup(now, address) {
+            Lookup::Known(mac) => self.shards.send(from, Content::Neighbour { address, mac }),
+            Lookup::Pending if self.shards.asked.len() < self.config.limits.neighbours => {
+                *self.shards.asked.entry(address).or_default() |= 1 << from;
+            }
+            // The replica asks again, or finds out by itself that there is no answer.
+            Lookup::Pending | Lookup::Failed => {}
+        }
+    }
+
+    /// Answers the replicas that have asked for the neighbour at `address`.
+    pub(super) fn answer_replicas(&mut self, address: IpAddr, resolution: Resolution) {
+        let Some(waiting) = self.shards.asked.remove(&address) else { return };
+        let known = match resolution {
+            Resolution::Resolved => self.neighbours.known(address),
+            Resolution::Failed | Resolution::Forgotten => None,
+        };
+        let Some(mac) = known else { return };
+        for to in (1..self.shards.member.of).filter(|to| waiting >> to & 1 == 1) {
+            self.shards.send(to, Content::Neighbour { address, mac });
+        }
+    }
+
+    /// The first shard says where the neighbour at `address` is.
+    pub(crate) fn on_told(&mut self, now: Instant, address: IpAddr, mac: Mac) {
+        self.neighbours.on_told(now, address, mac);
+    }
+
+    /// The first shard has published the host's addresses and routes.
+    pub(crate) fn adopt_routes(&mut self, routes: &Routes) {
+        self.routes.adopt(routes);
+    }
+}
