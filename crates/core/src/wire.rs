@@ -16,6 +16,7 @@
 
 pub mod arp;
 pub mod checksum;
+pub mod ends;
 pub mod ethernet;
 pub mod fast;
 pub mod icmpv4;

@@ -46,6 +46,8 @@ pub mod executor;
 pub mod net;
 pub mod rt;
 pub mod shard;
+#[cfg(target_os = "linux")]
+pub mod shards;
 pub mod stack;
 pub mod wrap;
 

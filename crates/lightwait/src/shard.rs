@@ -15,6 +15,7 @@
 
 pub(crate) mod local;
 mod memory;
+mod peers;
 pub(crate) mod timers;
 pub(crate) mod waiters;
 
@@ -30,6 +31,7 @@ use lightwait_core::{Config, Host, Instant, Outbox};
 use local::Local;
 
 pub use memory::{Memory, Room};
+pub use peers::{Peers, Seat, Watch};
 
 use crate::clock::Clock;
 use crate::device::Device;
@@ -63,6 +65,8 @@ pub struct Shard {
     device: Box<dyn Device>,
     outbox: Outbox,
     budgets: Budgets,
+    /// The place among the shards of the host, where there are several.
+    seat: Option<Seat>,
     /// The last round ended with work left that needs no time to pass.
     is_busy: bool,
     failure: Option<io::Error>,
@@ -121,9 +125,22 @@ impl Shard {
             device,
             outbox: Outbox::new(budgets.transmit_frames),
             budgets,
+            seat: None,
             is_busy: true,
             failure: None,
         })
+    }
+
+    /// Seats the shard among those of its host, which exchange messages from then on. The place is
+    /// the one that its configuration has from [`Config::member`].
+    ///
+    /// # Panics
+    /// If its configuration has another.
+    #[must_use]
+    pub fn seated(mut self, seat: Seat) -> Shard {
+        assert_eq!(self.local.host().config().member, seat.member(), "another shard's seat");
+        self.seat = Some(seat);
+        self
     }
 
     /// A handle for applications outside the shard's tasks, on the same thread.
@@ -139,12 +156,14 @@ impl Shard {
         let local = self.local.clone();
         let _entered = local.enter();
         local.begin_turn(now);
+        self.note_turn();
         for _ in 0..self.budgets.rounds {
             self.is_busy = self.round(now);
             if !self.is_busy {
                 break;
             }
         }
+        self.note_turn();
         local.end_turn();
         self.deadline(now)
     }
@@ -156,7 +175,8 @@ impl Shard {
         let has_tasks = self.local.executor().has_ready() || self.local.owes_memory();
         let host = self.local.host();
         let can_emit = host.wants_emit() && !blocked;
-        if self.is_busy || can_emit || has_tasks {
+        let has_mail = self.seat.as_ref().is_some_and(Seat::has_mail);
+        if self.is_busy || can_emit || has_tasks || has_mail {
             return Some(now);
         }
         // A device without a descriptor takes more frames once its other end has run.
@@ -170,15 +190,39 @@ impl Shard {
     /// Runs one pass through everything. Returns true if there is more to do at once.
     fn round(&mut self, now: Instant) -> bool {
         let received = self.receive(now);
+        self.receive_mail(now);
         self.local.host_mut().on_time(now);
         self.local.wake_waiters();
         self.local.wake_sleepers(now);
         self.local.executor().run(self.budgets.tasks);
         let sent_all = self.transmit(now);
+        self.send_mail();
         self.local.wake_waiters();
         received >= self.budgets.receive_frames
             || self.local.executor().has_ready()
             || (sent_all && self.local.host().wants_emit())
+    }
+
+    /// Takes what other shards of the host, and other threads, have sent.
+    fn receive_mail(&mut self, now: Instant) {
+        let Some(seat) = &mut self.seat else { return };
+        let errands = seat.receive(now, &mut self.local.host_mut());
+        // With nothing borrowed: they may call anything.
+        for errand in errands {
+            errand(&Handle { local: self.local.clone() });
+        }
+    }
+
+    fn send_mail(&mut self) {
+        if let Some(seat) = &mut self.seat {
+            seat.send(&mut self.local.host_mut());
+        }
+    }
+
+    fn note_turn(&self) {
+        if let Some(seat) = &self.seat {
+            seat.note_turn();
+        }
     }
 
     fn receive(&mut self, now: Instant) -> usize {
@@ -247,6 +291,9 @@ impl Driven for Shard {
 
     fn set_waker(&mut self, waker: &Waker) {
         self.local.set_driver(waker);
+        if let Some(seat) = &self.seat {
+            seat.set_driver(waker);
+        }
     }
 }
 

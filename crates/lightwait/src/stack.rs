@@ -128,7 +128,23 @@ where
     F: Future + 'static,
 {
     let mut shards: Vec<Shard> = stacks.into_iter().map(Stack::into_shard).collect();
-    let stop = Stop::new();
+    let output = run_main(&mut shards, &Stop::new(), main)?;
+    Ok(output.expect("only the task's end sets the switch"))
+}
+
+/// Drives the shards on this thread until `main`, a task of the first, has ended, and returns its
+/// output; `None` if something else has set `stop` before.
+///
+/// # Panics
+/// If there is no shard. A panic of `main` goes on here.
+pub(crate) fn run_main<F>(
+    shards: &mut [Shard],
+    stop: &Stop,
+    main: F,
+) -> io::Result<Option<F::Output>>
+where
+    F: Future + 'static,
+{
     let (end, output) = (StopAtEnd(stop.clone()), Rc::new(RefCell::new(None)));
     let returned = output.clone();
     let on = shards.first().expect("a stack to run on").handle();
@@ -136,15 +152,15 @@ where
         let _end = end;
         *returned.borrow_mut() = Some(main.await);
     });
-    driver::run(&mut shards, &stop, SPIN)?;
+    driver::run(shards, stop, SPIN)?;
     if let Some(output) = output.take() {
-        return Ok(output);
+        return Ok(Some(output));
     }
-    // It has ended: one more look returns how.
+    // If it has ended, one more look returns how.
     let ended = Pin::new(&mut main).poll(&mut Context::from_waker(Waker::noop()));
     match ended {
         Poll::Ready(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
-        _ => unreachable!("the task that sets the switch has returned"),
+        _ => Ok(None),
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Cable {
     choose: Chooser,
     oracle: Oracle,
     /// The shards at the ends, whose hosts the oracle looks at.
-    shards: [Option<Handle>; 2],
+    shards: [Vec<Handle>; 2],
     /// A hash of every frame so far: equal for equal runs.
     digest: u64,
     trace: bool,
@@ -134,7 +134,7 @@ impl Cable {
             due: Default::default(),
             choose: Chooser(Box::new(choose)),
             oracle: Oracle::default(),
-            shards: [None, None],
+            shards: Default::default(),
             digest: 0,
             trace: false,
             watcher: Watcher(Box::new(|_, _| {})),
@@ -157,9 +157,10 @@ impl Cable {
         self.watcher = Watcher(Box::new(watcher));
     }
 
-    /// The oracle looks at the host of the shard at that end from now on, each time it has sent.
-    pub(crate) fn attach(&mut self, side: Side, shard: Handle) {
-        self.shards[side.index()] = Some(shard);
+    /// The oracle looks at the hosts of the shards at that end from now on, each time they have
+    /// sent.
+    pub(crate) fn attach(&mut self, side: Side, shards: Vec<Handle>) {
+        self.shards[side.index()] = shards;
     }
 
     /// The oracle, which checks the rules.
@@ -177,9 +178,9 @@ impl Cable {
         self.digest
     }
 
-    fn send(&mut self, now: Instant, side: Side, outbox: &mut Outbox) {
-        if let Some(shard) = &self.shards[side.index()] {
-            shard.with_host(|host| self.oracle.on_emitted(now, side, host));
+    fn send(&mut self, now: Instant, side: Side, shard: u16, outbox: &mut Outbox) {
+        if let Some(handle) = self.shards[side.index()].get(usize::from(shard)) {
+            handle.with_host(|host| self.oracle.on_emitted(now, (side, shard), host));
         }
         while let Some(frame) = outbox.front() {
             self.scratch.clear();
@@ -244,13 +245,30 @@ pub struct Port {
     capabilities: Capabilities,
 }
 
+impl Port {
+    /// The next frame that has arrived.
+    pub(crate) fn take(&self, now: Instant) -> Option<Packet> {
+        self.cable.borrow_mut().take(now, self.side)
+    }
+
+    /// Gives a frame's buffer back.
+    pub(crate) fn recycle(&self, packet: Packet) {
+        self.cable.borrow_mut().spare.push(packet);
+    }
+
+    /// Sends what the shard of that index has to send.
+    pub(crate) fn send(&self, now: Instant, shard: u16, outbox: &mut Outbox) {
+        self.cable.borrow_mut().send(now, self.side, shard, outbox);
+    }
+}
+
 impl Device for Port {
     fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        let next = || self.cable.borrow_mut().take(now, self.side);
+        let next = || self.take(now);
         let arrived: Vec<Packet> = std::iter::from_fn(next).take(budget).collect();
         in_bursts(arrived.iter().map(|packet| RxFrame::plain(packet)), &mut *sink);
         let received = arrived.len();
@@ -259,7 +277,7 @@ impl Device for Port {
     }
 
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
-        self.cable.borrow_mut().send(now, self.side, outbox);
+        self.send(now, 0, outbox);
         Ok(())
     }
 

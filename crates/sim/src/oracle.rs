@@ -33,8 +33,8 @@ use senders::Senders;
 pub struct Oracle {
     /// By the addresses at side A and at side B; each with a half for the segments of each side.
     flows: HashMap<(SocketAddr, SocketAddr), [Half; 2]>,
-    /// The hosts, by side.
-    senders: [Senders; 2],
+    /// The hosts, by side and shard.
+    senders: HashMap<(usize, u16), Senders>,
     broken: Option<String>,
     segments: u64,
 }
@@ -65,9 +65,10 @@ impl Oracle {
         self.segments
     }
 
-    /// The host at `side` has sent what it could, and no frame has left yet.
-    pub fn on_emitted(&mut self, now: Instant, side: Side, host: &Host) {
-        if let Err(fault) = self.senders[side.index()].on_emitted(now, host) {
+    /// The host of a shard at a side has sent what it could, and no frame has left yet.
+    pub fn on_emitted(&mut self, now: Instant, (side, shard): (Side, u16), host: &Host) {
+        let senders = self.senders.entry((side.index(), shard)).or_default();
+        if let Err(fault) = senders.on_emitted(now, host) {
             let (rule, sender) = *fault;
             self.report(now, side, rule, &format!("{sender:?}"));
         }

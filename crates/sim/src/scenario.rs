@@ -12,13 +12,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
+use lightwait::executor::JoinHandle;
 use lightwait::net::TcpListener;
+use lightwait::shard::Handle;
 use lightwait_core::address::Cidr;
 use lightwait_core::config::TcpConfig;
+use lightwait_core::counters::Counters;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use lightwait_netem::LinkConfig;
 
 use crate::cable::{Cable, Side};
+use crate::queues::Crew;
 use crate::world::{Trouble, World};
 
 use conversation::{Board, accept_all, converse};
@@ -49,6 +53,8 @@ pub struct Scenario {
     pub links: [LinkConfig; 2],
     /// TCP at side A and at side B.
     pub tcp: [TcpConfig; 2],
+    /// The shards of the host at side A and at side B.
+    pub crews: [Crew; 2],
     /// The conversations between A and B.
     pub conversations: Vec<Conversation>,
 }
@@ -72,6 +78,8 @@ pub struct Summary {
     pub given_up: u64,
     /// Times that a connection came to rest.
     pub rests: u64,
+    /// Frames that came to a wrong shard and were handed over.
+    pub handed_over: u64,
     /// The outcome of each conversation.
     pub outcomes: Vec<Outcome>,
 }
@@ -92,30 +100,36 @@ impl Scenario {
             world.trace();
         }
         let board = Rc::new(RefCell::new(Board::new(self.conversations.len())));
-        let acceptor = self.start(&world, &board)?;
+        let acceptors = self.start(&world, &board)?;
         let conversed = world.run_until(CONVERSATION_LIMIT, |_| board.borrow().is_over());
         if let Err(trouble) = conversed {
             return Err(format!("{trouble}; {}", board.borrow()));
         }
         board.borrow().verdict()?;
         let conversed = world.now();
-        acceptor.abort();
+        acceptors.iter().for_each(JoinHandle::abort);
         world
             .run_until(CLOSING_LIMIT, |world| {
-                [Side::A, Side::B].iter().all(|side| world.host(*side, is_forgotten))
+                let mut sides = [Side::A, Side::B].into_iter();
+                sides.all(|side| world.hosts(side, is_forgotten).into_iter().all(|is| is))
             })
             .map_err(|trouble| format!("{trouble}: {}", leftovers(&world)))?;
         check_leftovers(&world)?;
-        let [a, b] = [Side::A, Side::B].map(|side| world.host(side, |host| *host.counters()));
+        let sums = |count: fn(&Counters) -> u64| {
+            [Side::A, Side::B]
+                .map(|side| world.hosts(side, |host| count(host.counters())).iter().sum())
+        };
+        let sum = |count| sums(count).iter().sum::<u64>();
         Ok(Summary {
             digest: world.cable().digest(),
             conversed,
             end: world.now(),
             segments: world.cable().oracle().segments(),
-            time_waits: [a.time_wait_entered, b.time_wait_entered],
-            reuses: [a.time_wait_reused, b.time_wait_reused],
-            given_up: a.fin_wait_2_expired + b.fin_wait_2_expired,
-            rests: a.rested + b.rested,
+            time_waits: sums(|counters| counters.time_wait_entered),
+            reuses: sums(|counters| counters.time_wait_reused),
+            given_up: sum(|counters| counters.fin_wait_2_expired),
+            rests: sum(|counters| counters.rested),
+            handed_over: sum(|counters| counters.handed_over),
             outcomes: board.borrow().outcomes.clone(),
         })
     }
@@ -124,7 +138,8 @@ impl Scenario {
         let [a_to_b, b_to_a] = self.links.clone();
         let cable = Cable::new(a_to_b, b_to_a, self.mtu);
         let configs = [self.config(Side::A), self.config(Side::B)];
-        World::new(self.begin, cable, configs).map_err(|error| Trouble::Broken(error.to_string()))
+        World::with_shards(self.begin, cable, configs, self.crews)
+            .map_err(|error| Trouble::Broken(error.to_string()))
     }
 
     /// A host's configuration. The two hosts share only the subnet.
@@ -148,27 +163,29 @@ impl Scenario {
         config
     }
 
-    /// Starts the server at B and every conversation at A.
+    /// Starts the servers at B and every conversation at A.
     fn start(
         &self,
         world: &World,
         board: &Rc<RefCell<Board>>,
-    ) -> Result<lightwait::executor::JoinHandle<()>, String> {
+    ) -> Result<Vec<JoinHandle<()>>, String> {
         let any: IpAddr =
             if self.ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        let listener = TcpListener::bind_on(&world.handle(Side::B), SocketAddr::new(any, PORT))
-            .map_err(|error| format!("cannot listen: {error}"))?;
         let conversations: Rc<[Conversation]> = self.conversations.clone().into();
         let server = self.config(Side::B).addresses[0].address();
-        for number in 0..self.conversations.len() {
+        let clients: Vec<Handle> = world.handles(Side::A).collect();
+        for (number, client) in (0..self.conversations.len()).zip(clients.iter().cycle()) {
             let address = SocketAddr::new(server, PORT);
-            world.spawn(
-                Side::A,
-                converse(address, self.seed, conversations.clone(), number, board.clone()),
-            );
+            let conversations = conversations.clone();
+            client.spawn_local(converse(address, self.seed, conversations, number, board.clone()));
         }
-        let accepting = accept_all(listener, self.seed, conversations, board.clone());
-        Ok(world.spawn(Side::B, accepting))
+        let accept = |server: Handle| {
+            let listener = TcpListener::bind_on(&server, SocketAddr::new(any, PORT))
+                .map_err(|error| format!("cannot listen: {error}"))?;
+            let conversations = conversations.clone();
+            Ok(server.spawn_local(accept_all(listener, self.seed, conversations, board.clone())))
+        };
+        world.handles(Side::B).map(accept).collect()
     }
 }
 
@@ -180,7 +197,7 @@ fn is_forgotten(host: &Host) -> bool {
 
 fn leftovers(world: &World) -> String {
     let of = |side| {
-        world.host(side, |host| {
+        let shards = world.hosts(side, |host| {
             format!(
                 "{side:?}: {} connections, {} half open, {} orphans, {} in TIME-WAIT, {} pages, \
                  {} B promised",
@@ -191,7 +208,8 @@ fn leftovers(world: &World) -> String {
                 host.pages_in_use(),
                 host.receive_window_promised()
             )
-        })
+        });
+        shards.join("; ")
     };
     format!("{}; {}", of(Side::A), of(Side::B))
 }
@@ -200,7 +218,7 @@ fn leftovers(world: &World) -> String {
 /// expected.
 fn check_leftovers(world: &World) -> Result<(), String> {
     for side in [Side::A, Side::B] {
-        let clean = world.host(side, |host| {
+        let clean = world.hosts(side, |host| {
             let counters = host.counters();
             let ended = counters.time_wait_expired
                 + counters.time_wait_evicted
@@ -211,7 +229,7 @@ fn check_leftovers(world: &World) -> Result<(), String> {
                 && host.receive_window_promised() == 0
                 && ended == counters.time_wait_entered
         });
-        if !clean {
+        if clean.contains(&false) {
             return Err(format!("something is left: {}", leftovers(world)));
         }
     }

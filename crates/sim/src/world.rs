@@ -9,12 +9,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::executor::JoinHandle;
-use lightwait::shard::{Handle, Shard};
+use lightwait::shard::{Handle, Seat, Shard};
 use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use lightwait_netem::LinkConfig;
 
 use crate::cable::{Cable, Side};
+use crate::queues::{Crew, Queue};
 
 /// Passes over all shards at one instant. More of them mean an endless loop: a shard always has
 /// work that takes no time.
@@ -29,7 +30,10 @@ const BEGIN: Instant = Instant::from_millis(1_000_000_000);
 #[derive(Debug)]
 pub struct World {
     now: Instant,
-    shards: [Shard; 2],
+    /// Those of side A, then those of side B.
+    shards: Vec<Shard>,
+    /// How many are of side A.
+    of_a: usize,
     cable: Rc<std::cell::RefCell<Cable>>,
 }
 
@@ -69,16 +73,39 @@ impl World {
         cable: (Rc<std::cell::RefCell<Cable>>, [crate::Port; 2]),
         configs: [Config; 2],
     ) -> io::Result<World> {
-        let (cable, [port_a, port_b]) = cable;
-        let [config_a, config_b] = configs;
-        let shards = [
-            Shard::in_made_time(config_a, Box::new(port_a))?,
-            Shard::in_made_time(config_b, Box::new(port_b))?,
-        ];
-        for side in [Side::A, Side::B] {
-            cable.borrow_mut().attach(side, shards[side.index()].handle());
+        World::with_shards(now, cable, configs, [Crew::ONE; 2])
+    }
+
+    /// Two hosts of several shards each.
+    ///
+    /// # Errors
+    /// If a configuration is invalid.
+    pub fn with_shards(
+        now: Instant,
+        cable: (Rc<std::cell::RefCell<Cable>>, [crate::Port; 2]),
+        configs: [Config; 2],
+        crews: [Crew; 2],
+    ) -> io::Result<World> {
+        let (cable, ports) = cable;
+        let mut shards = Vec::new();
+        for (((side, port), config), crew) in
+            [Side::A, Side::B].into_iter().zip(ports).zip(configs).zip(crews)
+        {
+            let crew: Vec<Shard> = if crew.shards == 1 {
+                vec![Shard::in_made_time(config, Box::new(port))?]
+            } else {
+                let queues = Queue::all(port, crew, &config.secret).into_iter();
+                let seated = queues.zip(Seat::all(crew.shards)).map(|(queue, seat)| {
+                    let config = config.member(seat.member());
+                    Ok(Shard::in_made_time(config, Box::new(queue))?.seated(seat))
+                });
+                seated.collect::<io::Result<_>>()?
+            };
+            cable.borrow_mut().attach(side, crew.iter().map(Shard::handle).collect());
+            shards.push(crew);
         }
-        Ok(World { now, shards, cable })
+        let of_a = shards[0].len();
+        Ok(World { now, shards: shards.into_iter().flatten().collect(), of_a, cable })
     }
 
     /// Two hosts for any program: 10.9.0.1 at A and 10.9.0.2 at B, with the same link each way and
@@ -120,9 +147,19 @@ impl World {
         self.cable.borrow()
     }
 
-    /// The shard at that end of the cable.
+    /// The shard at that end of the cable; the first of several.
     pub fn handle(&self, side: Side) -> Handle {
-        self.shards[side.index()].handle()
+        self.shards_at(side)[0].handle()
+    }
+
+    /// All shards at that end of the cable.
+    pub fn handles(&self, side: Side) -> impl Iterator<Item = Handle> + '_ {
+        self.shards_at(side).iter().map(Shard::handle)
+    }
+
+    fn shards_at(&self, side: Side) -> &[Shard] {
+        let (a, b) = self.shards.split_at(self.of_a);
+        if side == Side::A { a } else { b }
     }
 
     /// Prints a line for each sent frame from now on.
@@ -130,9 +167,14 @@ impl World {
         self.cable.borrow_mut().trace();
     }
 
-    /// Gives `look` the host at that end.
+    /// Gives `look` the host at that end, or of its first shard.
     pub fn host<R>(&self, side: Side, look: impl FnOnce(&Host) -> R) -> R {
         self.handle(side).with_host(look)
+    }
+
+    /// Gives `look` the host of each shard at that end.
+    pub fn hosts<R>(&self, side: Side, mut look: impl FnMut(&Host) -> R) -> Vec<R> {
+        self.handles(side).map(|handle| handle.with_host(&mut look)).collect()
     }
 
     /// Runs a future as a task of the shard at that end.

@@ -9,7 +9,7 @@ use lightwait_core::config::{TcpConfig, TimeWaitState};
 use lightwait_core::rng::Rng;
 use lightwait_netem::{LinkConfig, Loss};
 use lightwait_sim::scenario::{Conversation, Ending, Scenario, Summary};
-use lightwait_sim::swarm;
+use lightwait_sim::{Crew, swarm};
 
 const SEEDS: Range<u64> = if cfg!(debug_assertions) { 0..4 } else { 0..100 };
 const TIME_WAIT: Duration = Duration::from_secs(20);
@@ -49,6 +49,7 @@ fn world(
         ending: ending(rng, number),
     };
     Scenario {
+        crews: [Crew::ONE; 2],
         seed,
         begin: Instant::from_nanos(rng.next_u64() >> 12),
         ipv6: seed % 2 == 1,

@@ -13,6 +13,7 @@ use lightwait_netem::{
 };
 
 use super::{Conversation, Ending, Scenario};
+use crate::queues::Crew;
 
 /// The sizing rules of send buffers.
 const RULES: [SendRule; 4] = [SendRule::Round, SendRule::Los, SendRule::Fixed, SendRule::Linux];
@@ -41,6 +42,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         client_ports: (1024, 65535),
         links,
         tcp,
+        crews: [Crew::ONE; 2],
         conversations: (0..count).map(|_| conversation(rng)).collect(),
     };
     scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
@@ -50,7 +52,19 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         let least = if ipv6 { 1280 } else { 552 };
         scenario.links[rng.below(2) as usize].mtu = Some(between(rng, least, mtu) as u16);
     }
+    scenario.crews = [crew(rng), crew(rng)];
     scenario
+}
+
+/// Draws how many shards a host has, and how often its device steers wrongly. Most hosts have one.
+fn crew(rng: &mut Rng) -> Crew {
+    let seed = rng.next_u64();
+    if rng.chance(0.7) {
+        return Crew::ONE;
+    }
+    let shards = between(rng, 2, 8) as u16;
+    let strays = if rng.chance(0.3) { 1.0 } else { rng.unit() * 0.1 };
+    Crew { shards, strays, seed }
 }
 
 /// Draws a host's clocks and timers. Each keeps its default half of the time.

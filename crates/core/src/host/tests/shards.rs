@@ -14,7 +14,7 @@ use crate::ip::conflict::Claimed;
 use crate::tcp::State;
 use crate::time::Duration;
 use crate::wire::icmpv4::{Echo, Message};
-use crate::wire::{arp, ethernet, ip};
+use crate::wire::{arp, ends, ethernet};
 
 const SHARDS: u16 = 4;
 /// The host on the other end of the cable.
@@ -24,13 +24,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The owner of what a frame carries, as a good device finds it.
 fn by_owner(bytes: &[u8], shards: u16) -> u16 {
     let steering = Steering::new(&[1; 32], shards);
-    let tuple = ip::Packet::parse(&bytes[14..]).ok().and_then(|packet| {
-        let is_tcp = packet.protocol == ip::protocol::TCP && packet.fragment.is_none();
-        let &[a, b, c, d] = packet.payload.first_chunk().filter(|_| is_tcp)?;
-        let local = (packet.destination, u16::from_be_bytes([c, d]));
-        Some(Tuple::new(local, (packet.source, u16::from_be_bytes([a, b]))))
-    });
-    tuple.map_or(0, |tuple| steering.owner(&tuple))
+    ends::of_packet(&bytes[14..]).map_or(0, |tuple| steering.owner(&tuple))
 }
 
 /// Always another shard than the owner.
