@@ -13,6 +13,8 @@ pub(super) enum Call<'a> {
     OpenTun,
     /// Attaching to the TAP of that name, or making it (TUNSETIFF).
     Attach(&'a str),
+    /// The same for one queue of several.
+    AttachQueue(&'a str),
     /// Asking what a descriptor is attached to (TUNGETIFF).
     Attached,
     /// Setting how a TAP's frames look: what, in words.
@@ -43,6 +45,7 @@ impl Call<'_> {
         let text = match self {
             Call::OpenTun => open_tun(errno),
             Call::Attach(name) => attach(name, errno),
+            Call::AttachQueue(name) => attach_queue(name, errno),
             Call::Attached => attached(errno),
             Call::Shape(what) => format!("the TAP refuses {what}"),
             Call::PacketSocket => packet_socket(errno),
@@ -105,17 +108,34 @@ fn open_tun(errno: i32) -> String {
 
 fn attach(name: &str, errno: i32) -> String {
     match errno {
-        libc::EPERM => format!(
-            "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
-             cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap add dev \
-             {name} mode tap user $USER`)"
-        ),
+        libc::EPERM => attach_denied(name, ""),
         libc::EBUSY => format!("the TAP `{name}` is in use by another program"),
         libc::EINVAL => format!(
             "there is an interface `{name}` already, and it is no TAP, or one with several queues"
         ),
         _ => format!("cannot attach to the TAP `{name}`"),
     }
+}
+
+fn attach_queue(name: &str, errno: i32) -> String {
+    match errno {
+        libc::EPERM => attach_denied(name, " multi_queue"),
+        libc::EINVAL => format!(
+            "there is an interface `{name}` already, and it is no TAP, or one with a single queue: \
+             delete it and have it made again (`sudo ip tuntap add dev {name} mode tap \
+             multi_queue user $USER`)"
+        ),
+        libc::E2BIG => format!("the TAP `{name}` has 256 queues at most"),
+        _ => attach(name, errno),
+    }
+}
+
+fn attach_denied(name: &str, queues: &str) -> String {
+    format!(
+        "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
+         cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap add dev \
+         {name} mode tap{queues} user $USER`)"
+    )
 }
 
 fn attached(errno: i32) -> String {
@@ -211,10 +231,11 @@ fn denied(what: &str, command: &str) -> String {
 mod tests {
     use super::*;
 
-    fn calls() -> [Call<'static>; 12] {
+    fn calls() -> [Call<'static>; 13] {
         [
             Call::OpenTun,
             Call::Attach("lw0"),
+            Call::AttachQueue("lw0"),
             Call::Attached,
             Call::Shape("a virtio header of 12 bytes"),
             Call::PacketSocket,
@@ -245,6 +266,10 @@ mod tests {
             (Call::Attach("lw0"), libc::EPERM, "ip tuntap add dev lw0 mode tap user $USER"),
             (Call::Attach("lw0"), libc::EBUSY, "in use by another program"),
             (Call::Attach("lw0"), libc::EINVAL, "it is no TAP"),
+            (Call::AttachQueue("lw0"), libc::EPERM, "mode tap multi_queue user $USER"),
+            (Call::AttachQueue("lw0"), libc::EBUSY, "in use by another program"),
+            (Call::AttachQueue("lw0"), libc::EINVAL, "ip tuntap add dev lw0 mode tap multi_queue"),
+            (Call::AttachQueue("lw0"), libc::E2BIG, "256 queues at most"),
             (Call::Attached, libc::ENOTTY, "of another kind"),
             (Call::Attached, libc::EBADFD, "attach it first"),
             (Call::PacketSocket, libc::EPERM, "needs CAP_NET_RAW"),

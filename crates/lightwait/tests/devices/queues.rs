@@ -1,0 +1,117 @@
+//! Devices with several queues, one for each shard.
+
+use std::net::UdpSocket;
+
+use lightwait::device::{Device, Losses, Tap, TapConfig};
+use lightwait_core::Instant;
+use lightwait_core::frame::TxChecksum;
+
+use crate::frames::{BROADCAST, TRANSPORT, arp, udp_unfinished};
+use crate::namespace::{can_make_tap, inside, ip};
+use crate::{KERNEL, OURS, receive, resolve, send};
+
+fn config() -> TapConfig {
+    TapConfig { host_addresses: vec!["10.77.0.1/24".parse().unwrap()], ..TapConfig::new("lw0") }
+}
+
+/// Hands over what waits in each queue, and returns what `wanted` makes of it, by queue.
+pub(crate) fn drain<D: Device, T>(
+    queues: &mut [D],
+    wanted: impl Fn(&[u8]) -> Option<T>,
+) -> Vec<Vec<T>> {
+    let drained = queues.iter_mut().map(|queue| {
+        let mut found = Vec::new();
+        let mut sink = |frames: &[lightwait_core::RxFrame<'_>]| {
+            found.extend(frames.iter().filter_map(|frame| wanted(frame.bytes)));
+        };
+        queue.receive(Instant::ZERO, usize::MAX, &mut sink).unwrap();
+        found
+    });
+    drained.collect()
+}
+
+#[test]
+fn the_queues_of_a_tap_share_its_frames() {
+    inside("queues::the_queues_of_a_tap_share_its_frames", || {
+        if !can_make_tap() {
+            return;
+        }
+        let mut queues = Tap::open_queues(&config(), 4).unwrap();
+        assert_eq!(queues.iter().map(Tap::name).collect::<Vec<_>>(), ["lw0"; 4]);
+        let offload = queues[0].capabilities();
+        assert!(queues.iter().all(|queue| queue.capabilities() == offload && offload.checksum));
+        // What comes out of any queue arrives, and the answer goes to one of them.
+        let mac = resolve(&mut queues[0]);
+        let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let mut buffer = [0; 8];
+        for (number, queue) in queues.iter_mut().enumerate() {
+            let text = [b'0' + number as u8];
+            let datagram = udp_unfinished(mac, (OURS, 9000), (KERNEL, port), &text);
+            let checksum = TxChecksum::Partial { start: TRANSPORT as u16, offset: 6 };
+            send(queue, &datagram, checksum);
+            assert_eq!(socket.recv_from(&mut buffer).unwrap(), (1, (OURS, 9000).into()));
+            assert_eq!(buffer[0], text[0]);
+        }
+        drain(&mut queues, |_| None::<()>);
+        for port in 0..64 {
+            socket.send_to(&[port], (OURS, 9000 + u16::from(port))).unwrap();
+        }
+        let text = |b: &[u8]| (b[12..14] == [8, 0] && b[23] == 17).then(|| b[TRANSPORT + 8]);
+        let mut all = drain(&mut queues, text).concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..64).collect::<Vec<u8>>(), "each frame comes once");
+    });
+}
+
+#[test]
+fn a_frame_that_is_missed_is_counted_once() {
+    inside("queues::a_frame_that_is_missed_is_counted_once", || {
+        if !can_make_tap() {
+            return;
+        }
+        let mut queues = Tap::open_queues(&config(), 2).unwrap();
+        resolve(&mut queues[0]);
+        let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
+        // One flow goes to one queue, which holds 1000 frames.
+        for _ in 0..3000 {
+            let _ = socket.send_to(b"late", (OURS, 9000));
+        }
+        let [first, second] = [0, 1].map(|number| queues[number].losses().unwrap());
+        assert!(first.missed > 1000, "{first:?}");
+        assert_eq!(second, Losses::default());
+    });
+}
+
+#[test]
+fn a_tap_for_several_queues_is_another_than_for_one() {
+    inside("queues::a_tap_for_several_queues_is_another_than_for_one", || {
+        if !can_make_tap() {
+            return;
+        }
+        let refused = |queues| Tap::open_queues(&config(), queues).unwrap_err().to_string();
+        ip("tuntap add dev lw0 mode tap");
+        let error = refused(2);
+        assert!(error.contains("ip tuntap add dev lw0 mode tap multi_queue"), "{error}");
+        let mut one = Tap::open_queues(&config(), 1).unwrap();
+        assert_eq!(one.len(), 1);
+        let is_reply = |b: &[u8]| b[12..14] == [8, 6] && b[20..22] == [0, 2];
+        send(&mut one[0], &arp(BROADCAST, 1, OURS, KERNEL), TxChecksum::Complete);
+        receive(&mut one[0], is_reply);
+        assert!(refused(2).contains("in use by another program"), "{}", refused(2));
+        drop(one);
+        ip("tuntap del dev lw0 mode tap");
+        ip("tuntap add dev lw0 mode tap multi_queue");
+        assert!(Tap::open(&config()).is_err());
+        let several = Tap::open_queues(&config(), 3).unwrap();
+        assert!(refused(2).contains("in use by another program"), "{}", refused(2));
+        drop(several);
+        assert_eq!(Tap::open_queues(&config(), 2).unwrap().len(), 2);
+        assert!(refused(257).contains("256 queues at most"), "{}", refused(257));
+        // The kernel chooses the name.
+        let mut unnamed = config();
+        unnamed.name = String::new();
+        let unnamed = Tap::open_queues(&unnamed, 2).unwrap();
+        assert!(unnamed[0].name() == "tap0" && unnamed[1].name() == "tap0");
+    });
+}
