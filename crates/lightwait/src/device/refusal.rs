@@ -19,6 +19,8 @@ pub(super) enum Call<'a> {
     Attached,
     /// Setting how a TAP's frames look: what, in words.
     Shape(&'a str),
+    /// Loading a program of eBPF: the end of the verifier's log.
+    LoadProgram(&'a str),
     /// Opening a packet socket.
     PacketSocket,
     /// Setting an option of a packet socket: its name.
@@ -48,6 +50,7 @@ impl Call<'_> {
             Call::AttachQueue(name) => attach_queue(name, errno),
             Call::Attached => attached(errno),
             Call::Shape(what) => format!("the TAP refuses {what}"),
+            Call::LoadProgram(log) => load_program(log, errno),
             Call::PacketSocket => packet_socket(errno),
             Call::Option(name) => match errno {
                 libc::ENOPROTOOPT => format!("this kernel has no {name}: it is too old"),
@@ -150,6 +153,17 @@ fn attached(errno: i32) -> String {
     .to_owned()
 }
 
+fn load_program(log: &str, errno: i32) -> String {
+    match errno {
+        libc::EPERM => "a program of eBPF needs CAP_BPF or CAP_SYS_ADMIN, and not only in a \
+                        namespace of its own: run as root, or `sudo setcap cap_bpf+ep` the \
+                        program; before Linux 5.11 it needs locked memory, too (`ulimit -l`)"
+            .to_owned(),
+        libc::ENOSYS => "this kernel or sandbox has no bpf(2)".to_owned(),
+        _ => format!("the kernel refuses the program of eBPF: {log}"),
+    }
+}
+
 fn packet_socket(errno: i32) -> String {
     match errno {
         libc::EPERM => {
@@ -231,13 +245,14 @@ fn denied(what: &str, command: &str) -> String {
 mod tests {
     use super::*;
 
-    fn calls() -> [Call<'static>; 13] {
+    fn calls() -> [Call<'static>; 14] {
         [
             Call::OpenTun,
             Call::Attach("lw0"),
             Call::AttachQueue("lw0"),
             Call::Attached,
             Call::Shape("a virtio header of 12 bytes"),
+            Call::LoadProgram("R7 !read_ok"),
             Call::PacketSocket,
             Call::Option("PACKET_IGNORE_OUTGOING"),
             Call::Bind("lw0"),
@@ -272,6 +287,9 @@ mod tests {
             (Call::AttachQueue("lw0"), libc::E2BIG, "256 queues at most"),
             (Call::Attached, libc::ENOTTY, "of another kind"),
             (Call::Attached, libc::EBADFD, "attach it first"),
+            (Call::LoadProgram(""), libc::EPERM, "needs CAP_BPF or CAP_SYS_ADMIN"),
+            (Call::LoadProgram(""), libc::ENOSYS, "no bpf(2)"),
+            (Call::LoadProgram("R7 !read_ok"), libc::EACCES, "eBPF: R7 !read_ok"),
             (Call::PacketSocket, libc::EPERM, "needs CAP_NET_RAW"),
             (Call::PacketSocket, libc::EAFNOSUPPORT, "modprobe af_packet"),
             (Call::Option("PACKET_AUXDATA"), libc::ENOPROTOOPT, "no PACKET_AUXDATA"),

@@ -8,7 +8,8 @@
 //! uses the time of the turn, which is right where each frame wakes the stack. Where the stack
 //! polls seldom, use a packet socket ([`AfPacket`](super::AfPacket)).
 //!
-//! A TAP may have several queues, one for each shard of a host: [`Tap::open_queues`].
+//! A TAP may have several queues, one for each shard of a host: [`Tap::open_queues`]. The kernel
+//! chooses a frame's queue; [`Tap::steer`] has it choose the one whose shard owns the connection.
 //!
 //! Making an interface and setting it up needs CAP_NET_ADMIN. Two ways need no privilege: an
 //! interface that an administrator made for a user (`ip tuntap add dev NAME mode tap user USER`),
@@ -21,6 +22,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use lightwait_core::address::Cidr;
+use lightwait_core::flow::Steering;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
@@ -29,7 +31,7 @@ use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
 use super::refusal::Call;
-use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
+use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, bpf, virtio};
 
 const DEVICE_FILE: &str = "/dev/net/tun";
 
@@ -84,8 +86,9 @@ impl Tap {
     /// Opens so many queues of the interface, 256 at most, as [`Tap::open`] opens its only one: a
     /// queue's place in the vector is its number. With one queue, or none, it is [`Tap::open`].
     ///
-    /// The kernel sends the frames of a connection to the queue from which it last had one, as a
-    /// rule. Keep all queues open: when one closes, the last one takes its number.
+    /// Without [`Tap::steer`] the kernel sends the frames of a connection to the queue from which
+    /// it last had one, as a rule. Keep all queues open: when one closes, the last one takes its
+    /// number.
     ///
     /// An interface that there is already must have been made for several queues (`ip tuntap add
     /// dev NAME mode tap multi_queue`), and no other program may use it.
@@ -150,6 +153,20 @@ impl Tap {
                 segmentation: if offload { LARGEST_PACKET } else { 0 },
             },
         })
+    }
+
+    /// Has the kernel send each frame to the queue of the shard that owns its connection, by a
+    /// program of eBPF. All but TCP goes to the first queue, and so do fragments, IPv6 extension
+    /// headers and VLAN tags. The rule is for as many shards as there are queues, and holds for the
+    /// interface: one call on any of its queues is enough.
+    ///
+    /// Needs CAP_BPF or CAP_SYS_ADMIN, in the machine's own user namespace; the error says so. A
+    /// host whose frames are not steered is as correct.
+    pub fn steer(&self, steering: &Steering) -> io::Result<()> {
+        let code = bpf::steering::owner(steering, bpf::steering::Start::Link);
+        let program = bpf::Program::load(bpf::Kind::SocketFilter, &code)?;
+        let set = ioctl::steer(self.frames.as_fd(), program.as_fd());
+        set.map_err(|error| Call::Shape("a program that steers").refused(&error))
     }
 
     /// Calls `listener` when frames are refused because the interface is down, and when it is up

@@ -1,14 +1,19 @@
 //! Devices with several queues, one for each shard.
 
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
 
-use lightwait::device::{Device, Losses, Tap, TapConfig};
+use lightwait::device::{AfPacket, Device, Losses, Tap, TapConfig};
 use lightwait_core::Instant;
+use lightwait_core::flow::{Steering, Tuple};
 use lightwait_core::frame::TxChecksum;
+use rustix::net::{AddressFamily, SocketType, connect, socket};
 
 use crate::frames::{BROADCAST, TRANSPORT, arp, udp_unfinished};
 use crate::namespace::{can_make_tap, inside, ip};
 use crate::{KERNEL, OURS, receive, resolve, send};
+
+/// Connections that the kernel opens to each of our addresses.
+const CONNECTIONS: u16 = 64;
 
 fn config() -> TapConfig {
     TapConfig { host_addresses: vec!["10.77.0.1/24".parse().unwrap()], ..TapConfig::new("lw0") }
@@ -113,5 +118,96 @@ fn a_tap_for_several_queues_is_another_than_for_one() {
         unnamed.name = String::new();
         let unnamed = Tap::open_queues(&unnamed, 2).unwrap();
         assert!(unnamed[0].name() == "tap0" && unnamed[1].name() == "tap0");
+    });
+}
+
+/// Has the kernel send a SYN to each of so many ports of `ours`.
+fn knock(ours: IpAddr) {
+    for port in 1..=CONNECTIONS {
+        let family = if ours.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+        let socket = socket(family, SocketType::STREAM, None).unwrap();
+        rustix::io::ioctl_fionbio(&socket, true).unwrap();
+        let begun = connect(&socket, &std::net::SocketAddr::new(ours, port));
+        assert_eq!(begun, Err(rustix::io::Errno::INPROGRESS));
+    }
+}
+
+/// The ends of the connection whose SYN this frame is, ours first.
+fn syn(frame: &[u8]) -> Option<Tuple> {
+    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let ends = |from: IpAddr, to: IpAddr, at: usize| {
+        (frame[at + 13] == 2).then(|| Tuple::new((to, word(at + 2)), (from, word(at))))
+    };
+    match (&frame[12..14], frame[23], frame[20]) {
+        ([8, 0], 6, _) => {
+            let address = |at: usize| IpAddr::from(*frame[at..].first_chunk::<4>().unwrap());
+            ends(address(26), address(30), 34)
+        }
+        ([0x86, 0xdd], _, 6) => {
+            let address = |at: usize| IpAddr::from(*frame[at..].first_chunk::<16>().unwrap());
+            ends(address(22), address(38), 54)
+        }
+        _ => None,
+    }
+}
+
+/// Each SYN of the kernel's comes to the queue that owns it, and all queues have some.
+fn syns_come_to_their_owner<D: Device>(queues: &mut [D], interface: &str, steering: &Steering) {
+    // With fixed neighbours the SYN leaves at once.
+    ip(&format!("neigh add 10.77.0.2 lladdr 02:00:00:00:00:42 dev {interface}"));
+    ip(&format!("neigh add fd77::2 lladdr 02:00:00:00:00:42 dev {interface}"));
+    for ours in ["10.77.0.2", "fd77::2"] {
+        drain(queues, |_| None::<()>);
+        knock(ours.parse().unwrap());
+        let found = drain(queues, syn);
+        for (queue, tuples) in found.iter().enumerate() {
+            assert!(!tuples.is_empty(), "{ours}: queue {queue} has none");
+            let owned = tuples.iter().all(|tuple| usize::from(steering.owner(tuple)) == queue);
+            assert!(owned, "{ours}: {queue} {tuples:?}");
+        }
+        assert_eq!(found.concat().len(), CONNECTIONS.into(), "{ours}");
+    }
+}
+
+/// True if the kernel lets us load a program; an error names the capability.
+fn is_steered(result: std::io::Result<()>) -> bool {
+    let Err(error) = result else { return true };
+    assert!(error.to_string().contains("needs CAP_BPF or CAP_SYS_ADMIN"), "{error}");
+    eprintln!("skipped: {error}");
+    false
+}
+
+#[test]
+fn a_tap_steers_a_connection_to_its_owner() {
+    inside("queues::a_tap_steers_a_connection_to_its_owner", || {
+        if !can_make_tap() {
+            return;
+        }
+        let mut config = config();
+        config.host_addresses.push("fd77::1/64".parse().unwrap());
+        let mut queues = Tap::open_queues(&config, 4).unwrap();
+        let steering = Steering::new(&[5; 32], 4);
+        if !is_steered(queues[2].steer(&steering)) {
+            return;
+        }
+        syns_come_to_their_owner(&mut queues, "lw0", &steering);
+        // All but TCP comes to the first, and so does TCP with a tag.
+        let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
+        for port in 9000..9032 {
+            socket.send_to(b"", (OURS, port)).unwrap();
+        }
+        let found = drain(&mut queues, |b| (b[12..14] == [8, 0] && b[23] == 17).then_some(()));
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [32, 0, 0, 0]);
+        // A SYN whose owner is another comes to it again, and with a tag to the first.
+        knock(OURS.into());
+        let whole = |b: &[u8]| syn(b).map(|_| b.to_vec());
+        let frame = drain(&mut queues, whole)[3][0].clone();
+        let tagged = [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
+        let mut sender = AfPacket::open("lw0", false).unwrap();
+        for (frame, queue) in [(frame, 3), (tagged, 0)] {
+            send(&mut sender, &frame, TxChecksum::Complete);
+            let found = drain(&mut queues, |b| (b == frame).then_some(()));
+            assert_eq!(found.iter().position(|one| !one.is_empty()), Some(queue));
+        }
     });
 }

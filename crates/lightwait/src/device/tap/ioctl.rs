@@ -73,6 +73,14 @@ pub(super) fn set_offload(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     })
 }
 
+/// Has `program` choose the queue of each frame that the interface hands over, by its number modulo
+/// the queues there are.
+pub(super) fn steer(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let program: libc::c_int = program.as_raw_fd();
+    // SAFETY: TUNSETSTEERINGEBPF reads one `int`, which `program` is, for the length of the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const program) })
+}
+
 fn empty_request() -> libc::ifreq {
     // SAFETY: `struct ifreq` is a name and a union of plain C data, for which zeros are valid.
     unsafe { std::mem::zeroed() }
