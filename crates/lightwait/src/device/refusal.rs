@@ -25,6 +25,8 @@ pub(super) enum Call<'a> {
     PacketSocket,
     /// Setting an option of a packet socket: its name.
     Option(&'static str),
+    /// Sharing the frames of an interface with other packet sockets (PACKET_FANOUT).
+    FanOut,
     /// Receiving and sending on the interface of that name.
     Bind(&'a str),
     /// Opening a netlink socket.
@@ -57,6 +59,14 @@ impl Call<'_> {
                 libc::ENODEV => "the interface is gone".to_owned(),
                 _ => format!("the packet socket refuses {name}"),
             },
+            Call::FanOut => match errno {
+                libc::ENOSPC => "256 packet sockets at most share an interface's frames",
+                libc::ENOPROTOOPT | libc::EINVAL => {
+                    "this kernel has no PACKET_FANOUT as it is needed: it is too old"
+                }
+                _ => "packet sockets cannot share the interface's frames (PACKET_FANOUT)",
+            }
+            .to_owned(),
             Call::Bind(name) => match errno {
                 libc::ENODEV => no_interface(name),
                 _ => format!("cannot bind a packet socket to `{name}`"),
@@ -245,7 +255,7 @@ fn denied(what: &str, command: &str) -> String {
 mod tests {
     use super::*;
 
-    fn calls() -> [Call<'static>; 14] {
+    fn calls() -> [Call<'static>; 15] {
         [
             Call::OpenTun,
             Call::Attach("lw0"),
@@ -255,6 +265,7 @@ mod tests {
             Call::LoadProgram("R7 !read_ok"),
             Call::PacketSocket,
             Call::Option("PACKET_IGNORE_OUTGOING"),
+            Call::FanOut,
             Call::Bind("lw0"),
             Call::Netlink,
             Call::Find("lw0"),
@@ -294,6 +305,8 @@ mod tests {
             (Call::PacketSocket, libc::EAFNOSUPPORT, "modprobe af_packet"),
             (Call::Option("PACKET_AUXDATA"), libc::ENOPROTOOPT, "no PACKET_AUXDATA"),
             (Call::Option("PACKET_AUXDATA"), libc::ENODEV, "the interface is gone"),
+            (Call::FanOut, libc::ENOSPC, "256 packet sockets at most"),
+            (Call::FanOut, libc::EINVAL, "too old"),
             (Call::Bind("lw0"), libc::ENODEV, "no network interface `lw0`"),
             (Call::Netlink, libc::EPROTONOSUPPORT, "no rtnetlink"),
             (Call::Find("lw0"), libc::ENODEV, "no network interface `lw0`"),

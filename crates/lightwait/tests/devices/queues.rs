@@ -1,6 +1,9 @@
 //! Devices with several queues, one for each shard.
 
 use std::net::{IpAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use lightwait::device::{AfPacket, Device, Losses, Tap, TapConfig};
 use lightwait_core::Instant;
@@ -9,7 +12,7 @@ use lightwait_core::frame::TxChecksum;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 
 use crate::frames::{BROADCAST, TRANSPORT, arp, udp_unfinished};
-use crate::namespace::{can_make_tap, inside, ip};
+use crate::namespace::{can_make_tap, inside, inside_as_user, ip};
 use crate::{KERNEL, OURS, receive, resolve, send};
 
 /// Connections that the kernel opens to each of our addresses.
@@ -154,8 +157,8 @@ fn syn(frame: &[u8]) -> Option<Tuple> {
 /// Each SYN of the kernel's comes to the queue that owns it, and all queues have some.
 fn syns_come_to_their_owner<D: Device>(queues: &mut [D], interface: &str, steering: &Steering) {
     // With fixed neighbours the SYN leaves at once.
-    ip(&format!("neigh add 10.77.0.2 lladdr 02:00:00:00:00:42 dev {interface}"));
-    ip(&format!("neigh add fd77::2 lladdr 02:00:00:00:00:42 dev {interface}"));
+    ip(&format!("neigh replace 10.77.0.2 lladdr 02:00:00:00:00:42 dev {interface}"));
+    ip(&format!("neigh replace fd77::2 lladdr 02:00:00:00:00:42 dev {interface}"));
     for ours in ["10.77.0.2", "fd77::2"] {
         drain(queues, |_| None::<()>);
         knock(ours.parse().unwrap());
@@ -209,5 +212,88 @@ fn a_tap_steers_a_connection_to_its_owner() {
             let found = drain(&mut queues, |b| (b == frame).then_some(()));
             assert_eq!(found.iter().position(|one| !one.is_empty()), Some(queue));
         }
+    });
+}
+
+#[test]
+fn packet_sockets_steer_a_connection_to_its_owner() {
+    inside("queues::packet_sockets_steer_a_connection_to_its_owner", || {
+        crate::veth();
+        let mut queues = AfPacket::open_queues("lw0", true, 4).unwrap();
+        assert!(queues.iter().all(|queue| queue.capabilities().checksum));
+        let steering = Steering::new(&[6; 32], 4);
+        if !is_steered(queues[3].steer(&steering)) {
+            return;
+        }
+        resolve(&mut queues[0]);
+        syns_come_to_their_owner(&mut queues, "lw1", &steering);
+        // The order of the sockets outlives the interface's going down.
+        ip("link set lw0 down");
+        ip("link set lw0 up");
+        resolve(&mut queues[0]);
+        drain(&mut queues, |_| None::<()>);
+        knock(OURS.into());
+        for (queue, tuples) in drain(&mut queues, syn).iter().enumerate() {
+            assert!(tuples.iter().all(|tuple| usize::from(steering.owner(tuple)) == queue));
+        }
+    });
+}
+
+#[test]
+fn packet_sockets_share_frames_without_a_program() {
+    let test = "queues::packet_sockets_share_frames_without_a_program";
+    inside_as_user(test, || {
+        crate::veth();
+        let mut queues = AfPacket::open_queues("lw0", true, 3).unwrap();
+        if is_steered(queues[0].steer(&Steering::new(&[6; 32], 3))) {
+            return;
+        }
+        ip("neigh add 10.77.0.2 lladdr 02:00:00:00:00:42 dev lw1");
+        // An interface that has just come up loses frames until it has noticed its carrier.
+        thread::sleep(Duration::from_millis(300));
+        drain(&mut queues, |_| None::<()>);
+        knock(OURS.into());
+        let found = drain(&mut queues, syn);
+        assert!(found.iter().all(|queue| !queue.is_empty()), "all have some");
+        assert_eq!(found.concat().len(), CONNECTIONS.into(), "each comes once");
+    });
+}
+
+#[test]
+fn sockets_that_share_an_interface_open_on_a_busy_one() {
+    inside("queues::sockets_that_share_an_interface_open_on_a_busy_one", || {
+        crate::veth();
+        ip("neigh add 10.77.0.2 lladdr 02:00:00:00:00:42 dev lw1");
+        let first = AfPacket::open_queues("lw0", true, 2).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
+                for number in 0_u32.. {
+                    let _ = socket.send_to(&number.to_be_bytes(), (OURS, 9000));
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            // Another group shares frames of its own.
+            let mut found = 0;
+            for _ in 0..20 {
+                let mut queues = AfPacket::open_queues("lw0", true, 4).unwrap();
+                thread::sleep(Duration::from_millis(5));
+                let number = |b: &[u8]| {
+                    (b[12..14] == [8, 0] && b[23] == 17).then(|| b[TRANSPORT + 8..].to_vec())
+                };
+                let mut all = drain(&mut queues, number).concat();
+                let count = all.len();
+                all.sort_unstable();
+                all.dedup();
+                assert_eq!(all.len(), count, "no frame comes to two sockets");
+                found += count;
+            }
+            assert!(found > 0, "frames come");
+            stop.store(true, Ordering::Relaxed);
+        });
+        drop(first);
     });
 }

@@ -25,7 +25,6 @@ pub(crate) enum Start {
     /// At the Ethernet header: a TAP that sends.
     Link,
     /// At the IP header: a packet socket that receives.
-    #[cfg(test)]
     Network,
 }
 
@@ -34,10 +33,16 @@ impl Start {
     fn ip(self) -> i32 {
         match self {
             Start::Link => 14,
-            #[cfg(test)]
             Start::Network => 0,
         }
     }
+}
+
+/// The program that sends all to the first.
+pub(crate) fn first() -> Vec<Instruction> {
+    let mut program = Assembler::default();
+    program.exit_with(0);
+    program.finish()
 }
 
 /// The program that returns the owner's number.
