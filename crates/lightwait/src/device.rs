@@ -5,6 +5,8 @@
 
 #[cfg(target_os = "linux")]
 mod af_packet;
+#[cfg(target_os = "linux")]
+mod bpf;
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod netlink;

@@ -17,16 +17,22 @@
 //! the kernel takes only a frame that an outer tag of 802.1Q makes 4 bytes longer; other tags need
 //! an MTU with room for them.
 //!
+//! Several sockets may share the frames of an interface, one for each shard of a host:
+//! [`AfPacket::open_queues`].
+//!
 //! Needs CAP_NET_RAW in the network namespace, which `unshare -Urn` gives an ordinary user.
 
 mod socket;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use lightwait_core::flow::Steering;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 
-use super::netlink::Netlink;
+use self::socket::Sharing;
+use super::bpf::{self, Program};
+use super::netlink::{Interface, Netlink};
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
 use super::refusal::Call;
@@ -35,7 +41,7 @@ use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
 /// Bytes of frames that may wait to be received. The kernel's default holds three large segments.
 const RECEIVE_BUFFER_BYTES: usize = 8 << 20;
 
-/// A packet socket, open on one interface.
+/// A packet socket, open on one interface: alone, or one of several that share its frames.
 #[derive(Debug)]
 pub struct AfPacket {
     frames: PacketFd,
@@ -44,6 +50,8 @@ pub struct AfPacket {
     capabilities: Capabilities,
     /// Frames for which the socket had no room.
     missed: u64,
+    /// It is one of several.
+    is_shared: bool,
 }
 
 impl AfPacket {
@@ -51,40 +59,64 @@ impl AfPacket {
     /// `offload`, checksums and segmentation are left to the other side, both ways, if the kernel
     /// supports it.
     pub fn open(interface: &str, offload: bool) -> io::Result<AfPacket> {
-        let netlink = Netlink::open()?;
-        let link = netlink.interface(interface)?;
-        let socket = socket::open().map_err(|error| Call::PacketSocket.refused(&error))?;
-        if !link.up {
-            let refused = |error| Call::SetUp(interface).refused(&error);
-            netlink.set_up(link.index).map_err(refused)?;
-        }
-        let virtio_header = offload && socket::use_virtio_header(&socket).is_ok();
-        // Without receive times a frame comes when a turn finds it.
-        let _ = socket::stamp_frames(&socket);
-        let option = |name| move |error| Call::Option(name).refused(&error);
-        socket::describe_frames(&socket).map_err(option("PACKET_AUXDATA"))?;
-        socket::ignore_outgoing(&socket).map_err(option("PACKET_IGNORE_OUTGOING"))?;
-        let room = socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES);
-        room.map_err(option("SO_RCVBUF"))?;
-        let hears = socket::hear_every_address(&socket, link.index);
-        hears.map_err(option("PACKET_ADD_MEMBERSHIP"))?;
+        let unbound = Unbound::open(interface, offload)?;
         // Bound last: the socket receives from here on, with every option in force.
-        let bound = socket::bind(&socket, link.index);
-        bound.map_err(|error| Call::Bind(interface).refused(&error))?;
-        let header_len = if virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
-        let frames = PacketFd::new(socket, header_len)?;
-        Ok(AfPacket {
-            frames: frames.described(socket::read_described),
-            presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
-            hardware: link.hardware,
-            missed: 0,
-            capabilities: Capabilities {
-                medium: Medium::Ethernet,
-                mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
-                checksum: virtio_header,
-                segmentation: if virtio_header { LARGEST_PACKET } else { 0 },
-            },
-        })
+        unbound.bind()?;
+        unbound.device()
+    }
+
+    /// Opens so many sockets, 256 at most, as [`AfPacket::open`] opens its only one. They share the
+    /// interface's frames: each comes to one of them (PACKET_FANOUT). A socket's place in the
+    /// vector is its number. With one socket, or none, it is [`AfPacket::open`].
+    ///
+    /// With CAP_BPF or CAP_SYS_ADMIN all frames come to the first, until [`AfPacket::steer`] sets
+    /// the rule. Otherwise the kernel spreads them by a hash of its own. Keep all sockets open:
+    /// when one closes, the last one takes its number.
+    pub fn open_queues(interface: &str, offload: bool, queues: usize) -> io::Result<Vec<AfPacket>> {
+        if queues <= 1 {
+            return Ok(vec![AfPacket::open(interface, offload)?]);
+        }
+        let may_steer = Program::load(bpf::Kind::SocketFilter, &bpf::steering::first()).is_ok();
+        let sharing = if may_steer { Sharing::Program } else { Sharing::Hash };
+        let option = |name| move |error| Call::Option(name).refused(&error);
+        let mut sockets = Vec::with_capacity(queues);
+        let mut group = None;
+        for _ in 0..queues {
+            let unbound = Unbound::open(interface, offload)?;
+            let socket = &unbound.socket;
+            // A socket must be bound to join. Until all have joined, a frame would come to each.
+            socket::mute(socket).map_err(option("SO_ATTACH_FILTER"))?;
+            unbound.bind()?;
+            let joined = match group {
+                None => socket::begin_fanout(socket, sharing).map(|begun| group = Some(begun)),
+                Some(group) => socket::join_fanout(socket, sharing, group),
+            };
+            joined.map_err(|error| Call::FanOut.refused(&error))?;
+            sockets.push(unbound);
+        }
+        let mut opened = Vec::with_capacity(queues);
+        for bound in sockets {
+            socket::unmute(&bound.socket).map_err(option("SO_DETACH_FILTER"))?;
+            opened.push(AfPacket { is_shared: true, ..bound.device()? });
+        }
+        Ok(opened)
+    }
+
+    /// Has each frame come to the socket of the shard that owns its connection, by a program of
+    /// eBPF. All but TCP comes to the first socket, and so do fragments, IPv6 extension headers and
+    /// VLAN tags. The rule is for as many shards as there are sockets, and holds for all of them:
+    /// one call on any is enough. A socket alone has nothing to steer.
+    ///
+    /// Needs CAP_BPF or CAP_SYS_ADMIN, in the machine's own user namespace; the error says so. A
+    /// host whose frames are not steered is as correct.
+    pub fn steer(&self, steering: &Steering) -> io::Result<()> {
+        if !self.is_shared {
+            return Ok(());
+        }
+        let code = bpf::steering::owner(steering, bpf::steering::Start::Network);
+        let program = Program::load(bpf::Kind::SocketFilter, &code)?;
+        let set = socket::steer(self.frames.as_fd(), program.as_fd());
+        set.map_err(|error| Call::Option("PACKET_FANOUT_DATA").refused(&error))
     }
 
     /// Sets the room for frames that wait to be received: 8 MiB unless set, and no more than the
@@ -159,5 +191,62 @@ impl Device for AfPacket {
 
     fn wants_writable(&self) -> bool {
         self.frames.is_full()
+    }
+}
+
+/// A packet socket with every option in force, not bound yet.
+struct Unbound<'a> {
+    socket: OwnedFd,
+    has_virtio_header: bool,
+    interface: &'a str,
+    link: Interface,
+    netlink: Netlink,
+}
+
+impl Unbound<'_> {
+    fn open(interface: &str, offload: bool) -> io::Result<Unbound<'_>> {
+        let netlink = Netlink::open()?;
+        let link = netlink.interface(interface)?;
+        let socket = socket::open().map_err(|error| Call::PacketSocket.refused(&error))?;
+        if !link.up {
+            let refused = |error| Call::SetUp(interface).refused(&error);
+            netlink.set_up(link.index).map_err(refused)?;
+        }
+        let has_virtio_header = offload && socket::use_virtio_header(&socket).is_ok();
+        // Without receive times a frame comes when a turn finds it.
+        let _ = socket::stamp_frames(&socket);
+        let option = |name| move |error| Call::Option(name).refused(&error);
+        socket::describe_frames(&socket).map_err(option("PACKET_AUXDATA"))?;
+        socket::ignore_outgoing(&socket).map_err(option("PACKET_IGNORE_OUTGOING"))?;
+        let room = socket::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER_BYTES);
+        room.map_err(option("SO_RCVBUF"))?;
+        let hears = socket::hear_every_address(&socket, link.index);
+        hears.map_err(option("PACKET_ADD_MEMBERSHIP"))?;
+        Ok(Unbound { socket, has_virtio_header, interface, link, netlink })
+    }
+
+    fn bind(&self) -> io::Result<()> {
+        let bound = socket::bind(&self.socket, self.link.index);
+        bound.map_err(|error| Call::Bind(self.interface).refused(&error))
+    }
+
+    /// The device, once the socket is bound.
+    fn device(self) -> io::Result<AfPacket> {
+        let Unbound { socket, has_virtio_header, interface, link, netlink } = self;
+        let header_len = if has_virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
+        let frames = PacketFd::new(socket, header_len)?;
+        Ok(AfPacket {
+            frames: frames.described(socket::read_described),
+            presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
+            hardware: link.hardware,
+            missed: 0,
+            is_shared: false,
+            capabilities: Capabilities {
+                medium: Medium::Ethernet,
+                mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
+                checksum: has_virtio_header,
+                segmentation: if has_virtio_header { LARGEST_PACKET } else { 0 },
+            },
+        })
     }
 }

@@ -13,14 +13,20 @@ pub(super) enum Call<'a> {
     OpenTun,
     /// Attaching to the TAP of that name, or making it (TUNSETIFF).
     Attach(&'a str),
+    /// The same for one queue of several.
+    AttachQueue(&'a str),
     /// Asking what a descriptor is attached to (TUNGETIFF).
     Attached,
     /// Setting how a TAP's frames look: what, in words.
     Shape(&'a str),
+    /// Loading a program of eBPF: the end of the verifier's log.
+    LoadProgram(&'a str),
     /// Opening a packet socket.
     PacketSocket,
     /// Setting an option of a packet socket: its name.
     Option(&'static str),
+    /// Sharing the frames of an interface with other packet sockets (PACKET_FANOUT).
+    FanOut,
     /// Receiving and sending on the interface of that name.
     Bind(&'a str),
     /// Opening a netlink socket.
@@ -43,14 +49,24 @@ impl Call<'_> {
         let text = match self {
             Call::OpenTun => open_tun(errno),
             Call::Attach(name) => attach(name, errno),
+            Call::AttachQueue(name) => attach_queue(name, errno),
             Call::Attached => attached(errno),
             Call::Shape(what) => format!("the TAP refuses {what}"),
+            Call::LoadProgram(log) => load_program(log, errno),
             Call::PacketSocket => packet_socket(errno),
             Call::Option(name) => match errno {
                 libc::ENOPROTOOPT => format!("this kernel has no {name}: it is too old"),
                 libc::ENODEV => "the interface is gone".to_owned(),
                 _ => format!("the packet socket refuses {name}"),
             },
+            Call::FanOut => match errno {
+                libc::ENOSPC => "256 packet sockets at most share an interface's frames",
+                libc::ENOPROTOOPT | libc::EINVAL => {
+                    "this kernel has no PACKET_FANOUT as it is needed: it is too old"
+                }
+                _ => "packet sockets cannot share the interface's frames (PACKET_FANOUT)",
+            }
+            .to_owned(),
             Call::Bind(name) => match errno {
                 libc::ENODEV => no_interface(name),
                 _ => format!("cannot bind a packet socket to `{name}`"),
@@ -105,17 +121,34 @@ fn open_tun(errno: i32) -> String {
 
 fn attach(name: &str, errno: i32) -> String {
     match errno {
-        libc::EPERM => format!(
-            "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
-             cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap add dev \
-             {name} mode tap user $USER`)"
-        ),
+        libc::EPERM => attach_denied(name, ""),
         libc::EBUSY => format!("the TAP `{name}` is in use by another program"),
         libc::EINVAL => format!(
             "there is an interface `{name}` already, and it is no TAP, or one with several queues"
         ),
         _ => format!("cannot attach to the TAP `{name}`"),
     }
+}
+
+fn attach_queue(name: &str, errno: i32) -> String {
+    match errno {
+        libc::EPERM => attach_denied(name, " multi_queue"),
+        libc::EINVAL => format!(
+            "there is an interface `{name}` already, and it is no TAP, or one with a single queue: \
+             delete it and have it made again (`sudo ip tuntap add dev {name} mode tap \
+             multi_queue user $USER`)"
+        ),
+        libc::E2BIG => format!("the TAP `{name}` has 256 queues at most"),
+        _ => attach(name, errno),
+    }
+}
+
+fn attach_denied(name: &str, queues: &str) -> String {
+    format!(
+        "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
+         cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap add dev \
+         {name} mode tap{queues} user $USER`)"
+    )
 }
 
 fn attached(errno: i32) -> String {
@@ -128,6 +161,17 @@ fn attached(errno: i32) -> String {
         _ => "cannot ask what TAP the descriptor is attached to",
     }
     .to_owned()
+}
+
+fn load_program(log: &str, errno: i32) -> String {
+    match errno {
+        libc::EPERM => "a program of eBPF needs CAP_BPF or CAP_SYS_ADMIN, and not only in a \
+                        namespace of its own: run as root, or `sudo setcap cap_bpf+ep` the \
+                        program; before Linux 5.11 it needs locked memory, too (`ulimit -l`)"
+            .to_owned(),
+        libc::ENOSYS => "this kernel or sandbox has no bpf(2)".to_owned(),
+        _ => format!("the kernel refuses the program of eBPF: {log}"),
+    }
 }
 
 fn packet_socket(errno: i32) -> String {
@@ -211,14 +255,17 @@ fn denied(what: &str, command: &str) -> String {
 mod tests {
     use super::*;
 
-    fn calls() -> [Call<'static>; 12] {
+    fn calls() -> [Call<'static>; 15] {
         [
             Call::OpenTun,
             Call::Attach("lw0"),
+            Call::AttachQueue("lw0"),
             Call::Attached,
             Call::Shape("a virtio header of 12 bytes"),
+            Call::LoadProgram("R7 !read_ok"),
             Call::PacketSocket,
             Call::Option("PACKET_IGNORE_OUTGOING"),
+            Call::FanOut,
             Call::Bind("lw0"),
             Call::Netlink,
             Call::Find("lw0"),
@@ -245,12 +292,21 @@ mod tests {
             (Call::Attach("lw0"), libc::EPERM, "ip tuntap add dev lw0 mode tap user $USER"),
             (Call::Attach("lw0"), libc::EBUSY, "in use by another program"),
             (Call::Attach("lw0"), libc::EINVAL, "it is no TAP"),
+            (Call::AttachQueue("lw0"), libc::EPERM, "mode tap multi_queue user $USER"),
+            (Call::AttachQueue("lw0"), libc::EBUSY, "in use by another program"),
+            (Call::AttachQueue("lw0"), libc::EINVAL, "ip tuntap add dev lw0 mode tap multi_queue"),
+            (Call::AttachQueue("lw0"), libc::E2BIG, "256 queues at most"),
             (Call::Attached, libc::ENOTTY, "of another kind"),
             (Call::Attached, libc::EBADFD, "attach it first"),
+            (Call::LoadProgram(""), libc::EPERM, "needs CAP_BPF or CAP_SYS_ADMIN"),
+            (Call::LoadProgram(""), libc::ENOSYS, "no bpf(2)"),
+            (Call::LoadProgram("R7 !read_ok"), libc::EACCES, "eBPF: R7 !read_ok"),
             (Call::PacketSocket, libc::EPERM, "needs CAP_NET_RAW"),
             (Call::PacketSocket, libc::EAFNOSUPPORT, "modprobe af_packet"),
             (Call::Option("PACKET_AUXDATA"), libc::ENOPROTOOPT, "no PACKET_AUXDATA"),
             (Call::Option("PACKET_AUXDATA"), libc::ENODEV, "the interface is gone"),
+            (Call::FanOut, libc::ENOSPC, "256 packet sockets at most"),
+            (Call::FanOut, libc::EINVAL, "too old"),
             (Call::Bind("lw0"), libc::ENODEV, "no network interface `lw0`"),
             (Call::Netlink, libc::EPROTONOSUPPORT, "no rtnetlink"),
             (Call::Find("lw0"), libc::ENODEV, "no network interface `lw0`"),

@@ -8,6 +8,9 @@
 //! uses the time of the turn, which is right where each frame wakes the stack. Where the stack
 //! polls seldom, use a packet socket ([`AfPacket`](super::AfPacket)).
 //!
+//! A TAP may have several queues, one for each shard of a host: [`Tap::open_queues`]. The kernel
+//! chooses a frame's queue; [`Tap::steer`] has it choose the one whose shard owns the connection.
+//!
 //! Making an interface and setting it up needs CAP_NET_ADMIN. Two ways need no privilege: an
 //! interface that an administrator made for a user (`ip tuntap add dev NAME mode tap user USER`),
 //! if it is already configured; and a descriptor that a privileged process hands over
@@ -19,14 +22,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use lightwait_core::address::Cidr;
+use lightwait_core::flow::Steering;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
+use self::ioctl::{Attached, Queues};
 use super::netlink::Netlink;
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
 use super::refusal::Call;
-use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
+use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, bpf, virtio};
 
 const DEVICE_FILE: &str = "/dev/net/tun";
 
@@ -56,39 +61,58 @@ impl TapConfig {
     }
 }
 
-/// A TAP, open.
+/// A TAP, open, or one queue of it.
 #[derive(Debug)]
 pub struct Tap {
     frames: PacketFd,
     presence: Presence,
     name: String,
     capabilities: Capabilities,
-    /// Frames that the kernel dropped before we opened the interface.
-    dropped_before: u64,
+    /// Frames that the kernel dropped before we opened the interface. It counts them for all queues
+    /// together, so that the first one alone reports them.
+    dropped_before: Option<u64>,
 }
 
 impl Tap {
     /// Opens the interface, makes it if there is none, brings it up and gives the kernel's end its
     /// addresses. The error says which command helps.
     pub fn open(config: &TapConfig) -> io::Result<Tap> {
-        if config.name.len() > NAME_LEN_MAX || config.name.contains(['\0', '/', ' ']) {
-            let name = &config.name;
-            let text = format!(
-                "`{name}` is no interface name: at most {NAME_LEN_MAX} bytes, no blank, no slash"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let fd = open_device_file()?;
-        let attached = match ioctl::attach(fd.as_fd(), &config.name, config.offload) {
-            // A kernel without virtio headers.
-            Err(error) if config.offload && error.raw_os_error() == Some(libc::EINVAL) => {
-                ioctl::attach(fd.as_fd(), &config.name, false)
-            }
-            result => result,
-        }
-        .map_err(|error| Call::Attach(&config.name).refused(&error))?;
+        check_name(&config.name)?;
+        let (fd, attached) = attach(&config.name, config.offload, Queues::One)?;
         set_up(&attached.name, config)?;
         Tap::with(fd, attached, config.mtu, config.offload)
+    }
+
+    /// Opens so many queues of the interface, 256 at most, as [`Tap::open`] opens its only one: a
+    /// queue's place in the vector is its number. With one queue, or none, it is [`Tap::open`].
+    ///
+    /// Without [`Tap::steer`] the kernel sends the frames of a connection to the queue from which
+    /// it last had one, as a rule. Keep all queues open: when one closes, the last one takes its
+    /// number.
+    ///
+    /// An interface that there is already must have been made for several queues (`ip tuntap add
+    /// dev NAME mode tap multi_queue`), and no other program may use it.
+    pub fn open_queues(config: &TapConfig, queues: usize) -> io::Result<Vec<Tap>> {
+        if queues <= 1 {
+            return Ok(vec![Tap::open(config)?]);
+        }
+        check_name(&config.name)?;
+        refuse_in_use(&config.name)?;
+        let (fd, attached) = attach(&config.name, config.offload, Queues::Several)?;
+        let (name, mut offload) = (attached.name.clone(), config.offload);
+        offload &= attached.has_virtio_header;
+        let mut opened = vec![(fd, attached)];
+        for _ in 1..queues {
+            opened.push(attach(&name, offload, Queues::Several)?);
+        }
+        set_up(&name, config)?;
+        let mut taps = Vec::with_capacity(queues);
+        for (number, (fd, attached)) in opened.into_iter().enumerate() {
+            let mut tap = Tap::with(fd, attached, config.mtu, offload)?;
+            tap.dropped_before = tap.dropped_before.filter(|_| number == 0);
+            taps.push(tap);
+        }
+        Ok(taps)
     }
 
     /// A TAP whose descriptor another process opened and attached, and whose interface it set up.
@@ -101,7 +125,7 @@ impl Tap {
         Tap::with(fd, attached, u16::try_from(mtu).unwrap_or(u16::MAX), offload)
     }
 
-    fn with(fd: OwnedFd, attached: ioctl::Attached, mtu: u16, offload: bool) -> io::Result<Tap> {
+    fn with(fd: OwnedFd, attached: Attached, mtu: u16, offload: bool) -> io::Result<Tap> {
         if !attached.is_tap {
             let text = format!("`{}` is a TUN; a TAP is needed", attached.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -118,7 +142,7 @@ impl Tap {
         let netlink = Netlink::open()?;
         let index = netlink.interface(&attached.name)?.index;
         Ok(Tap {
-            dropped_before: netlink.dropped(index)?,
+            dropped_before: Some(netlink.dropped(index)?),
             frames: PacketFd::new(fd, header_len)?,
             presence: Presence::new(netlink, index, format!("the TAP `{}`", attached.name)),
             name: attached.name,
@@ -129,6 +153,20 @@ impl Tap {
                 segmentation: if offload { LARGEST_PACKET } else { 0 },
             },
         })
+    }
+
+    /// Has the kernel send each frame to the queue of the shard that owns its connection, by a
+    /// program of eBPF. All but TCP goes to the first queue, and so do fragments, IPv6 extension
+    /// headers and VLAN tags. The rule is for as many shards as there are queues, and holds for the
+    /// interface: one call on any of its queues is enough.
+    ///
+    /// Needs CAP_BPF or CAP_SYS_ADMIN, in the machine's own user namespace; the error says so. A
+    /// host whose frames are not steered is as correct.
+    pub fn steer(&self, steering: &Steering) -> io::Result<()> {
+        let code = bpf::steering::owner(steering, bpf::steering::Start::Link);
+        let program = bpf::Program::load(bpf::Kind::SocketFilter, &code)?;
+        let set = ioctl::steer(self.frames.as_fd(), program.as_fd());
+        set.map_err(|error| Call::Shape("a program that steers").refused(&error))
     }
 
     /// Calls `listener` when frames are refused because the interface is down, and when it is up
@@ -177,7 +215,10 @@ impl Device for Tap {
     }
 
     fn losses(&mut self) -> io::Result<Losses> {
-        let missed = self.presence.dropped()?.saturating_sub(self.dropped_before);
+        let missed = match self.dropped_before {
+            Some(before) => self.presence.dropped()?.saturating_sub(before),
+            None => 0,
+        };
         Ok(Losses { missed, refused: self.frames.counters().transmit_errors })
     }
 
@@ -187,6 +228,47 @@ impl Device for Tap {
 
     fn wants_writable(&self) -> bool {
         self.frames.is_full()
+    }
+}
+
+fn check_name(name: &str) -> io::Result<()> {
+    if name.len() <= NAME_LEN_MAX && !name.contains(['\0', '/', ' ']) {
+        return Ok(());
+    }
+    let text =
+        format!("`{name}` is no interface name: at most {NAME_LEN_MAX} bytes, no blank, no slash");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+/// Attaches a new descriptor to the TAP `name`, made if there is none.
+fn attach(name: &str, offload: bool, queues: Queues) -> io::Result<(OwnedFd, Attached)> {
+    let fd = open_device_file()?;
+    let attached = match ioctl::attach(fd.as_fd(), name, offload, queues) {
+        // A kernel without virtio headers.
+        Err(error) if offload && error.raw_os_error() == Some(libc::EINVAL) => {
+            ioctl::attach(fd.as_fd(), name, false, queues)
+        }
+        result => result,
+    };
+    let call = match queues {
+        Queues::One => Call::Attach(name),
+        Queues::Several => Call::AttachQueue(name),
+    };
+    Ok((fd, attached.map_err(|error| call.refused(&error))?))
+}
+
+/// Refuses a TAP of which another program has a queue: the kernel would give it some of our frames,
+/// and us other numbers. A TAP has a carrier while a program is attached to it.
+fn refuse_in_use(name: &str) -> io::Result<()> {
+    match Netlink::open()?.interface(name) {
+        Ok(interface) if interface.carrier => {
+            let busy = io::Error::from_raw_os_error(libc::EBUSY);
+            Err(Call::AttachQueue(name).refused(&busy))
+        }
+        Ok(_) => Ok(()),
+        // An empty name is out of range, too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

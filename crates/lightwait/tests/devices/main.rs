@@ -10,6 +10,7 @@ mod namespace;
 mod one_call;
 mod packet_pair;
 mod presence;
+mod queues;
 mod refusals;
 mod vlan;
 

@@ -8,11 +8,20 @@ const MARK: &str = "LIGHTWAIT_TEST_NAMESPACE";
 
 /// Runs `body` in a fresh network namespace; `test` is the test's own full name.
 pub(crate) fn inside(test: &str, body: impl FnOnce()) {
+    inside_as(test, is_root(), body);
+}
+
+/// The same as an ordinary user's namespace, in which some capabilities do not count.
+pub(crate) fn inside_as_user(test: &str, body: impl FnOnce()) {
+    inside_as(test, false, body);
+}
+
+fn inside_as(test: &str, root: bool, body: impl FnOnce()) {
     if std::env::var_os(MARK).is_some() {
         return body();
     }
     let mut unshare = Command::new("unshare");
-    if !is_root() {
+    if !root {
         unshare.args(["--user", "--map-root-user"]);
     }
     let program = std::env::current_exe().unwrap();
@@ -20,7 +29,7 @@ pub(crate) fn inside(test: &str, body: impl FnOnce()) {
         .arg("--net")
         .arg(program)
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
-        .env(MARK, if is_root() { "root" } else { "user" })
+        .env(MARK, if root { "root" } else { "user" })
         .output()
         .expect("unshare (util-linux) runs");
     let text = String::from_utf8_lossy(&output.stdout);

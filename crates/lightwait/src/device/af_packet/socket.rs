@@ -14,6 +14,9 @@ use crate::device::vlan::Tag;
 /// Every protocol, in network order, as both socket(2) and the address require it.
 const ALL_PROTOCOLS: u16 = (libc::ETH_P_ALL as u16).to_be();
 
+/// Excludes outgoing frames from a fan-out: linux/if_packet.h.
+const FANOUT_IGNORE_OUTGOING: libc::c_uint = 0x4000;
+
 /// A packet socket that receives nothing until [`bind`] binds it.
 pub(super) fn open() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -60,6 +63,77 @@ pub(super) fn hear_every_address(socket: &OwnedFd, index: u32) -> io::Result<()>
         mr_address: [0; 8],
     };
     set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+}
+
+/// How the sockets of a fan-out share the frames of their interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// By the kernel's own hash of a flow.
+    Hash,
+    /// By a program of eBPF; to the first socket until there is one.
+    Program,
+}
+
+impl Sharing {
+    fn kind(self) -> libc::c_uint {
+        match self {
+            Sharing::Hash => libc::PACKET_FANOUT_HASH,
+            Sharing::Program => libc::PACKET_FANOUT_EBPF,
+        }
+    }
+}
+
+/// Begins a fan-out with a socket that is bound, and returns its number, which the kernel chooses:
+/// no other program's group has it.
+///
+/// The group has a hook of its own, which excludes outgoing frames only by a flag of the group. A
+/// kernel before that flag takes no notice: the sockets then receive what the kernel's own stack
+/// sends on the interface, but nothing of ours.
+pub(super) fn begin_fanout(socket: &OwnedFd, sharing: Sharing) -> io::Result<u16> {
+    fan_out(socket, sharing, 0, libc::PACKET_FANOUT_FLAG_UNIQUEID)?;
+    let mut group: libc::c_uint = 0;
+    let mut len = size_of::<libc::c_uint>() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of one whole `int`, which outlives the call;
+    // getsockopt(2) writes no more than that.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            (&raw mut group).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(group as u16)
+}
+
+/// Joins the fan-out of that number. Sockets have numbers in the order in which they join.
+pub(super) fn join_fanout(socket: &OwnedFd, sharing: Sharing, group: u16) -> io::Result<()> {
+    fan_out(socket, sharing, group, 0)
+}
+
+fn fan_out(socket: &OwnedFd, sharing: Sharing, group: u16, flag: libc::c_uint) -> io::Result<()> {
+    let kind = sharing.kind() | flag | FANOUT_IGNORE_OUTGOING;
+    let value = libc::c_uint::from(group) | kind << 16;
+    set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, &(value as libc::c_int))
+}
+
+/// Has `program` choose the socket of each frame that comes to the fan-out of `socket`.
+pub(super) fn steer(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &program.as_raw_fd())
+}
+
+/// Receives nothing, until [`unmute`].
+pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
+    let (jt, jf, k) = (0, 0, 0);
+    let mut none = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt, jf, k }];
+    let program = libc::sock_fprog { len: 1, filter: none.as_mut_ptr() };
+    set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Receives again.
+pub(super) fn unmute(socket: &OwnedFd) -> io::Result<()> {
+    set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
 }
 
 /// Sets the room for received frames: the wanted size if we are privileged, else no more than an
@@ -171,6 +245,8 @@ fn last_errno() -> Errno {
 trait OptionValue {}
 impl OptionValue for libc::c_int {}
 impl OptionValue for libc::packet_mreq {}
+/// Refers to instructions, which are alive.
+impl OptionValue for libc::sock_fprog {}
 
 fn set<T: OptionValue>(
     socket: BorrowedFd<'_>,
@@ -179,8 +255,8 @@ fn set<T: OptionValue>(
     value: &T,
 ) -> io::Result<()> {
     let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the pointer and the length are those of one whole `T`, plain C data without padding,
-    // which outlives the call; setsockopt(2) only reads it.
+    // SAFETY: the pointer and the length are those of one whole `T`, plain C data, which outlives
+    // the call, as what it refers to does; setsockopt(2) only reads it.
     check(unsafe {
         libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), len)
     })

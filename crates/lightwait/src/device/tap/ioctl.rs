@@ -14,15 +14,32 @@ pub(super) struct Attached {
     pub(super) has_virtio_header: bool,
 }
 
+/// How many descriptors may be attached to a TAP at a time, which is settled when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queues {
+    One,
+    Several,
+}
+
 /// Attaches the descriptor to the TAP `name`, made if there is none (an empty name lets the kernel
 /// choose), with a virtio header before each frame if `virtio_header`.
-pub(super) fn attach(fd: BorrowedFd<'_>, name: &str, virtio_header: bool) -> io::Result<Attached> {
+pub(super) fn attach(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    virtio_header: bool,
+    queues: Queues,
+) -> io::Result<Attached> {
     let mut request = empty_request();
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    let flags =
-        libc::IFF_TAP | libc::IFF_NO_PI | if virtio_header { libc::IFF_VNET_HDR } else { 0 };
+    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI;
+    if virtio_header {
+        flags |= libc::IFF_VNET_HDR;
+    }
+    if queues == Queues::Several {
+        flags |= libc::IFF_MULTI_QUEUE;
+    }
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which `request` is, for the length of
     // the call; its name ends in a zero because `attach` is called with at most 15 bytes of name.
@@ -54,6 +71,14 @@ pub(super) fn set_offload(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     check(unsafe {
         libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags))
     })
+}
+
+/// Has `program` choose the queue of each frame that the interface hands over, by its number modulo
+/// the queues there are.
+pub(super) fn steer(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let program: libc::c_int = program.as_raw_fd();
+    // SAFETY: TUNSETSTEERINGEBPF reads one `int`, which `program` is, for the length of the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETSTEERINGEBPF as _, &raw const program) })
 }
 
 fn empty_request() -> libc::ifreq {
