@@ -10,6 +10,7 @@ mod reorder;
 mod resting;
 mod reuse;
 mod schemes;
+mod shards;
 mod search;
 mod swarm;
 mod throughput;
