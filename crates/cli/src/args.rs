@@ -13,7 +13,7 @@ use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
-use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, SendBuffer, Setting};
+use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, SendBuffer, Setting, ShardCount};
 use crate::wan::args::WanArgs;
 use crate::zone;
 
@@ -33,6 +33,13 @@ pub(crate) enum Command {
     Knobs(KnobsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+}
+
+/// Whether shards keep to cores of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Pin {
+    Yes,
+    No,
 }
 
 /// Print what `--set` can set: each knob with its default, its unit, its meaning, and the source of
@@ -94,6 +101,15 @@ pub(crate) struct ServeArgs {
     /// The port to serve on [default: 80 on a device, 8080 through the bridge]
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
+
+    /// Serve on so many cores, each with a shard of the stack: 1 to 64, or auto, as many as there
+    /// are. On a device each shard has a queue; limits and memory are divided among them
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Shards")]
+    pub(crate) shards: ShardCount,
+
+    /// Whether each of several shards keeps to a core of its own
+    #[arg(long, value_name = "YES|NO", default_value = "yes", help_heading = "Shards")]
+    pub(crate) pin: Pin,
 
     /// Set a knob of the stack (through the bridge: of both), such as time_wait.length=30s; may be
     /// repeated. `lightwait knobs` lists them

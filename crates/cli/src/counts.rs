@@ -52,6 +52,24 @@ impl Counts {
         self.levels.insert(usize::from(!is_lower), level);
     }
 
+    /// Adds those of another shard of the same stack.
+    pub(crate) fn merge(&mut self, other: &Counts) {
+        for (name, held, limit) in &other.levels {
+            if let Some(ours) = self.levels.iter_mut().find(|(known, ..)| known == name) {
+                (ours.1, ours.2) = (ours.1 + held, ours.2.saturating_add(*limit));
+            }
+        }
+        let both = [(&mut self.counters, &other.counters), (&mut self.malformed, &other.malformed)];
+        for (ours, theirs) in both {
+            for (name, count) in theirs {
+                match ours.iter_mut().find(|(known, _)| known == name) {
+                    Some(known) => known.1 += count,
+                    None => ours.push((name, *count)),
+                }
+            }
+        }
+    }
+
     /// A table for people: every level, and the counters that are not zero.
     pub(crate) fn table(&self) -> String {
         let mut text = format!("{}:\n", self.stack);
@@ -89,6 +107,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lightwait_core::config::Member;
     use lightwait_core::{Capabilities, Config, Medium};
 
     #[test]
@@ -106,6 +125,29 @@ mod tests {
             assert!(names[..2].contains(&"connections"), "{table}");
             assert!(names[..2].contains(&"http_connections"), "{table}");
         }
+    }
+
+    #[test]
+    fn shards_of_a_stack_count_as_one() {
+        let device = Capabilities::plain(Medium::Ip, 1500);
+        let config = Config::new(device, "10.0.0.1/24".parse().unwrap(), [7; 32]);
+        let of = |index| {
+            let config = config.member(Member { index, of: 2 });
+            let mut counts = Counts::of("TAP lw0", &Host::new(config).unwrap());
+            counts.add_served((3, 10));
+            counts.add(&[("http_responses", 5)]);
+            (counts.levels[0].1, counts.counters[0].1, counts.malformed[0].1) = (3, 7, 1);
+            counts
+        };
+        let mut whole = of(0);
+        whole.merge(&of(1));
+        let object = whole.object();
+        assert_eq!(object["levels"]["http_connections"], json!({ "held": 6, "limit": 20 }));
+        let limit = config.limits.time_wait;
+        assert_eq!(object["levels"]["time_wait"], json!({ "held": 0, "limit": limit }));
+        assert_eq!(object["counters"]["frames_in"], json!(14));
+        assert_eq!(object["counters"]["http_responses"], json!(10));
+        assert!(object["malformed"].as_object().unwrap().values().any(|n| *n == json!(2)));
     }
 
     #[test]

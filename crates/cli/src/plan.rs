@@ -5,6 +5,7 @@ mod buffers;
 mod capture;
 mod knobs;
 mod memory;
+mod shards;
 mod time_wait;
 
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
@@ -12,12 +13,14 @@ pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named};
 pub(crate) use memory::Memory;
+pub(crate) use shards::ShardCount;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lightwait::shards::Cores;
 use lightwait_core::address::Cidr;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
@@ -43,6 +46,9 @@ pub(crate) struct Plan {
     pub(crate) knobs: Knobs,
     pub(crate) watch: Watch,
     pub(crate) log: LogPlan,
+    /// Shards, a thread each.
+    pub(crate) shards: u16,
+    pub(crate) cores: Cores,
 }
 
 /// Where the stack stands.
@@ -197,7 +203,23 @@ impl Plan {
         if file_delay > FILE_DELAY_MOST {
             return Err(usage(format!("--file-delay: {FILE_DELAY_MOST:?} at most")));
         }
-        Ok(Plan { directory, files, disk, file_delay, server, ask_at, stack, knobs, watch, log })
+        let (shards, cores) = shards::plan(args)?;
+        let plan = Plan {
+            directory,
+            files,
+            disk,
+            file_delay,
+            server,
+            ask_at,
+            stack,
+            knobs,
+            watch,
+            log,
+            shards,
+            cores,
+        };
+        plan.check_parts()?;
+        Ok(plan)
     }
 }
 

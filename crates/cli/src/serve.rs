@@ -5,6 +5,7 @@ mod bridge;
 mod capture;
 pub(crate) mod claim;
 mod closed;
+mod crew;
 pub(crate) mod device;
 mod hardware;
 mod memory;
@@ -26,8 +27,10 @@ use lightwait::executor::JoinHandle;
 use lightwait::net::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
+use lightwait::shards::{self, Seat};
 use lightwait_core::Host;
 use lightwait_core::buffer::{self, Level};
+use lightwait_core::config::Member;
 use lightwait_http::{
     Admission, CacheTally, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
     ThreadPoolFiles,
@@ -39,6 +42,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
+use crew::Crew;
 use signals::Signals;
 use slow::Slow;
 use transport::Transport;
@@ -63,22 +67,36 @@ type FileServer = Server<Files<Slow>>;
 
 /// Serves until a signal comes or the device fails. Returns the status to end with.
 pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
-    let directory = &plan.directory;
     raise_descriptor_limit();
-    let files = ThreadPoolFiles::new(directory, FILE_THREADS)
-        .map_err(|error| Failure::Directory(directory.clone(), error))?
-        .by(plan.disk)
-        .map_err(Failure::Uring)?;
+    // Each shard opens it again; this tells what is wrong before anything else is opened.
+    files_of(plan, 1)?;
     let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
     let out: Box<dyn Write + Send> =
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
     let outputs = Outputs::new(out, io::stderr())
         .with_files(plan.log.file.as_deref(), plan.log.access_file.as_deref())?;
     let (log, writer) = Log::start(plan.log.form, outputs).map_err(Failure::Stack)?;
-    let outcome = run(plan, files, &log);
+    let outcome = run(plan, &log);
     drop(log);
     writer.finish();
     outcome
+}
+
+/// The source of files, with so many threads.
+fn files_of(plan: &Plan, threads: usize) -> Result<ThreadPoolFiles, Failure> {
+    let directory = &plan.directory;
+    ThreadPoolFiles::new(directory, threads)
+        .map_err(|error| Failure::Directory(directory.clone(), error))?
+        .by(plan.disk)
+        .map_err(Failure::Uring)
+}
+
+/// What a shard's stack is opened on.
+enum Part {
+    /// The kernel's listening socket.
+    Bridge(bridge::Socket),
+    /// A queue of the device.
+    Device(device::Queue),
 }
 
 /// A listening stack, and the shards to run.
@@ -103,18 +121,49 @@ struct Front {
     bridge: Bridge,
 }
 
-fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failure> {
+fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
-    let ready = match &plan.stack {
-        Stack::Bridge { listen } => bridge::open(*listen, plan, log)?,
+    let mut parts = match &plan.stack {
+        Stack::Bridge { listen } => bridge::listen(*listen, plan.shards)?,
         Stack::Device { .. } => device::open(plan, log)?,
     };
-    let Ready { mut shards, handle, listener, urls, name, front } = ready;
-    if !claim::wait(&mut shards, &handle, &signals, log)? {
-        return Ok(ExitCode::SUCCESS);
+    let crew = Arc::new(Crew::new(plan.shards, log.clone()));
+    if plan.shards == 1 {
+        let part = parts.pop().expect("one shard has one part");
+        serve_on(plan, part, None, &crew, &signals, log)?;
+    } else {
+        let work = |seat: Seat, part| serve_on(plan, part, Some(seat), &crew, &signals, log);
+        shards::threads(parts, plan.cores, work, || signals.cut())?;
     }
-    log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
-    let server = Rc::new(file_server(plan, files, log, &handle));
+    Ok(signals.exit_code())
+}
+
+/// Serves on one shard until a signal comes, or the device fails.
+fn serve_on(
+    plan: &Plan,
+    part: Part,
+    seat: Option<Seat>,
+    crew: &Arc<Crew>,
+    signals: &Signals,
+    log: &Log,
+) -> Result<(), Failure> {
+    let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
+    let peers = seat.as_ref().map(Seat::peers);
+    let plan = &plan.member(member);
+    let files = files_of(plan, member.part(FILE_THREADS).max(1))?;
+    let ready = match part {
+        Part::Bridge(socket) => socket.open(plan, member, log)?,
+        Part::Device(queue) => queue.open(plan, seat, log)?,
+    };
+    let Ready { mut shards, handle, listener, urls, name, front } = ready;
+    if !claim::wait(&mut shards, &handle, signals, log)? {
+        return Ok(());
+    }
+    if !member.is_replica() {
+        log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
+    }
+    let server = file_server(plan, files, log, &handle).with_clients(crew.clients.clone());
+    let server = Rc::new(server);
     let service = Service {
         server: server.clone(),
         clients: front.as_ref().map(|front| front.bridge.clients()),
@@ -123,15 +172,20 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failu
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
-        stacks: Stacks { all: Vec::new(), server },
+        stacks: Stacks { all: Vec::new(), server, crew: crew.clone() },
         service,
     };
     let (signal, hurry) = (signals.stop(), signals.hurry());
-    let reopened = log.clone();
-    handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
+    if !member.is_replica() {
+        let reopened = log.clone();
+        handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
+    }
+    if let Some(peers) = peers {
+        stopping.tasks.push(handle.spawn_local(crew::watch(member, peers, log.clone())));
+    }
     let Some(Front { runtime, client, bridge }) = front else {
         stopping.watch(&handle, &name);
-        handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
+        handle.spawn_local(stopping.stacks.tell_whenever_asked(signals));
         let stop = DriverStop::new();
         let ended = stop.clone();
         handle.spawn_local(async move {
@@ -139,13 +193,12 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failu
             stopping.run(hurry).await;
             ended.set();
         });
-        driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack)?;
-        return Ok(signals.exit_code());
+        return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
     };
     stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
     stopping.watch(&handle, "the server's stack");
     stopping.watch(&client, "the bridge's client stack");
-    handle.spawn_local(stopping.stacks.tell_whenever_asked(&signals, log));
+    handle.spawn_local(stopping.stacks.tell_whenever_asked(signals));
     let stopped = handle.spawn_local(async move {
         signal.await;
         stopping.run(hurry).await;
@@ -153,7 +206,7 @@ fn run(plan: &Plan, files: ThreadPoolFiles, log: &Log) -> Result<ExitCode, Failu
     runtime.block_on(async {
         tokio::select! {
             end = driver::drive(shards) => end.map(|never| match never {}).map_err(Failure::Stack),
-            _ = stopped => Ok(signals.exit_code()),
+            _ = stopped => Ok(()),
         }
     })
 }
@@ -330,8 +383,8 @@ impl Stopping {
     async fn run(self, hurry: impl Future<Output = ()>) {
         // Dropping a listener resets the connections that were not accepted.
         self.tasks.iter().for_each(JoinHandle::abort);
-        let (stop, log) = (self.service.server.stop(), &self.service.log);
-        log.write(Record::Stopping { connections: stop.tracked() });
+        let stop = self.service.server.stop();
+        self.stacks.crew.stopping(stop.tracked());
         stop.request();
         // From here on, memory is held only for responses in flight.
         self.service.server.handler().set_cache_bytes(0);
@@ -347,8 +400,8 @@ impl Stopping {
         stop.cut();
         let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
         let unfinished = if is_finished { 0 } else { self.cut_short().await };
-        self.stacks.tell(log);
-        log.write(Record::Stopped { unfinished });
+        self.stacks.tell();
+        self.stacks.crew.stopped(unfinished);
     }
 
     /// Connections whose clients lack some of an answer, after the cut.
@@ -379,6 +432,7 @@ impl Stopping {
 struct Stacks {
     all: Vec<(String, Handle)>,
     server: Rc<FileServer>,
+    crew: Arc<Crew>,
 }
 
 impl Stacks {
@@ -386,8 +440,9 @@ impl Stacks {
         self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }
 
-    /// Logs the counters of all stacks.
-    fn tell(&self, log: &Log) {
+    /// Tells the counters of all stacks, to be logged with those of the other shards.
+    fn tell(&self) {
+        let mut told = Vec::new();
         let mut served = Some(self.server.tally());
         for (name, stack) in &self.all {
             let mut counts = stack.with_host(|host| Counts::of(name, host));
@@ -397,18 +452,15 @@ impl Stacks {
                 counts.add(&served_counts(tally));
                 counts.add(&cache_counts(self.server.handler().cache_tally()));
             }
-            log.write(Record::Counts(Box::new(counts)));
+            told.push(counts);
         }
+        self.crew.tell(told);
     }
 
-    /// Logs the counters each time that a signal asks for them.
-    fn tell_whenever_asked(
-        &self,
-        signals: &Signals,
-        log: &Log,
-    ) -> impl Future<Output = ()> + use<> {
-        let (stacks, log) = (self.clone(), log.clone());
-        signals.whenever_asked(move || stacks.tell(&log))
+    /// Tells the counters each time that a signal asks for them.
+    fn tell_whenever_asked(&self, signals: &Signals) -> impl Future<Output = ()> + use<> {
+        let stacks = self.clone();
+        signals.whenever_asked(move || stacks.tell())
     }
 }
 

@@ -1,10 +1,11 @@
 //! Admits connections and responses, within limits: on all connections, on those of one client, and
 //! on responses in flight. Counts what it refuses.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use http::StatusCode;
@@ -83,11 +84,62 @@ const AWAKE_BYTES: usize = 19 << 10;
 /// Memory of a connection beside its buffers, while it has requests: a new one has, as a rule.
 pub const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 
+/// The connections of each client. Clones share them: the servers of several shards, which are one
+/// to their clients.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    /// By the client's hash. Two shards seldom meet at one lock, which a connection takes twice.
+    parts: Arc<[Mutex<HashMap<IpAddr, usize>>; CLIENT_PARTS]>,
+}
+
+const CLIENT_PARTS: usize = 32;
+
+impl Clients {
+    fn part(&self, client: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        let bits = match client {
+            IpAddr::V4(v4) => u64::from(v4.to_bits()),
+            // The lower half is no client's own.
+            IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
+        };
+        let part = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
+        // A panic under a lock leaves nothing half-done.
+        self.parts[part as usize % CLIENT_PARTS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held(&self, client: IpAddr) -> usize {
+        self.part(client).get(&client).copied().unwrap_or(0)
+    }
+
+    /// Counts one more connection; false if the client has as many as `most`.
+    fn enter(&self, client: IpAddr, most: usize) -> bool {
+        let mut part = self.part(client);
+        let connections = part.entry(client).or_default();
+        let is_below = *connections < most;
+        *connections += usize::from(is_below);
+        is_below
+    }
+
+    fn leave(&self, client: IpAddr) {
+        let mut part = self.part(client);
+        if let Some(connections) = part.get_mut(&client) {
+            *connections -= 1;
+            if *connections == 0 {
+                part.remove(&client);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.parts.iter().all(|part| part.lock().expect("nobody panics").is_empty())
+    }
+}
+
 /// The limits and the counts.
 #[derive(Debug)]
 struct Inside {
     connections: Cell<usize>,
-    clients: RefCell<HashMap<IpAddr, usize>>,
+    clients: Clients,
     responses: Cell<usize>,
     tally: Cell<Tally>,
     waiting: WaitingRoom,
@@ -104,8 +156,8 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    pub(crate) fn new(config: &ServerConfig, memory: Memory) -> Door {
-        let (connections, clients, responses, tally, waiting) = Default::default();
+    pub(crate) fn new(config: &ServerConfig, memory: Memory, clients: Clients) -> Door {
+        let (connections, responses, tally, waiting) = Default::default();
         let inside = Inside {
             connections,
             clients,
@@ -138,8 +190,11 @@ impl Door {
             self.count(|tally| tally.refused_for_memory += 1);
             return Err(Refusal::Memory);
         }
-        if let Some(client) = client {
-            *inside.clients.borrow_mut().entry(client).or_default() += 1;
+        // Another shard may have admitted one of this client's meanwhile.
+        let most = client.map_or(0, |client| self.most_of(client));
+        if client.is_some_and(|client| !inside.clients.enter(client, most)) {
+            self.count(|tally| tally.refused_client_connections += 1);
+            return Err(Refusal::Client);
         }
         inside.connections.set(inside.connections.get() + 1);
         let charge = self.charge_connection(RESTING_BYTES);
@@ -160,12 +215,18 @@ impl Door {
     /// limit is reached.
     fn has_place_for(&self, client: IpAddr, now: Instant) -> bool {
         let Inside { clients, waiting, max_client_connections, .. } = &*self.inside;
-        let held = clients.borrow().get(&client).copied().unwrap_or(0);
+        let held = clients.held(client);
         let leaving = waiting.leaving(Some(client));
         is_below(*max_client_connections, held, leaving) || {
             held < max_client_connections.saturating_add(LEAVING_MAX)
                 && waiting.give_up_a_place(Some(client), now)
         }
+    }
+
+    /// As many connections as `client` may have now, those on their way out among them.
+    fn most_of(&self, client: IpAddr) -> usize {
+        let leaving = self.inside.waiting.leaving(Some(client)).min(LEAVING_MAX);
+        self.inside.max_client_connections.saturating_add(leaving)
     }
 
     /// True if a connection may use the memory that requests need.
@@ -235,6 +296,14 @@ impl Door {
         });
     }
 
+    pub(crate) fn clients(&self) -> Clients {
+        self.inside.clients.clone()
+    }
+
+    pub(crate) fn memory(&self) -> Memory {
+        self.inside.memory.clone()
+    }
+
     /// Connections inside, and how many there may be.
     pub(crate) fn connections(&self) -> (usize, usize) {
         (self.inside.connections.get(), self.inside.max_connections)
@@ -284,13 +353,8 @@ impl Drop for Admission {
     fn drop(&mut self) {
         let inside = &self.inside;
         inside.connections.set(inside.connections.get() - 1);
-        let Some(client) = self.client else { return };
-        let mut clients = inside.clients.borrow_mut();
-        if let Some(connections) = clients.get_mut(&client) {
-            *connections -= 1;
-            if *connections == 0 {
-                clients.remove(&client);
-            }
+        if let Some(client) = self.client {
+            inside.clients.leave(client);
         }
     }
 }

@@ -21,7 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
 use crate::access::Access;
-use crate::admission::{Admission, Door, Refusal, Tally};
+use crate::admission::{Admission, Clients, Door, Refusal, Tally};
 use crate::body::{Body, RequestBody, Sink};
 use crate::client_close;
 use crate::config::ServerConfig;
@@ -85,7 +85,7 @@ impl<H: Handler> Server<H> {
             .max_headers(config.max_header_fields);
         let handler = Rc::new(handler);
         let (stop, date) = (Stop::new(), Date::default());
-        let door = Door::new(&config, Memory::boundless());
+        let door = Door::new(&config, Memory::boundless(), Clients::default());
         let bounds = Rc::new(Bounds::new(&config));
         let (on_access, is_pressed) = Default::default();
         Server { handler, config, clock, stop, on_access, is_pressed, date, http, door, bounds }
@@ -107,7 +107,14 @@ impl<H: Handler> Server<H> {
 
     /// Charges connections to `memory`, and refuses them where there is none.
     pub fn with_memory(self, memory: Memory) -> Self {
-        let door = Door::new(&self.config, memory);
+        let door = Door::new(&self.config, memory, self.door.clients());
+        Server { door, ..self }
+    }
+
+    /// Counts connections of one client together with the servers that share `clients`. The limit
+    /// holds for all of them; one that waits makes room on its own server alone.
+    pub fn with_clients(self, clients: Clients) -> Self {
+        let door = Door::new(&self.config, self.door.memory(), clients);
         Server { door, ..self }
     }
 

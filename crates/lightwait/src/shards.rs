@@ -83,9 +83,30 @@ where
     F: Future<Output = ()> + 'static,
     E: From<io::Error> + Send,
 {
+    let stops: Vec<Stop> = parts.iter().map(|_| Stop::new()).collect();
+    let work = |seat: Seat, part: P| {
+        let stop = &stops[usize::from(seat.member().index)];
+        drive(begin(seat, part)?, stop)
+    };
+    threads(parts, cores, work, || stops.iter().for_each(Stop::set))
+}
+
+/// Runs `work` on a thread of its own for each of `parts`, with the place of its shard, and waits
+/// for all. [`run`] is this for threads that drive a shard and nothing else.
+///
+/// # Errors
+/// The first failure of `work`, or of the kernel's. `stop` is then called, and should end the
+/// others.
+///
+/// # Panics
+/// A panic of `work` goes on here, once `stop` was called and the others have ended.
+pub fn threads<P: Send, E: From<io::Error> + Send>(
+    parts: Vec<P>,
+    cores: Cores,
+    work: impl Fn(Seat, P) -> Result<(), E> + Sync,
+    stop: impl Fn() + Sync,
+) -> Result<(), E> {
     let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
-    let seats = Seat::all(count);
-    let stops: Vec<Stop> = seats.iter().map(|_| Stop::new()).collect();
     let own = match cores {
         Cores::Pinned => cores_in_turn(count)?,
         Cores::Any => Vec::new(),
@@ -93,46 +114,41 @@ where
     let failure = Mutex::new(None);
     let fail = |error: E| {
         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        stops.iter().for_each(Stop::set);
+        stop();
     };
-    thread::scope(|scope| -> Result<(), E> {
+    let (work, stop, fail) = (&work, &stop, &fail);
+    let panic = thread::scope(|scope| {
         let mut threads = Vec::new();
-        for ((seat, part), stop) in seats.into_iter().zip(parts).zip(&stops) {
+        for (seat, part) in Seat::all(count).into_iter().zip(parts) {
             let index = seat.member().index;
-            let (begin, fail, stops) = (&begin, &fail, &stops);
             let core = own.get(usize::from(index)).copied();
-            let work = move || {
+            let all = move || {
                 let outcome = catch_unwind(AssertUnwindSafe(|| {
-                    if let Some(core) = core {
-                        pin(core)?;
-                    }
-                    drive(begin(seat, part)?, stop)
+                    core.map_or(Ok(()), pin)?;
+                    work(seat, part)
                 }));
                 match outcome {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => fail(error),
+                    Ok(outcome) => outcome.unwrap_or_else(fail),
                     Err(panic) => {
-                        stops.iter().for_each(Stop::set);
+                        stop();
                         resume_unwind(panic);
                     }
                 }
             };
-            let named = thread::Builder::new().name(format!("shard {index}"));
-            match named.spawn_scoped(scope, work) {
+            match thread::Builder::new().name(format!("shard {index}")).spawn_scoped(scope, all) {
                 Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    stops.iter().for_each(Stop::set);
-                    return Err(error.into());
-                }
+                Err(error) => fail(error.into()),
             }
         }
+        // Every one is waited for, also behind one that has panicked.
         let ends: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        if let Some(panic) = ends.into_iter().find_map(Result::err) {
-            resume_unwind(panic);
-        }
-        Ok(())
-    })?;
-    failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        ends.into_iter().find_map(Result::err)
+    });
+    if let Some(panic) = panic {
+        resume_unwind(panic);
+    }
+    let failure = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    failure.map_or(Ok(()), Err)
 }
 
 /// Drives a shard until its main task has ended, or `stop` is set.
@@ -156,4 +172,72 @@ fn pin(core: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use lightwait_core::{Capabilities, Config, Medium};
+
+    use crate::device::MemoryDevice;
+    use crate::rt;
+
+    const WIRE: Capabilities = Capabilities::plain(Medium::Ip, 1500);
+
+    fn shard(seat: Seat) -> io::Result<Shard> {
+        let host = Config::new(WIRE, "10.9.0.2/24".parse().unwrap(), [7; 32]);
+        let (queue, _) = MemoryDevice::pair(WIRE, 4);
+        Ok(Shard::new(host.member(seat.member()), Box::new(queue))?.seated(seat))
+    }
+
+    #[test]
+    fn each_shard_has_a_thread_and_is_called_by_the_others() {
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = calls.clone();
+        run(vec![(); 3], Cores::Pinned, move |seat, ()| {
+            let (index, peers, calls) = (seat.member().index, seat.peers(), counted.clone());
+            let main = async move {
+                let called = calls.clone();
+                let next = (index + 1) % peers.count();
+                peers.call(next, move |handle| {
+                    assert_eq!(handle.with_host(|host| host.config().member.index), next);
+                    called.fetch_add(1 << (8 * next), Ordering::Relaxed);
+                });
+                while calls.load(Ordering::Relaxed) != 0x01_01_01 {
+                    rt::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            Ok::<_, io::Error>((shard(seat)?, main))
+        })
+        .unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), 0x01_01_01);
+    }
+
+    #[test]
+    fn a_failure_of_one_ends_the_others_and_is_returned() {
+        let outcome = run(vec![(); 3], Cores::Any, |seat, ()| {
+            if seat.member().index == 1 {
+                return Err(io::Error::other("no queue"));
+            }
+            Ok((shard(seat)?, std::future::pending()))
+        });
+        assert_eq!(outcome.unwrap_err().to_string(), "no queue");
+    }
+
+    #[test]
+    #[should_panic(expected = "a shard's bug")]
+    fn a_panic_of_one_ends_the_others_and_goes_on() {
+        let _ = run(vec![(); 3], Cores::Any, |seat, ()| {
+            let index = seat.member().index;
+            let main = async move {
+                assert_ne!(index, 2, "a shard's bug");
+                std::future::pending::<()>().await;
+            };
+            Ok::<_, io::Error>((shard(seat)?, main))
+        });
+    }
 }

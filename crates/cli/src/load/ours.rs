@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::log::{Form, Log, Outputs};
 use crate::plan::{Knobs, Stack};
 use crate::serve::claim;
-use crate::serve::device::open_shard;
+use crate::serve::device::open_queues;
 use crate::serve::signals::Signals;
 
 /// Runs the load to its end, or to a signal. `None` if a signal came before it began.
@@ -50,7 +50,10 @@ fn run_logged(
     let Stack::Device { addresses, .. } = stack else { unreachable!("a load runs on a device") };
     let is_ours = |range: &Cidr| addresses.iter().any(|ours| ours.address() == range.address());
     let ranges: Vec<Cidr> = plan.sources.prefixes().filter(|range| !is_ours(range)).collect();
-    let (shard, name) = open_shard(stack, knobs, &ranges, Ok, log)?;
+    let mut queues = open_queues(stack, knobs, &ranges, 1, log)?;
+    let queue = queues.pop().expect("one shard has one queue");
+    let name = queue.name.clone();
+    let shard = queue.shard(None, Ok)?;
     plan.setup.stack = format!("our stack, {name}");
     let handle = shard.handle();
     let mut shards = [shard];

@@ -41,7 +41,9 @@ pub(crate) fn wait(
         let addresses = host.config().addresses.iter();
         (addresses.map(|cidr| cidr.address()).collect(), host.config().address_probe)
     });
-    log.write(Record::Asking { addresses, longest });
+    if !stack.with_host(|host| host.config().member.is_replica()) {
+        log.write(Record::Asking { addresses, longest });
+    }
     let (stop, outcome) = (Stop::new(), Rc::new(Cell::new(None)));
     let task = stack.spawn_local({
         let (stack, stop, outcome) = (stack.clone(), stop.clone(), outcome.clone());

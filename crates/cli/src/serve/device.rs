@@ -7,12 +7,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
+use lightwait::shards::Seat;
 use lightwait::stack::secret;
 use lightwait::wrap::{Link, Trace};
 use lightwait_core::Config;
 use lightwait_core::address::Cidr;
+use lightwait_core::config::Member;
+use lightwait_core::flow::Steering;
 
-use super::{Ready, capture, claim, hardware};
+use super::{Part, Ready, capture, claim, hardware};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{DevicePlan, Hardware, Knobs, Plan, Stack, Watch};
@@ -20,7 +23,9 @@ use crate::zone::zone_of;
 
 /// A device, open.
 struct Opened {
-    device: Box<dyn Device>,
+    queues: Vec<Box<dyn Device + Send>>,
+    /// Whether it knows which shard owns a connection.
+    is_steered: io::Result<()>,
     /// The interface's name.
     interface: String,
     /// The interface's own hardware address, if it lasts; a TAP's is made anew with each TAP.
@@ -29,36 +34,71 @@ struct Opened {
     name: String,
 }
 
-/// Opens the device of a plan that has one, and a host on it that listens.
-pub(super) fn open(plan: &Plan, log: &Log) -> Result<Ready, Failure> {
-    let Stack::Device { addresses, port, .. } = &plan.stack else {
-        unreachable!("a plan with a device")
-    };
-    let watched = |device| watched(device, &plan.watch, log);
-    let (shard, name) = open_shard(&plan.stack, &plan.knobs, &[], watched, log)?;
-    let handle = shard.handle();
-    let listener = TcpListener::bind_on(&handle, any(addresses, *port)).map_err(Failure::Stack)?;
-    let urls = addresses.iter().map(|cidr| url(SocketAddr::new(cidr.address(), *port))).collect();
-    Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
+/// A queue of a device, for a shard of the host on it.
+pub(crate) struct Queue {
+    device: Box<dyn Device + Send>,
+    /// The configuration of the whole host.
+    host: Config,
+    /// A description of the device.
+    pub(crate) name: String,
 }
 
-/// Opens a device, and a host on it that has the addresses in `ranges` as well. Also returns a
-/// description of the device.
-pub(crate) fn open_shard(
+/// Opens the device of a plan that has one, with a queue for each shard.
+pub(super) fn open(plan: &Plan, log: &Log) -> Result<Vec<Part>, Failure> {
+    let queues = open_queues(&plan.stack, &plan.knobs, &[], plan.shards, log)?;
+    Ok(queues.into_iter().map(Part::Device).collect())
+}
+
+impl Queue {
+    /// Opens the shard of a server on it, which listens.
+    pub(super) fn open(self, plan: &Plan, seat: Option<Seat>, log: &Log) -> Result<Ready, Failure> {
+        let Stack::Device { addresses, port, .. } = &plan.stack else {
+            unreachable!("a plan with a device")
+        };
+        let (port, at) = (*port, any(addresses, *port));
+        let name = self.name.clone();
+        let shard = self.shard(seat, |device| watched(device, &plan.watch, log))?;
+        let handle = shard.handle();
+        let listener = TcpListener::bind_on(&handle, at).map_err(Failure::Stack)?;
+        let address = |cidr: &Cidr| url(SocketAddr::new(cidr.address(), port));
+        let urls = addresses.iter().map(address).collect();
+        Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
+    }
+
+    /// The shard on it.
+    pub(crate) fn shard(
+        self,
+        seat: Option<Seat>,
+        watched: impl FnOnce(Box<dyn Device>) -> Result<Box<dyn Device>, Failure>,
+    ) -> Result<Shard, Failure> {
+        let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
+        let device = watched(self.device)?;
+        let shard = Shard::new(self.host.member(member), device).map_err(Failure::Stack)?;
+        Ok(match seat {
+            Some(seat) => shard.seated(seat),
+            None => shard,
+        })
+    }
+}
+
+/// Opens a device with a queue for each shard of a host that has the addresses in `ranges` as well.
+/// Tells it which shard owns a connection, and logs it if that is refused.
+pub(crate) fn open_queues(
     stack: &Stack,
     knobs: &Knobs,
     ranges: &[Cidr],
-    watched: impl FnOnce(Box<dyn Device>) -> Result<Box<dyn Device>, Failure>,
+    shards: u16,
     log: &Log,
-) -> Result<(Shard, String), Failure> {
+) -> Result<Vec<Queue>, Failure> {
     let Stack::Device { device, addresses, gateways, hardware, probe, .. } = stack else {
         unreachable!("a plan with a device")
     };
     let (DevicePlan::Tap { name: interface, .. } | DevicePlan::AfPacket { interface }) = device;
     claim::refuse_kernels(interface, addresses)?;
-    let Opened { device, interface, own, name } = open_device(device, log)?;
-    let config =
-        Config::new(device.capabilities(), addresses[0], secret().map_err(Failure::Stack)?);
+    let secret = secret().map_err(Failure::Stack)?;
+    let steering = Steering::new(&secret, shards);
+    let Opened { queues, is_steered, interface, own, name } = open_device(device, &steering, log)?;
+    let config = Config::new(queues[0].capabilities(), addresses[0], secret);
     let mut config = knobs.on(config);
     config.addresses.clone_from(addresses);
     config.ranges = ranges.to_vec();
@@ -76,36 +116,63 @@ pub(crate) fn open_shard(
         }
     };
     (config.address_probe, config.address_announce) = (*probe, true);
-    let shard = Shard::new(config, watched(device)?).map_err(Failure::Stack)?;
-    Ok((shard, name))
+    if let Err(error) = is_steered {
+        let text = format!(
+            "{interface}: frames come to any shard, and are handed over to their own, which costs \
+             time: {error}."
+        );
+        log.write(Record::Trouble { text });
+    }
+    let queue =
+        |device| Queue { device, host: config.clone(), name: format!("{name}{}", of(shards)) };
+    Ok(queues.into_iter().map(queue).collect())
 }
 
-fn open_device(plan: &DevicePlan, log: &Log) -> Result<Opened, Failure> {
+/// What follows the name of a device with so many shards.
+fn of(shards: u16) -> String {
+    if shards == 1 { String::new() } else { format!(", {shards} shards") }
+}
+
+fn open_device(plan: &DevicePlan, steering: &Steering, log: &Log) -> Result<Opened, Failure> {
+    let queues = usize::from(steering.shards());
     match plan {
         DevicePlan::Tap { name, mtu, host_addresses } => {
             let mut config = TapConfig::new(name);
             config.mtu = *mtu;
             config.host_addresses.clone_from(host_addresses);
             let flag = format!("--tap {name}");
-            let tap = Tap::open(&config).map_err(|error| Failure::Device(flag, error))?;
-            let interface = tap.name().to_owned();
+            let all =
+                Tap::open_queues(&config, queues).map_err(|error| Failure::Device(flag, error))?;
+            let interface = all[0].name().to_owned();
             let name = format!("TAP {interface}");
-            let tap = tap.on_link(log_link(&interface, log));
-            Ok(Opened { device: Box::new(tap), interface, own: [0; 6], name })
+            let is_steered = if queues > 1 { all[0].steer(steering) } else { Ok(()) };
+            let queues = first_tells(all, |tap| tap.on_link(log_link(&interface, log)));
+            Ok(Opened { queues, is_steered, interface, own: [0; 6], name })
         }
         DevicePlan::AfPacket { interface } => {
             let flag = format!("--af-packet {interface}");
-            let socket =
-                AfPacket::open(interface, true).map_err(|error| Failure::Device(flag, error))?;
-            let (interface, own) = (interface.clone(), socket.hardware());
+            let all = AfPacket::open_queues(interface, true, queues)
+                .map_err(|error| Failure::Device(flag, error))?;
+            let (interface, own) = (interface.clone(), all[0].hardware());
             let name = format!("packet socket on {interface}");
-            if let Ok(false) = socket.has_carrier() {
+            if let Ok(false) = all[0].has_carrier() {
                 log.write(Record::Trouble { text: no_carrier(&interface) });
             }
-            let socket = socket.on_link(log_link(&interface, log));
-            Ok(Opened { device: Box::new(socket), interface, own, name })
+            let is_steered = all[0].steer(steering);
+            let queues = first_tells(all, |socket| socket.on_link(log_link(&interface, log)));
+            Ok(Opened { queues, is_steered, interface, own, name })
         }
     }
+}
+
+/// The queues as devices. The first alone tells of the link: it is one.
+fn first_tells<D: Device + Send + 'static>(
+    queues: Vec<D>,
+    tells: impl FnOnce(D) -> D,
+) -> Vec<Box<dyn Device + Send>> {
+    let mut queues = queues.into_iter();
+    let first = queues.next().map(|first| Box::new(tells(first)) as _);
+    first.into_iter().chain(queues.map(|queue| Box::new(queue) as _)).collect()
 }
 
 /// The warning about an interface whose cable leads nowhere.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ const LAST_WORDS: Duration = Duration::from_secs(3);
 pub(crate) struct Signals {
     /// How many asked for a stop.
     stops: watch::Receiver<u32>,
+    asked: Arc<watch::Sender<u32>>,
     counts: watch::Receiver<()>,
     hangups: watch::Receiver<()>,
 }
@@ -32,6 +34,8 @@ impl Signals {
     /// Takes over the signals for the rest of the program's life.
     pub(crate) fn install() -> io::Result<Signals> {
         let (asked, stops) = watch::channel(0);
+        let asked = Arc::new(asked);
+        let own = asked.clone();
         let [(asks, counts), (hangs_up, hangups)] = [(); 2].map(watch::channel);
         let mut signals = iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -45,16 +49,21 @@ impl Signals {
                         hangs_up.send_replace(());
                         continue;
                     }
-                    _ => asked.send_modify(|stops| *stops += 1),
+                    _ => own.send_modify(|stops| *stops += 1),
                 }
-                match *asked.borrow() {
+                match *own.borrow() {
                     0 | 1 => {}
                     2 => end_in(LAST_WORDS),
                     _ => end(),
                 }
             }
         })?;
-        Ok(Signals { stops, counts, hangups })
+        Ok(Signals { stops, asked, counts, hangups })
+    }
+
+    /// Stops the program from within, as a second signal does.
+    pub(crate) fn cut(&self) {
+        self.asked.send_modify(|stops| *stops = (*stops).max(2));
     }
 
     /// True once a signal has asked for a stop.

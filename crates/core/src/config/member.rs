@@ -34,7 +34,7 @@ impl Member {
     }
 
     /// Its part of a whole number. The parts of all shards add up to it.
-    fn part(self, whole: usize) -> usize {
+    pub fn part(self, whole: usize) -> usize {
         let (index, of) = (usize::from(self.index), usize::from(self.of));
         whole / of + usize::from(index < whole % of)
     }
@@ -56,25 +56,31 @@ impl Config {
     /// ```
     #[must_use]
     pub fn member(&self, member: Member) -> Config {
-        let part = |whole: usize| member.part(whole);
-        let part_u32 = |whole: u32| member.part(whole as usize) as u32;
-        let all = &self.limits;
-        let limits = Limits {
-            connections: part(all.connections),
-            syn_cache: part(all.syn_cache),
-            time_wait: part(all.time_wait),
-            unheard_peers: part(all.unheard_peers),
-            orphans: part(all.orphans),
-            pages: part(all.pages),
-            receive_window_bytes: part(all.receive_window_bytes as usize) as u64,
-            replies_per_second: part_u32(all.replies_per_second),
-            challenge_acks_per_second: part_u32(all.challenge_acks_per_second),
-            neighbour_queue: part(all.neighbour_queue),
-            ..*all
-        };
         // The first shard claims addresses, and publishes them when they are the host's.
         let address_probe = if member.is_replica() { Duration::ZERO } else { self.address_probe };
-        Config { member, limits, address_probe, ..self.clone() }
+        Config { member, limits: self.limits.part(member), address_probe, ..self.clone() }
+    }
+}
+
+impl Limits {
+    /// The part of a shard of every limit that counts what connections need.
+    #[must_use]
+    pub fn part(&self, member: Member) -> Limits {
+        let part = |whole: usize| member.part(whole);
+        let part_u32 = |whole: u32| member.part(whole as usize) as u32;
+        Limits {
+            connections: part(self.connections),
+            syn_cache: part(self.syn_cache),
+            time_wait: part(self.time_wait),
+            unheard_peers: part(self.unheard_peers),
+            orphans: part(self.orphans),
+            pages: part(self.pages),
+            receive_window_bytes: part(self.receive_window_bytes as usize) as u64,
+            replies_per_second: part_u32(self.replies_per_second),
+            challenge_acks_per_second: part_u32(self.challenge_acks_per_second),
+            neighbour_queue: part(self.neighbour_queue),
+            ..*self
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 fn a_connection_is_charged_while_in_and_a_waiting_one_yields() {
     let purse = Purse::default();
     let Purse { by_connections, room, .. } = purse.clone();
-    let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+    let door = Door::new(&ServerConfig::default(), Memory::new(purse), Clients::default());
     let now = Instant::now();
     let first = door.admit(ip("192.0.2.1"), now).unwrap();
     assert_eq!(by_connections.load(Ordering::Relaxed), RESTING_BYTES);
@@ -36,7 +36,7 @@ fn a_connection_is_charged_while_in_and_a_waiting_one_yields() {
 fn those_that_may_rest_do_so_before_anybody_goes() {
     let purse = Purse::default();
     purse.room.set(Some(ConnectionRoom::None));
-    let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+    let door = Door::new(&ServerConfig::default(), Memory::new(purse), Clients::default());
     let now = Instant::now();
     let phases = [(); 2].map(|()| Phase::new(now));
     let seats = phases.map(|phase| door.seat((phase, delivered()), ip("192.0.2.1"), now));
@@ -54,7 +54,7 @@ fn those_that_may_rest_do_so_before_anybody_goes() {
 fn of_those_that_rest_as_many_go_as_give_enough() {
     let purse = Purse::default();
     purse.room.set(Some(ConnectionRoom::None));
-    let door = Door::new(&ServerConfig::default(), Memory::new(purse));
+    let door = Door::new(&ServerConfig::default(), Memory::new(purse), Clients::default());
     let begin = Instant::now();
     let now = begin + Duration::from_secs(1);
     let enough = CONNECTION_BYTES.div_ceil(RESTING_BYTES);
@@ -74,7 +74,7 @@ fn door() -> Door {
         max_responses: 2,
         ..ServerConfig::default()
     };
-    Door::new(&limits, Memory::boundless())
+    Door::new(&limits, Memory::boundless(), Clients::default())
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -94,7 +94,7 @@ fn as_many_as_the_limit_come_in_and_one_more_when_one_has_left() {
     let refused = (door.tally().refused_connections, door.tally().refused_client_connections);
     assert_eq!(refused, (1, 1));
     inside.clear();
-    assert!(door.inside.clients.borrow().is_empty(), "those who left leave nothing behind");
+    assert!(door.inside.clients.is_empty(), "those who left leave nothing behind");
 }
 
 /// A connection that is in, and waits for a request.
@@ -193,4 +193,22 @@ fn as_many_responses_as_the_limit_are_in_flight() {
     drop(first);
     assert!(door.begin_response().is_some());
     assert_eq!(door.tally().refused_responses, 1);
+}
+
+#[test]
+fn the_limit_of_a_client_holds_for_all_shards_together() {
+    let limits = ServerConfig { max_client_connections: 3, ..ServerConfig::default() };
+    let clients = Clients::default();
+    let doors = [(); 2].map(|()| Door::new(&limits, Memory::boundless(), clients.clone()));
+    let (peer, now) = (IpAddr::from([192, 0, 2, 1]), Instant::now());
+    let mut inside: Vec<Admission> =
+        [0, 1, 0].map(|shard| doors[shard].admit(peer, now).unwrap()).into();
+    for door in &doors {
+        assert_eq!(door.admit(peer, now).err(), Some(Refusal::Client));
+    }
+    assert!(doors[1].admit([192, 0, 2, 2].into(), now).is_ok(), "another client");
+    inside.pop();
+    inside.push(doors[1].admit(peer, now).unwrap());
+    inside.clear();
+    assert!(clients.is_empty());
 }

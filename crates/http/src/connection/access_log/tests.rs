@@ -37,7 +37,7 @@ fn scene() -> Scene {
     let (now, phase) = (Rc::new(Cell::new(Instant::now())), Phase::new(Instant::now()));
     let (wire, records) = (Rc::new(Script::default()), Rc::<RefCell<Vec<Access>>>::default());
     let (time, written, memory) = (now.clone(), records.clone(), Memory::boundless());
-    let door = Door::new(&Default::default(), memory.clone());
+    let door = Door::new(&Default::default(), memory.clone(), crate::Clients::default());
     let hook = Rc::new(move |access: &Access| written.borrow_mut().push(access.clone()));
     let log = AccessLog::new(
         hook,

@@ -1,0 +1,107 @@
+//! `--shards N`: on how many cores to serve, and what each shard gets of what there is.
+
+use std::str::FromStr;
+
+use lightwait::shards::{Cores, available_cores};
+use lightwait_core::config::{Member, SHARDS_MAX};
+
+use super::{FilesConfig, Plan, ServerConfig, usage};
+use crate::args::{Pin, ServeArgs};
+use crate::failure::Failure;
+
+/// How many shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShardCount {
+    /// One for each core.
+    Auto,
+    Given(u16),
+}
+
+impl FromStr for ShardCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ShardCount, String> {
+        if text == "auto" {
+            return Ok(ShardCount::Auto);
+        }
+        let given = text.parse().ok().filter(|count| (1..=SHARDS_MAX).contains(count));
+        given.map(ShardCount::Given).ok_or_else(|| format!("give 1 to {SHARDS_MAX}, or auto"))
+    }
+}
+
+impl ShardCount {
+    /// The number for this machine.
+    pub(crate) fn count(self) -> Result<u16, Failure> {
+        match self {
+            ShardCount::Given(count) => Ok(count),
+            ShardCount::Auto => Ok(available_cores().map_err(Failure::Stack)?.clamp(1, SHARDS_MAX)),
+        }
+    }
+}
+
+/// How many shards there are to be, and on which cores. Refuses what only one shard can do.
+pub(super) fn plan(args: &ServeArgs) -> Result<(u16, Cores), Failure> {
+    let count = args.shards.count()?;
+    let alone = [
+        ("--pcap", args.pcap.is_some()),
+        ("--trace", args.trace),
+        ("--fault", args.fault.is_some()),
+    ];
+    if count > 1
+        && let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given)
+    {
+        let text = format!("{flag} sees the frames of one shard: leave out --shards {count}");
+        return Err(usage(text));
+    }
+    // The only shard runs on the thread that the program has begun on, wherever that is.
+    let is_pinned = count > 1 && args.pin == Pin::Yes;
+    Ok((count, if is_pinned { Cores::Pinned } else { Cores::Any }))
+}
+
+impl Plan {
+    /// The plan of one shard: its part of what all serve with.
+    pub(crate) fn member(&self, member: Member) -> Plan {
+        let part = |whole| member.part(whole);
+        let server = ServerConfig {
+            max_connections: part(self.server.max_connections),
+            max_responses: part(self.server.max_responses),
+            ..self.server.clone()
+        };
+        let files = FilesConfig {
+            cache_bytes: part(self.files.cache_bytes),
+            cache_open: part(self.files.cache_open),
+            ..self.files.clone()
+        };
+        Plan { server, files, ..self.clone() }
+    }
+
+    /// Refuses limits that leave a shard without any of something.
+    pub(super) fn check_parts(&self) -> Result<(), Failure> {
+        let shards = usize::from(self.shards);
+        let limits = [
+            ("--max-connections", self.server.max_connections),
+            ("--max-responses", self.server.max_responses),
+        ];
+        match limits.iter().find(|(_, limit)| *limit < shards) {
+            Some((flag, limit)) => Err(usage(format!(
+                "{flag} {limit}: {shards} shards share it, and each needs one at least"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_to_64_or_as_many_as_there_are() {
+        assert_eq!("auto".parse(), Ok(ShardCount::Auto));
+        assert_eq!("64".parse(), Ok(ShardCount::Given(64)));
+        for wrong in ["0", "65", "-1", "all", ""] {
+            assert!(wrong.parse::<ShardCount>().unwrap_err().contains("1 to 64"), "{wrong}");
+        }
+        assert!((1..=SHARDS_MAX).contains(&ShardCount::Auto.count().unwrap()));
+    }
+}

@@ -1,0 +1,116 @@
+//! What the shards of one server have together: they log as one, and count as one.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use lightwait::rt;
+use lightwait::shards::Peers;
+use lightwait_core::config::Member;
+use lightwait_http::Clients;
+
+use crate::counts::Counts;
+use crate::log::{Log, Record};
+
+/// How long a turn may take before the other shards report it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often they look.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// All shards of a server.
+pub(super) struct Crew {
+    pub(super) clients: Clients,
+    log: Log,
+    counts: Gather<Vec<Counts>>,
+    stopping: Gather<usize>,
+    stopped: Gather<usize>,
+}
+
+impl Crew {
+    pub(super) fn new(shards: u16, log: Log) -> Crew {
+        let all = usize::from(shards);
+        Crew {
+            clients: Clients::default(),
+            log,
+            counts: Gather::new(all),
+            stopping: Gather::new(all),
+            stopped: Gather::new(all),
+        }
+    }
+
+    /// A shard tells the counters of its stacks: the last one's telling logs the sums.
+    pub(super) fn tell(&self, counts: Vec<Counts>) {
+        let Some(all) = self.counts.add(counts) else { return };
+        let mut shards = all.into_iter();
+        let mut sums = shards.next().unwrap_or_default();
+        for shard in shards {
+            sums.iter_mut().zip(&shard).for_each(|(sum, counts)| sum.merge(counts));
+        }
+        for counts in sums {
+            self.log.write(Record::Counts(Box::new(counts)));
+        }
+    }
+
+    /// A shard stops, with so many connections.
+    pub(super) fn stopping(&self, connections: usize) {
+        if let Some(all) = self.stopping.add(connections) {
+            self.log.write(Record::Stopping { connections: all.iter().sum() });
+        }
+    }
+
+    /// A shard has stopped; so many connections were cut short.
+    pub(super) fn stopped(&self, unfinished: usize) {
+        if let Some(all) = self.stopped.add(unfinished) {
+            self.log.write(Record::Stopped { unfinished: all.iter().sum() });
+        }
+    }
+}
+
+/// Collects something of every shard.
+struct Gather<T> {
+    all: usize,
+    so_far: Mutex<Vec<T>>,
+}
+
+impl<T> Gather<T> {
+    fn new(all: usize) -> Gather<T> {
+        Gather { all, so_far: Mutex::new(Vec::new()) }
+    }
+
+    /// Adds what a shard has. Returns everything once the last one has.
+    fn add(&self, one: T) -> Option<Vec<T>> {
+        let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        so_far.push(one);
+        (so_far.len() >= self.all).then(|| std::mem::take(&mut *so_far))
+    }
+}
+
+/// Logs when the next shard is stuck in a turn, until the task is aborted.
+pub(super) async fn watch(member: Member, peers: Peers, log: Log) {
+    let (mut watch, next) = (peers.watch(), (member.index + 1) % member.of);
+    let handle = lightwait::shard::Handle::current();
+    loop {
+        rt::sleep(LOOK).await;
+        for (index, long) in watch.stalled(handle.now(), PATIENCE) {
+            if index == next {
+                let text = format!(
+                    "Shard {index} has been busy with one thing for {:.1} s: its clients wait.",
+                    long.as_secs_f64()
+                );
+                log.write(Record::Trouble { text });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_shard_gets_what_all_have_told() {
+        let gather = Gather::new(3);
+        assert_eq!((gather.add(1), gather.add(2)), (None, None));
+        assert_eq!(gather.add(3), Some(vec![1, 2, 3]));
+        assert_eq!(gather.add(4), None, "the next round");
+    }
+}
