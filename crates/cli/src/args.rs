@@ -313,6 +313,13 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "IFACE", help_heading = "Device")]
     pub(crate) af_packet: Option<String>,
 
+    /// Run on an existing interface, past the kernel's stack, by AF_XDP: takes what is sent to our
+    /// addresses and leaves all else to the kernel. The interface must have as many queues as there
+    /// are shards
+    #[arg(long, value_name = "IFACE", help_heading = "Device",
+        conflicts_with_all = ["tap", "af_packet"])]
+    pub(crate) afxdp: Option<String>,
+
     /// Our address and its prefix, such as 10.9.0.2/24 or fd00::2/64; may be repeated
     #[arg(long, value_name = "A/N", help_heading = "Device")]
     pub(crate) ip: Vec<Cidr>,
@@ -326,8 +333,9 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "A", help_heading = "Device")]
     pub(crate) gateway: Vec<IpAddr>,
 
-    /// Our hardware address, such as 02:00:00:00:00:01; `interface` for that of --af-packet's
-    /// interface, where the network lets no other through [default: derived from the machine's id,
+    /// Our hardware address, such as 02:00:00:00:00:01; `interface` for that of the
+    /// interface itself, where the network lets no other through [default: with --afxdp that, for a
+    /// card hears no other; else derived from the machine's id,
     /// the interface and our first address, the same each time]
     #[arg(long, value_name = "MAC", help_heading = "Device")]
     pub(crate) mac: Option<Hardware>,
@@ -341,6 +349,13 @@ pub(crate) struct DeviceArgs {
     /// Largest IP packet on the TAP, in bytes [default: 1500]
     #[arg(long, value_name = "BYTES", help_heading = "Device")]
     pub(crate) mtu: Option<u16>,
+}
+
+impl DeviceArgs {
+    /// True if they name a device.
+    pub(crate) fn name_one(&self) -> bool {
+        self.tap.is_some() || self.af_packet.is_some() || self.afxdp.is_some()
+    }
 }
 
 #[cfg(test)]

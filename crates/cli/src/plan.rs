@@ -117,6 +117,19 @@ pub(crate) enum DevicePlan {
     AfPacket {
         interface: String,
     },
+    AfXdp {
+        interface: String,
+    },
+}
+
+impl DevicePlan {
+    /// The interface's name.
+    pub(crate) fn interface(&self) -> &str {
+        let (DevicePlan::Tap { name: interface, .. }
+        | DevicePlan::AfPacket { interface }
+        | DevicePlan::AfXdp { interface }) = self;
+        interface
+    }
 }
 
 /// The wrappers that see or change frames: capture, trace, an emulated bad link.
@@ -347,7 +360,7 @@ fn server(args: &ServeArgs) -> Result<ServerConfig, Failure> {
 }
 
 fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
-    if args.device.tap.is_none() && args.device.af_packet.is_none() {
+    if !args.device.name_one() {
         return bridge(args);
     }
     if args.listen.is_some() {
@@ -368,10 +381,17 @@ fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
 pub(crate) fn device_stack(args: &DeviceArgs, port: u16) -> Result<Stack, Failure> {
     let addresses = addresses(&args.ip)?;
     let gateways = gateways(&args.gateway, &addresses)?;
-    let device = match (&args.tap, &args.af_packet) {
-        (Some(name), _) => tap(args, name, &addresses)?,
-        (None, Some(interface)) => af_packet(args, interface)?,
-        (None, None) => unreachable!("a device is named"),
+    let device = match (&args.tap, &args.af_packet, &args.afxdp) {
+        (Some(name), ..) => tap(args, name, &addresses)?,
+        (None, Some(interface), _) => {
+            refuse_tap_flags(args)?;
+            DevicePlan::AfPacket { interface: interface.clone() }
+        }
+        (None, None, Some(interface)) => {
+            refuse_tap_flags(args)?;
+            DevicePlan::AfXdp { interface: interface.clone() }
+        }
+        (None, None, None) => unreachable!("a device is named"),
     };
     let (hardware, probe) = claim(args, &device)?;
     Ok(Stack::Device { device, addresses, gateways, hardware, probe, port })
@@ -400,7 +420,9 @@ pub(crate) fn refuse_device_flags(args: &DeviceArgs) -> Result<(), Failure> {
         ("--mtu", args.mtu.is_some()),
     ];
     if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
-        let text = format!("{flag} needs a device: give --tap NAME or --af-packet IFACE as well");
+        let text = format!(
+            "{flag} needs a device: give --tap NAME, --af-packet IFACE or --afxdp IFACE as well"
+        );
         return Err(usage(text));
     }
     Ok(())
@@ -434,14 +456,15 @@ fn tap(args: &DeviceArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, 
     Ok(DevicePlan::Tap { name: name.to_owned(), mtu, host_addresses })
 }
 
-fn af_packet(args: &DeviceArgs, interface: &str) -> Result<DevicePlan, Failure> {
+/// Refuses what only the maker of an interface can choose.
+fn refuse_tap_flags(args: &DeviceArgs) -> Result<(), Failure> {
     let flags = [("--mtu", args.mtu.is_some()), ("--host-ip", !args.host_ip.is_empty())];
     if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
         let text =
             format!("{flag} is for --tap; an existing interface has its own (ip link, ip addr)");
         return Err(usage(text));
     }
-    Ok(DevicePlan::AfPacket { interface: interface.to_owned() })
+    Ok(())
 }
 
 /// How long the link is probed for another host with our addresses, at most. RFC 5227's 7 s are for
@@ -453,14 +476,20 @@ const PROBE: Duration = Duration::from_millis(1200);
 /// The hardware address of the stack, and how long it probes a shared link for conflicts. A TAP's
 /// other end is the kernel, which needs no probe: its addresses are known.
 fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
-    let hardware = args.mac.unwrap_or(Hardware::Stable);
+    let is_card = matches!(device, DevicePlan::AfXdp { .. });
+    if is_card && args.mac.is_some_and(|mac| mac != Hardware::Interface) {
+        let text = "--mac: a card hears its own address alone; leave it out with --afxdp";
+        return Err(usage(text.to_owned()));
+    }
+    let default = if is_card { Hardware::Interface } else { Hardware::Stable };
+    let hardware = args.mac.unwrap_or(default);
     let shared = match device {
         DevicePlan::Tap { .. } if hardware == Hardware::Interface => {
             let text = "--mac interface: on a TAP that is the kernel's end; give another";
             return Err(usage(text.to_owned()));
         }
         DevicePlan::Tap { .. } => false,
-        DevicePlan::AfPacket { .. } => true,
+        DevicePlan::AfPacket { .. } | DevicePlan::AfXdp { .. } => true,
     };
     let default = if shared { PROBE } else { Duration::ZERO };
     Ok((hardware, args.probe.unwrap_or(default)))

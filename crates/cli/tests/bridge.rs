@@ -616,3 +616,21 @@ fn people_get_a_table_on_standard_error() {
     assert!(table.contains("  time_wait ") && table.contains(" of 1048576"), "{table}");
     assert!(output.status.success(), "{}", output.status);
 }
+
+#[test]
+fn shards_share_the_port_and_stop_as_one() {
+    let directory = site();
+    let server = Server::start_with(directory.path(), &["--shards", "2", "--quiet"]);
+    for _ in 0..40 {
+        assert_eq!(server.get("/hello.txt"), (200, b"hello".to_vec()));
+    }
+    assert_eq!(server.get("/large").1, pattern(8 << 20));
+    let (status, log) = server.finish_after("TERM");
+    assert!(status.success());
+    let events = |name: &str| log.iter().filter(|line| line["event"] == name).count();
+    assert_eq!((events("stopping"), events("counts"), events("stopped")), (1, 2, 1));
+    let counts = log.iter().find(|line| line["event"] == "counts").unwrap();
+    assert_eq!(counts["counters"]["http_responses_2xx"], 41);
+    // The parts of both add up.
+    assert_eq!(counts["levels"]["syn_cache"]["limit"], 4096);
+}

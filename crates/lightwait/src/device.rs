@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 mod af_packet;
 #[cfg(target_os = "linux")]
+mod af_xdp;
+#[cfg(target_os = "linux")]
 mod bpf;
 pub mod memory;
 #[cfg(target_os = "linux")]
@@ -29,6 +31,8 @@ pub(crate) mod watch;
 
 #[cfg(target_os = "linux")]
 pub use af_packet::AfPacket;
+#[cfg(target_os = "linux")]
+pub use af_xdp::{AfXdp, AfXdpConfig, XdpMode};
 pub use memory::MemoryDevice;
 #[cfg(target_os = "linux")]
 pub use netlink::{KernelAddress, kernel_address};

@@ -223,10 +223,10 @@ fn usage(text: impl Into<String>) -> Failure {
 
 /// The stack that carries the load, with the knobs if it is ours.
 fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
-    let has_device = args.device.tap.is_some() || args.device.af_packet.is_some();
+    let has_device = args.device.name_one();
     match args.stack {
         Some(StackKind::Kernel) if has_device => {
-            Err(usage("--stack kernel has no device: leave out --tap and --af-packet"))
+            Err(usage("--stack kernel has no device: leave out --tap, --af-packet and --afxdp"))
         }
         _ if has_device => {
             let stack = device_stack(&args.device, 80)?;

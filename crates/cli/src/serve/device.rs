@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
+use lightwait::device::{AfPacket, AfXdp, AfXdpConfig, Device, LinkState, Tap, TapConfig, XdpMode};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::shards::Seat;
@@ -93,11 +93,11 @@ pub(crate) fn open_queues(
     let Stack::Device { device, addresses, gateways, hardware, probe, .. } = stack else {
         unreachable!("a plan with a device")
     };
-    let (DevicePlan::Tap { name: interface, .. } | DevicePlan::AfPacket { interface }) = device;
-    claim::refuse_kernels(interface, addresses)?;
+    claim::refuse_kernels(device.interface(), addresses)?;
     let secret = secret().map_err(Failure::Stack)?;
     let steering = Steering::new(&secret, shards);
-    let Opened { queues, is_steered, interface, own, name } = open_device(device, &steering, log)?;
+    let Opened { queues, is_steered, interface, own, name } =
+        open_device(device, addresses, &steering, log)?;
     let config = Config::new(queues[0].capabilities(), addresses[0], secret);
     let mut config = knobs.on(config);
     config.addresses.clone_from(addresses);
@@ -133,7 +133,12 @@ fn of(shards: u16) -> String {
     if shards == 1 { String::new() } else { format!(", {shards} shards") }
 }
 
-fn open_device(plan: &DevicePlan, steering: &Steering, log: &Log) -> Result<Opened, Failure> {
+fn open_device(
+    plan: &DevicePlan,
+    addresses: &[Cidr],
+    steering: &Steering,
+    log: &Log,
+) -> Result<Opened, Failure> {
     let queues = usize::from(steering.shards());
     match plan {
         DevicePlan::Tap { name, mtu, host_addresses } => {
@@ -162,6 +167,29 @@ fn open_device(plan: &DevicePlan, steering: &Steering, log: &Log) -> Result<Open
             let queues = first_tells(all, |socket| socket.on_link(log_link(&interface, log)));
             Ok(Opened { queues, is_steered, interface, own, name })
         }
+        DevicePlan::AfXdp { interface } => {
+            let flag = format!("--afxdp {interface}");
+            let ours = addresses.iter().map(|cidr| cidr.address()).collect();
+            let all = AfXdp::open_queues(&AfXdpConfig::new(interface, ours), queues)
+                .map_err(|error| Failure::Device(flag, error))?;
+            let (interface, own) = (interface.clone(), all[0].hardware());
+            let name = format!("AF_XDP on {interface}, {}", mode_text(all[0].mode()));
+            if let Ok(false) = all[0].has_carrier() {
+                log.write(Record::Trouble { text: no_carrier(&interface) });
+            }
+            let queues = first_tells(all, |socket| socket.on_link(log_link(&interface, log)));
+            // The card spreads frames by a hash of its own: docs/devices.md says so.
+            Ok(Opened { queues, is_steered: Ok(()), interface, own, name })
+        }
+    }
+}
+
+/// The name of a way to a card, for people.
+fn mode_text(mode: XdpMode) -> &'static str {
+    match mode {
+        XdpMode::ZeroCopy => "without copies",
+        XdpMode::Driver => "the driver's program, with a copy",
+        XdpMode::Generic => "the kernel's program, with copies",
     }
 }
 

@@ -21,6 +21,7 @@ mod namespace;
 mod peers;
 mod readme;
 mod server;
+mod shards;
 mod short_connections;
 mod stalled_peers;
 mod time_wait;

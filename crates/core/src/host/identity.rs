@@ -188,16 +188,30 @@ impl Host {
         choice: &mut TupleChoice,
         search: &mut Search,
     ) -> Option<PortState> {
-        let Candidate { port, hash } = loop {
-            let candidate = self.opening.ports.next(search)?;
-            choice.tuple = choice.tuple.with_local_port(candidate.port);
-            if self.ip.shards.elsewhere(&choice.tuple).is_none() {
-                break candidate;
-            }
-        };
+        let mut candidate = self.opening.ports.next(search)?;
+        if !self.ip.shards.is_alone() {
+            candidate = self.first_of_ours(candidate, &choice.tuple, search)?;
+        }
+        let Candidate { port, hash } = candidate;
+        choice.tuple = choice.tuple.with_local_port(port);
         choice.hash = hash.unwrap_or_else(|| self.live.hasher.hash(&choice.tuple));
         let is_heard = self.opening.listeners.has_port(port);
         Some(self.judge(now, choice, is_heard))
+    }
+
+    /// The first candidate, from this one on, whose answers come to this shard.
+    #[inline(never)]
+    fn first_of_ours(
+        &mut self,
+        candidate: Candidate,
+        ends: &Tuple,
+        search: &mut Search,
+    ) -> Option<Candidate> {
+        let mut candidate = candidate;
+        while self.ip.shards.elsewhere(&ends.with_local_port(candidate.port)).is_some() {
+            candidate = self.opening.ports.next(search)?;
+        }
+        Some(candidate)
     }
 
     /// Finds a tuple to `remote` from any of our addresses: of the range, if there is one, in

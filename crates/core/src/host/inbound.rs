@@ -100,7 +100,6 @@ pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault
 }
 
 /// A segment of the fast layout as IP hands over any other, for another shard.
-#[cold]
 pub(super) fn delivery_of(
     fast: &FastSegment<'_>,
     frame: &RxFrame<'_>,

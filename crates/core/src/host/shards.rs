@@ -2,13 +2,16 @@
 //! first learns of the link is published ([`ip::shards`](crate::ip::shards)).
 
 use super::Host;
+use super::inbound::delivery_of;
 use crate::event::Event;
+use crate::flow::Tuple;
 use crate::frame::RxFrame;
 use crate::ip::Context;
 use crate::ip::icmp::IcmpError;
-use crate::ip::input::Delivery;
+use crate::ip::input::{Delivery, Origin};
 use crate::ip::shards::{Content, Message};
 use crate::time::Instant;
+use crate::wire::fast::FastSegment;
 
 impl Host {
     /// The oldest message for another shard of this host, and the index of that shard.
@@ -68,12 +71,29 @@ impl Host {
         self.after_ip(now);
     }
 
-    /// Hands a segment over to the shard that owns its connection.
-    #[cold]
-    pub(super) fn hand_over(&mut self, owner: u16, delivery: Delivery<'static>) {
+    /// Hands a segment of the connection `tuple` over to its owner, if that is another shard.
+    #[inline(never)]
+    pub(super) fn hand_over(
+        &mut self,
+        tuple: &Tuple,
+        delivery: impl FnOnce() -> Delivery<'static>,
+    ) -> bool {
+        let Some(owner) = self.ip.shards.elsewhere(tuple) else { return false };
         self.shared.counters.handed_over += 1;
-        self.ip.shards.send(owner, Content::Segment(delivery));
+        self.ip.shards.send(owner, Content::Segment(delivery()));
         self.shared.counters.messages_lost = self.ip.messages_lost();
+        true
+    }
+
+    /// Does the same with a segment of the fast layout.
+    #[inline(never)]
+    pub(super) fn hand_over_fast(
+        &mut self,
+        fast: &FastSegment<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+    ) -> bool {
+        self.hand_over(&fast.tuple(), || delivery_of(fast, frame, from))
     }
 
     /// An ICMP error has come about a segment of a connection, which may be another shard's.

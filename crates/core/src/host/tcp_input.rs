@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::after_input::publish;
-use super::inbound::{Fault, Hinted, Incoming, Past, delivery_of, parse};
+use super::inbound::{Fault, Hinted, Incoming, Past, parse};
 use super::negotiate::Unwilling;
 use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
@@ -60,8 +60,8 @@ impl Host {
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        if let Some(owner) = self.ip.shards.elsewhere(&fast.tuple()) {
-            return self.hand_over(owner, delivery_of(&fast, frame, from));
+        if !self.ip.shards.is_alone() && self.hand_over_fast(&fast, frame, from) {
+            return;
         }
         let received = if is_right { Ok(Received::Fast(fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
@@ -75,8 +75,8 @@ impl Host {
         let &[a, b, c, d] = delivery.bytes.first_chunk().unwrap_or(&[0; 4]);
         let local = (delivery.destination, u16::from_be_bytes([c, d]));
         let tuple = Tuple::new(local, (delivery.source, u16::from_be_bytes([a, b])));
-        if let Some(owner) = self.ip.shards.elsewhere(&tuple) {
-            return self.hand_over(owner, delivery.clone().into_owned());
+        if !self.ip.shards.is_alone() && self.hand_over(&tuple, || delivery.clone().into_owned()) {
+            return;
         }
         let hash = self.live.hasher.hash(&tuple);
         let received = segment.as_ref().map_err(|fault| *fault);

@@ -93,12 +93,14 @@ impl Shards {
         self.member.is_replica()
     }
 
-    /// The shard that owns the connection of `tuple`, if it is another one.
+    /// True if the host has no other shard: everything is here.
     #[inline(always)]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.member.is_alone()
+    }
+
+    /// The shard that owns the connection of `tuple`, if it is another one.
     pub(crate) fn elsewhere(&self, tuple: &Tuple) -> Option<u16> {
-        if self.member.is_alone() {
-            return None;
-        }
         let owner = self.steering.owner(tuple);
         (owner != self.member.index).then_some(owner)
     }
@@ -163,7 +165,7 @@ impl Ip {
     /// Tells replicas what has changed: addresses and routes, and neighbours' hardware addresses.
     /// The first shard calls it after whatever may have changed them.
     pub(crate) fn publish(&mut self) {
-        if self.shards.member.is_alone() || self.shards.is_replica() {
+        if self.shards.is_alone() || self.shards.is_replica() {
             self.neighbours.forget_moves();
             return;
         }

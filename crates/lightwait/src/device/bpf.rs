@@ -5,8 +5,9 @@
 //!   steering, filter ── assembler ── syscall ── kernel: verifier, compiler
 //! ```
 
-pub(super) mod assembler;
+mod assembler;
+pub(super) mod filter;
 pub(super) mod steering;
-pub(super) mod syscall;
+mod syscall;
 
-pub(super) use syscall::{Kind, Program};
+pub(super) use syscall::{Attachment, Kind, Program, SocketMap, XdpFlag};

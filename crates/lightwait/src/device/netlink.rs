@@ -9,7 +9,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use lightwait_core::address::Cidr;
 use rustix::net::{
@@ -84,6 +84,11 @@ impl Netlink {
         );
         let socket = socket.map_err(|error| Call::Netlink.refused(&error.into()))?;
         Ok(Netlink { socket })
+    }
+
+    /// The socket, for ioctls about interfaces.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// The interface of that name; an error of kind `NotFound` if there is none.

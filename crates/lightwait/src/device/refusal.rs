@@ -2,6 +2,8 @@
 //! helps. Each error number has a cause of its own for each call, so that a privilege is said to be
 //! missing only where it is.
 
+mod xdp;
+
 use std::io;
 
 use lightwait_core::address::Cidr;
@@ -21,6 +23,16 @@ pub(super) enum Call<'a> {
     Shape(&'a str),
     /// Loading a program of eBPF: the end of the verifier's log.
     LoadProgram(&'a str),
+    /// Loading a program of XDP, or making its map: the end of the verifier's log.
+    LoadXdp(&'a str),
+    /// Attaching a program of XDP to the interface of that name.
+    AttachXdp(&'a str),
+    /// Opening a socket of AF_XDP.
+    XdpSocket,
+    /// Registering memory with a socket of AF_XDP, or mapping its rings.
+    XdpMemory,
+    /// Binding a socket of AF_XDP to a queue of the interface of that name.
+    XdpBind(&'a str, u32),
     /// Opening a packet socket.
     PacketSocket,
     /// Setting an option of a packet socket: its name.
@@ -53,6 +65,11 @@ impl Call<'_> {
             Call::Attached => attached(errno),
             Call::Shape(what) => format!("the TAP refuses {what}"),
             Call::LoadProgram(log) => load_program(log, errno),
+            Call::LoadXdp(log) => xdp::load(log, errno),
+            Call::AttachXdp(name) => xdp::attach(name, errno),
+            Call::XdpSocket => xdp::socket(errno),
+            Call::XdpMemory => xdp::memory(errno),
+            Call::XdpBind(name, queue) => xdp::bind(name, queue, errno),
             Call::PacketSocket => packet_socket(errno),
             Call::Option(name) => match errno {
                 libc::ENOPROTOOPT => format!("this kernel has no {name}: it is too old"),
@@ -255,7 +272,7 @@ fn denied(what: &str, command: &str) -> String {
 mod tests {
     use super::*;
 
-    fn calls() -> [Call<'static>; 15] {
+    fn calls() -> [Call<'static>; 20] {
         [
             Call::OpenTun,
             Call::Attach("lw0"),
@@ -263,6 +280,11 @@ mod tests {
             Call::Attached,
             Call::Shape("a virtio header of 12 bytes"),
             Call::LoadProgram("R7 !read_ok"),
+            Call::LoadXdp("R1 invalid"),
+            Call::AttachXdp("lw0"),
+            Call::XdpSocket,
+            Call::XdpMemory,
+            Call::XdpBind("lw0", 3),
             Call::PacketSocket,
             Call::Option("PACKET_IGNORE_OUTGOING"),
             Call::FanOut,
@@ -301,6 +323,15 @@ mod tests {
             (Call::LoadProgram(""), libc::EPERM, "needs CAP_BPF or CAP_SYS_ADMIN"),
             (Call::LoadProgram(""), libc::ENOSYS, "no bpf(2)"),
             (Call::LoadProgram("R7 !read_ok"), libc::EACCES, "eBPF: R7 !read_ok"),
+            (Call::LoadXdp(""), libc::EPERM, "needs CAP_NET_ADMIN and CAP_BPF"),
+            (Call::LoadXdp("R1 invalid"), libc::EACCES, "XDP: R1 invalid"),
+            (Call::AttachXdp("lw0"), libc::EBUSY, "sudo ip link set dev lw0 xdp off"),
+            (Call::AttachXdp("lw0"), libc::EINVAL, "before Linux 5.9"),
+            (Call::XdpSocket, libc::EPERM, "needs CAP_NET_RAW"),
+            (Call::XdpSocket, libc::EAFNOSUPPORT, "CONFIG_XDP_SOCKETS"),
+            (Call::XdpMemory, libc::ENOBUFS, "ulimit -l"),
+            (Call::XdpBind("lw0", 3), libc::EBUSY, "queue 3 of `lw0` is in use"),
+            (Call::XdpBind("lw0", 3), libc::EINVAL, "has no queue 3"),
             (Call::PacketSocket, libc::EPERM, "needs CAP_NET_RAW"),
             (Call::PacketSocket, libc::EAFNOSUPPORT, "modprobe af_packet"),
             (Call::Option("PACKET_AUXDATA"), libc::ENOPROTOOPT, "no PACKET_AUXDATA"),

@@ -255,7 +255,7 @@ mod tests {
         let seats = Seat::all(2);
         let mut watch = seats[0].peers().watch();
         let second = Duration::from_secs(1);
-        let at = |seconds| Instant::from_millis(1000 * seconds);
+        let at = |seconds: u64| Instant::from_millis(1000 * seconds);
         seats[1].note_turn();
         assert_eq!(watch.stalled(at(1), second), []);
         assert_eq!(watch.stalled(at(3), second), [(1, second * 2)]);

@@ -26,19 +26,19 @@ const PORT: u16 = 7;
 
 /// The amount of data that is exchanged.
 #[derive(Clone, Copy)]
-struct Amount {
+pub(crate) struct Amount {
     bulk_bytes: usize,
     short_connections: usize,
 }
 
-const MUCH: Amount = Amount { bulk_bytes: 20_000_000, short_connections: 300 };
+pub(crate) const MUCH: Amount = Amount { bulk_bytes: 20_000_000, short_connections: 300 };
 const LITTLE: Amount = Amount { bulk_bytes: 500_000, short_connections: 5 };
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251 + i / 65_537) as u8).collect()
 }
 
-fn config() -> Config {
+pub(crate) fn config() -> Config {
     let plain = Capabilities::plain(Medium::Ethernet, 1500);
     Config {
         hardware: OUR_MAC,
@@ -118,7 +118,7 @@ async fn ours_as_client(server: SocketAddr, data: Vec<u8>) {
     assert!(back == data, "{} of {} bytes came back", back.len(), data.len());
 }
 
-fn exchange(open: impl FnOnce() -> Box<dyn Device> + Send + 'static, amount: Amount) {
+pub(crate) fn exchange(open: impl FnOnce() -> Box<dyn Device> + Send + 'static, amount: Amount) {
     let stop = Stop::new();
     let targets = PAIRS.map(|(_, kernel)| kernel_as_server(kernel));
     let (done, finished) = mpsc::channel();

@@ -2,6 +2,8 @@
 //! namespace that the test makes.
 #![cfg(target_os = "linux")]
 
+#[cfg(feature = "tokio-driver")]
+mod af_xdp;
 mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_tcp;

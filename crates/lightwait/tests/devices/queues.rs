@@ -16,7 +16,7 @@ use crate::namespace::{can_make_tap, inside, inside_as_user, ip};
 use crate::{KERNEL, OURS, receive, resolve, send};
 
 /// Connections that the kernel opens to each of our addresses.
-const CONNECTIONS: u16 = 64;
+pub(crate) const CONNECTIONS: u16 = 64;
 
 fn config() -> TapConfig {
     TapConfig { host_addresses: vec!["10.77.0.1/24".parse().unwrap()], ..TapConfig::new("lw0") }
@@ -125,7 +125,7 @@ fn a_tap_for_several_queues_is_another_than_for_one() {
 }
 
 /// Has the kernel send a SYN to each of so many ports of `ours`.
-fn knock(ours: IpAddr) {
+pub(crate) fn knock(ours: IpAddr) {
     for port in 1..=CONNECTIONS {
         let family = if ours.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
         let socket = socket(family, SocketType::STREAM, None).unwrap();
@@ -136,7 +136,7 @@ fn knock(ours: IpAddr) {
 }
 
 /// The ends of the connection whose SYN this frame is, ours first.
-fn syn(frame: &[u8]) -> Option<Tuple> {
+pub(crate) fn syn(frame: &[u8]) -> Option<Tuple> {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let ends = |from: IpAddr, to: IpAddr, at: usize| {
         (frame[at + 13] == 2).then(|| Tuple::new((to, word(at + 2)), (from, word(at))))

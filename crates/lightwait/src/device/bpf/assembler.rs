@@ -11,8 +11,14 @@ pub(crate) enum Reg {
     R0 = 0,
     /// The first argument. At the program's start: its context.
     R1,
+    /// The second argument.
+    R2,
+    /// The third argument.
+    R3,
+    R4,
+    R5,
     /// A load from the packet of a socket reads the context here.
-    R6 = 6,
+    R6,
     R7,
     R8,
 }
@@ -53,6 +59,7 @@ pub(crate) enum When {
 
 const CLASS_LOAD: u8 = 0x00;
 const CLASS_LOAD_INDIRECT: u8 = 0x01;
+const CLASS_BYTE_ORDER: u8 = 0x04;
 const CLASS_JUMP: u8 = 0x05;
 const CLASS_JUMP_32: u8 = 0x06;
 const CLASS_ALU_64: u8 = 0x07;
@@ -61,8 +68,12 @@ const MODE_PACKET: u8 = 0x20;
 const MODE_PACKET_INDEXED: u8 = 0x40;
 const MODE_MEMORY: u8 = 0x60;
 const LOAD_LONG: u8 = 0x18;
+const TO_BIG_ENDIAN: u8 = CLASS_BYTE_ORDER | SOURCE_REGISTER | 0xd0;
 const JUMP: u8 = CLASS_JUMP;
+const CALL: u8 = CLASS_JUMP | 0x80;
 const EXIT: u8 = CLASS_JUMP | 0x90;
+/// The immediate of a long load is the descriptor of a map.
+const MAP_DESCRIPTOR: u8 = 1;
 
 /// An instruction, as bpf(2) takes it: `struct bpf_insn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +127,12 @@ impl Assembler {
         self.push(0, 0, 0, 0, (value >> 32) as i32);
     }
 
+    /// `to` = the map with that descriptor.
+    pub(crate) fn map(&mut self, to: Reg, descriptor: i32) {
+        self.push(LOAD_LONG, to as u8, MAP_DESCRIPTOR, 0, descriptor);
+        self.push(0, 0, 0, 0, 0);
+    }
+
     /// `to` = what memory holds at `base + offset`, in the machine's byte order.
     pub(crate) fn load(&mut self, size: Size, to: Reg, base: Reg, offset: i16) {
         let code = CLASS_LOAD_INDIRECT | MODE_MEMORY | size as u8;
@@ -133,16 +150,38 @@ impl Assembler {
         self.push(CLASS_LOAD | MODE_PACKET_INDEXED | size as u8, 0, index as u8, 0, offset);
     }
 
+    /// Takes the value of `size` bits in network byte order to the machine's.
+    pub(crate) fn network_to_host(&mut self, size: Size, to: Reg) {
+        let bits = match size {
+            Size::Byte => return,
+            Size::Half => 16,
+            Size::Word => 32,
+        };
+        self.push(TO_BIG_ENDIAN, to as u8, 0, 0, bits);
+    }
+
     /// Jumps to `label` when the low 32 bits of `left` are so beside `right`.
     pub(crate) fn jump_if(&mut self, left: Reg, when: When, right: u32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.push(CLASS_JUMP_32 | when as u8, left as u8, 0, 0, right as i32);
     }
 
+    /// Jumps to `label` when `left` is so beside `right`, of 64 bits.
+    pub(crate) fn jump_if_by(&mut self, left: Reg, when: When, right: Reg, label: Label) {
+        self.jumps.push((self.code.len(), label));
+        let code = CLASS_JUMP | SOURCE_REGISTER | when as u8;
+        self.push(code, left as u8, right as u8, 0, 0);
+    }
+
     /// Jumps to `label`.
     pub(crate) fn jump(&mut self, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.push(JUMP, 0, 0, 0, 0);
+    }
+
+    /// `R0` = what the kernel's function of that number returns.
+    pub(crate) fn call(&mut self, function: i32) {
+        self.push(CALL, 0, 0, 0, function);
     }
 
     /// Ends the program, with `R0`.
@@ -197,7 +236,11 @@ mod tests {
         program.jump_if(Reg::R0, When::NotEqual, 8, end);
         program.packet(Size::Half, 12);
         program.packet_at(Size::Word, Reg::R8, 2);
-        program.long(Reg::R7, 0x0102_0304_f506_0708);
+        program.network_to_host(Size::Half, Reg::R0);
+        program.long(Reg::R2, 0x0102_0304_f506_0708);
+        program.map(Reg::R1, 7);
+        program.jump_if_by(Reg::R2, When::Greater, Reg::R3, end);
+        program.call(51);
         program.jump(end);
         program.place(end);
         program.exit_with(2);
@@ -206,11 +249,16 @@ mod tests {
             [
                 instruction(0xbf, 0x16, 0, 0),
                 instruction(0x61, 0x60, 16, 0),
-                instruction(0x56, 0x00, 5, 8),
+                instruction(0x56, 0x00, 10, 8),
                 instruction(0x28, 0x00, 0, 12),
                 instruction(0x40, 0x80, 0, 2),
-                instruction(0x18, 0x07, 0, 0xf506_0708_u32 as i32),
+                instruction(0xdc, 0x00, 0, 16),
+                instruction(0x18, 0x02, 0, 0xf506_0708_u32 as i32),
                 instruction(0x00, 0x00, 0, 0x0102_0304),
+                instruction(0x18, 0x11, 0, 7),
+                instruction(0x00, 0x00, 0, 0),
+                instruction(0x2d, 0x32, 2, 0),
+                instruction(0x85, 0x00, 0, 51),
                 instruction(0x05, 0x00, 0, 0),
                 instruction(0xb7, 0x00, 0, 2),
                 instruction(0x95, 0x00, 0, 0),

@@ -8,16 +8,22 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
-#[cfg(test)]
-use std::os::fd::AsRawFd;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::assembler::Instruction;
 use crate::device::refusal::Call;
 
+const MAP_CREATE: libc::c_int = 0;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
 #[cfg(test)]
 const PROG_TEST_RUN: libc::c_int = 10;
+const LINK_CREATE: libc::c_int = 28;
+
+/// A map from queues to sockets of AF_XDP (BPF_MAP_TYPE_XSKMAP).
+const MAP_OF_SOCKETS: u32 = 17;
+/// A program is attached to an interface's receive path (BPF_XDP).
+const ATTACH_XDP: u32 = 37;
 
 /// Ours is not the GPL: no function that we call asks for it.
 const LICENCE: &CStr = c"MIT OR Apache-2.0";
@@ -33,12 +39,29 @@ const LOG_LINES: usize = 4;
 pub(crate) enum Kind {
     /// Judges a packet by a number: the queue of a TAP, the socket of a fan-out.
     SocketFilter,
+    /// Judges a frame before the kernel's own stack sees it.
+    Xdp,
 }
 
 impl Kind {
     fn number(self) -> u32 {
         match self {
             Kind::SocketFilter => 1,
+            Kind::Xdp => 6,
+        }
+    }
+
+    fn attach_kind(self) -> u32 {
+        match self {
+            Kind::SocketFilter => 0,
+            Kind::Xdp => ATTACH_XDP,
+        }
+    }
+
+    fn refused(self, log: &str, error: &io::Error) -> io::Error {
+        match self {
+            Kind::SocketFilter => Call::LoadProgram(log).refused(error),
+            Kind::Xdp => Call::LoadXdp(log).refused(error),
         }
     }
 }
@@ -74,7 +97,7 @@ impl Program {
         match load(kind, code, &mut none) {
             Ok(fd) => Ok(Program { fd }),
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                Err(Call::LoadProgram("").refused(&error))
+                Err(kind.refused("", &error))
             }
             // Once more, for the log.
             Err(error) => {
@@ -83,10 +106,25 @@ impl Program {
                 let text = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
                 let lines = text.trim().lines().collect::<Vec<_>>();
                 let last = lines[lines.len().saturating_sub(LOG_LINES)..].join("; ");
-                let refused = |_| Call::LoadProgram(&last).refused(&error);
+                let refused = |_| kind.refused(&last, &error);
                 fd.map(|fd| Program { fd }).map_err(refused)
             }
         }
+    }
+
+    /// Has the interface with that index run the program, of [`Kind::Xdp`], on each frame that it
+    /// receives.
+    pub(crate) fn attach(&self, interface: u32, flag: XdpFlag) -> io::Result<Attachment> {
+        let mut link = Link {
+            program: self.fd.as_raw_fd() as u32,
+            interface,
+            kind: ATTACH_XDP,
+            flags: flag as u32,
+        };
+        // SAFETY: the argument is plain C data, without pointers.
+        let fd = unsafe { bpf(LINK_CREATE, &mut link) }?;
+        // SAFETY: the call returned a new descriptor, which has no other owner.
+        Ok(Attachment { _link: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
     /// What the program returns for that frame, which starts with an Ethernet header.
@@ -113,6 +151,91 @@ impl AsFd for Program {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Which of an interface's places a program of XDP takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum XdpFlag {
+    /// Behind the driver: any interface has it, at the cost of a packet buffer for each frame.
+    Generic = 1 << 1,
+    /// In the driver.
+    Driver = 1 << 2,
+}
+
+/// A program's place at an interface, for as long as this lives. It ends with the process.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    _link: OwnedFd,
+}
+
+/// The argument of [`LINK_CREATE`].
+#[repr(C)]
+struct Link {
+    program: u32,
+    interface: u32,
+    kind: u32,
+    flags: u32,
+}
+
+/// A map from an interface's receive queues to sockets of AF_XDP. A closed socket leaves it.
+#[derive(Debug)]
+pub(crate) struct SocketMap {
+    fd: OwnedFd,
+}
+
+impl SocketMap {
+    /// A map without sockets, for so many queues.
+    pub(crate) fn new(queues: u32) -> io::Result<SocketMap> {
+        let mut map =
+            Map { kind: MAP_OF_SOCKETS, key_len: 4, value_len: 4, entries: queues, flags: 0 };
+        // SAFETY: the argument is plain C data, without pointers.
+        let fd = unsafe { bpf(MAP_CREATE, &mut map) };
+        let fd = fd.map_err(|error| Call::LoadXdp("no map of sockets").refused(&error))?;
+        // SAFETY: the call returned a new descriptor, which has no other owner.
+        Ok(SocketMap { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Frames of `queue` that a program redirects go to `socket`, which is bound to that queue.
+    pub(crate) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let value = socket.as_raw_fd() as u32;
+        let mut update = Update {
+            map: self.fd.as_raw_fd() as u32,
+            padding: 0,
+            key: &raw const queue as u64,
+            value: &raw const value as u64,
+            flags: 0,
+        };
+        // SAFETY: key and value are 4 bytes each, as the map was made for; both outlive the call,
+        // which only reads them.
+        unsafe { bpf(MAP_UPDATE_ELEM, &mut update) }.map(drop)
+    }
+}
+
+impl AsFd for SocketMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The argument of [`MAP_CREATE`].
+#[repr(C)]
+struct Map {
+    kind: u32,
+    key_len: u32,
+    value_len: u32,
+    entries: u32,
+    flags: u32,
+}
+
+/// The argument of [`MAP_UPDATE_ELEM`].
+#[repr(C)]
+struct Update {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
 }
 
 /// The argument of [`PROG_TEST_RUN`].
@@ -143,7 +266,7 @@ fn load(kind: Kind, code: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd>
         flags: 0,
         name: *b"lightwait\0\0\0\0\0\0\0",
         interface: 0,
-        attach_kind: 0,
+        attach_kind: kind.attach_kind(),
     };
     // SAFETY: the argument refers to `code`, to the licence, which ends in a zero, and to `log`,
     // with their lengths; all outlive the call, which writes to `log` alone.

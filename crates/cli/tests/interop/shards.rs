@@ -1,0 +1,120 @@
+//! A server of several shards against the kernel's clients: every shard serves at one address, and
+//! what a device steers wrongly is handed over.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::server::{Cable, OURS, Server, reach};
+use crate::{namespace, tools};
+
+const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+const CLIENTS: usize = 120;
+const SHARDS: &[&str] = &["--shards", "3", "--pin", "no"];
+
+fn site() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), vec![b'x'; 100_000]).unwrap();
+    directory
+}
+
+/// Connections at once to each address, each of which gets the whole file.
+fn download(addresses: &[&str]) {
+    for ours in addresses {
+        let connect = |_| TcpStream::connect((*ours, 80)).unwrap();
+        let mut clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+        for client in &mut clients {
+            client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            client.write_all(REQUEST).unwrap();
+        }
+        for mut client in clients {
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).unwrap();
+            assert!(answer.ends_with(&[b'x'; 100_000]), "{} bytes from {ours}", answer.len());
+        }
+    }
+}
+
+/// The counters at the end, which are those of all shards together.
+fn counts_of(server: Server) -> Value {
+    let text = server.stop_and_tell();
+    let mut counts = text.lines().filter(|line| line.contains(r#""event":"counts""#));
+    let all = serde_json::from_str(counts.next().expect("the counters")).unwrap();
+    assert!(counts.next().is_none(), "one set of counters: {text}");
+    assert_eq!(text.matches(r#""event":"stopped""#).count(), 1, "{text}");
+    all
+}
+
+fn serve_on(cable: Cable) {
+    let directory = site();
+    let server = Server::on(cable, directory.path(), SHARDS);
+    download(&OURS);
+    let all = counts_of(server);
+    let counted = |name: &str| all["counters"][name].as_u64().unwrap();
+    assert_eq!(counted("http_responses_2xx"), 2 * CLIENTS as u64);
+    assert_eq!(counted("handed_over"), counted("taken_over"));
+    assert_eq!((counted("messages_lost"), counted("timeouts")), (0, 0));
+    // Root may tell the kernel which shard owns a connection; the kernel's own hash knows nothing
+    // of it.
+    if namespace::has_root() {
+        assert_eq!(counted("handed_over"), 0);
+    } else {
+        assert!(counted("handed_over") > CLIENTS as u64);
+    }
+}
+
+#[test]
+fn shards_on_a_tap_serve_at_one_address() {
+    let test = "shards::shards_on_a_tap_serve_at_one_address";
+    namespace::inside(test, &[], || {
+        if namespace::can_make_tap() {
+            serve_on(Cable::Tap);
+        }
+    });
+}
+
+#[test]
+fn shards_on_packet_sockets_serve_at_one_address() {
+    let test = "shards::shards_on_packet_sockets_serve_at_one_address";
+    namespace::inside(test, &[], || serve_on(Cable::PacketSocket));
+}
+
+#[test]
+fn shards_on_af_xdp_leave_the_kernel_its_own() {
+    let test = "shards::shards_on_af_xdp_leave_the_kernel_its_own";
+    namespace::inside(test, &["ethtool", "ping"], || {
+        if !namespace::has_root() {
+            return;
+        }
+        let queues = "numrxqueues 3 numtxqueues 3";
+        namespace::ip(&format!("link add lw0 {queues} type veth peer name lw1 {queues}"));
+        // The peer's segments come with their checksums undone otherwise, and XDP tells nothing.
+        let ethtool = ["-K", "lw1", "tx", "off", "tso", "off", "gso", "off"];
+        assert!(tools::command("ethtool").args(ethtool).output().unwrap().status.success());
+        let far = namespace::Namespace::new();
+        far.take("lw1");
+        for (address, more) in [("10.77.0.1/24", ""), ("fd77::1/64", " nodad")] {
+            far.ip(&format!("addr add {address} dev lw1{more}"));
+        }
+        far.ip("link set lw1 up");
+        namespace::ip("addr add 10.77.0.9/24 dev lw0");
+        namespace::ip("link set lw0 up");
+        let directory = site();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lightwait"));
+        command.args(["serve", "--afxdp", "lw0", "--probe", "100ms"]).args(SHARDS);
+        let server = Server::start(command.args(["--ip", "10.77.0.2/24"]), directory.path());
+        let curl = |url: &str| far.command("curl").args(["-s", "-m", "20", url]).output().unwrap();
+        for _ in 0..20 {
+            assert_eq!(curl("http://10.77.0.2/file").stdout.len(), 100_000);
+        }
+        let ping = far.command("ping").args(["-c", "1", "-W", "5", "10.77.0.9"]).status().unwrap();
+        assert!(ping.success(), "the kernel's own address on the interface");
+        let all = counts_of(server);
+        assert_eq!(all["counters"]["http_responses_2xx"], 20);
+        // The test's own check needs a segment of the kernel's here.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        reach("127.0.0.1", listener.local_addr().unwrap().port());
+    });
+}
