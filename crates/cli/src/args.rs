@@ -35,6 +35,19 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
+/// How many cores to use.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ShardArgs {
+    /// Use so many cores, each with a shard of the stack: 1 to 64, or auto, as many as there are.
+    /// On a device each shard has a queue; limits and memory are divided among them
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Shards")]
+    pub(crate) shards: ShardCount,
+
+    /// Whether each of several shards keeps to a core of its own
+    #[arg(long, value_name = "YES|NO", default_value = "yes", help_heading = "Shards")]
+    pub(crate) pin: Pin,
+}
+
 /// Whether shards keep to cores of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Pin {
@@ -102,14 +115,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
 
-    /// Serve on so many cores, each with a shard of the stack: 1 to 64, or auto, as many as there
-    /// are. On a device each shard has a queue; limits and memory are divided among them
-    #[arg(long, value_name = "N", default_value = "1", help_heading = "Shards")]
-    pub(crate) shards: ShardCount,
-
-    /// Whether each of several shards keeps to a core of its own
-    #[arg(long, value_name = "YES|NO", default_value = "yes", help_heading = "Shards")]
-    pub(crate) pin: Pin,
+    #[command(flatten)]
+    pub(crate) shards: ShardArgs,
 
     /// Set a knob of the stack (through the bridge: of both), such as time_wait.length=30s; may be
     /// repeated. `lightwait knobs` lists them

@@ -7,6 +7,7 @@ mod joined;
 mod kernel;
 mod ours;
 mod plan;
+mod several;
 mod target;
 mod watch;
 
@@ -21,6 +22,7 @@ use lightwait_load::network::explain;
 use lightwait_load::report::Report;
 use lightwait_load::tuples::Tuples;
 use rustix::process::{Resource, getrlimit};
+use tokio::sync::Barrier;
 
 use crate::failure::{Failure, print};
 use crate::serve::raise_descriptor_limit;
@@ -28,6 +30,7 @@ use crate::serve::signals::{STATUS_INTERRUPTED, Signals};
 use crate::zone::Named;
 use args::{LoadAction, LoadArgs, MergeArgs, ReportArgs};
 use plan::{Carrier, LoadPlan};
+use several::Several;
 use watch::Watcher;
 
 /// Descriptors that are not connections.
@@ -48,8 +51,15 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let descriptors = u32::try_from(descriptors).unwrap_or(u32::MAX);
     let descriptors = descriptors.saturating_sub(OTHER_DESCRIPTORS);
     let mut plan = LoadPlan::new(args, descriptors, 0)?;
+    let (shards, cores) = args.shards.plan()?;
     let outputs = Outputs::new(&args.report)?;
     let signals = Signals::install().map_err(Failure::Stack)?;
+    if shards > 1 {
+        let several = Several { args, descriptors, shards, cores, signals: &signals };
+        let Some(report) = several.put_on(plan)? else { return Ok(stopped()) };
+        let status = outputs.write(&report)?;
+        return Ok(if signals.is_hurry() { signals.exit_code() } else { status });
+    }
     let (mut place, mut run) = (0, run_once(&mut plan, &signals));
     // A name may have addresses that do not answer: each has its turn (RFC 8305 in spirit).
     while let Err(Failure::Unreachable(why)) = &run
@@ -61,15 +71,19 @@ fn put_on(args: &LoadArgs) -> Result<ExitCode, Failure> {
         run = run_once(&mut plan, &signals);
     }
     let (outcome, watcher) = run?;
-    let Some(outcome) = outcome else {
-        eprintln!("lightwait: stopped before the load began: there is no report");
-        return Ok(ExitCode::from(STATUS_INTERRUPTED));
-    };
+    let Some(outcome) = outcome else { return Ok(stopped()) };
     let cpu_share = watcher.share();
     let started_at = Some(watcher.started_at());
-    let report = Report { setup: plan.setup, outcome, cpu_share, started_at, together: None };
+    let setup = plan.setup;
+    let report = Report { setup, outcome, cpu_share, threads: 1, started_at, together: None };
     let status = outputs.write(&report)?;
     Ok(if signals.is_hurry() { signals.exit_code() } else { status })
+}
+
+/// A signal came before the load began.
+fn stopped() -> ExitCode {
+    eprintln!("lightwait: stopped before the load began: there is no report");
+    ExitCode::from(STATUS_INTERRUPTED)
 }
 
 /// Runs the load of a plan. Nothing comes of it if a signal came before it began.
@@ -77,9 +91,9 @@ fn run_once(plan: &mut LoadPlan, signals: &Signals) -> Result<(Option<Outcome>, 
     let tuples = Tuples::new(plan.sources.clone(), plan.ports.clone(), plan.rest, random());
     let watcher = Watcher::new(&plan.engine, &plan.about);
     let outcome = match mem::replace(&mut plan.carrier, Carrier::Kernel) {
-        Carrier::Kernel => kernel::run(plan, tuples, signals, &watcher),
+        Carrier::Kernel => kernel::run(plan, tuples, signals, &watcher, None),
         Carrier::Device(on) => ours::run(plan, &on, tuples, signals, &watcher),
-        Carrier::Joined(joined) => joined::run(plan, &joined, tuples, signals, &watcher),
+        Carrier::Joined(joined) => joined::run(plan, &joined, tuples, signals, &watcher, None),
     };
     watcher.end();
     Ok((outcome?, watcher))
@@ -238,6 +252,15 @@ fn refused(plan: &LoadPlan, error: &io::Error) -> Failure {
         _ => format!("no connection to {to}: {error}"),
     };
     Failure::Unreachable(format!("{url}: {why}"))
+}
+
+/// Waits until all threads of a load are ready. False if a signal came before.
+async fn together(start: Option<&Barrier>, signals: &Signals) -> bool {
+    let Some(start) = start else { return true };
+    tokio::select! {
+        _ = start.wait() => true,
+        () = signals.stop() => false,
+    }
 }
 
 /// Resolves with the first signal, and says then what the load waits for; the second ends the wait.

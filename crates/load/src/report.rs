@@ -28,6 +28,8 @@ pub struct Report {
     /// The part of one processor that the load itself used while it was recorded, from 0 to 1 for
     /// each thread.
     pub cpu_share: f64,
+    /// The threads that put it on; of several parts, the most that one had.
+    pub threads: u16,
     /// The Unix time at which the load began; `None` in reports of before.
     pub started_at: Option<Duration>,
     /// The time for which all of several parts recorded; `None` for one part.

@@ -15,8 +15,10 @@
 //! SYN ends its old TIME-WAIT at the server.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 use std::time::Duration;
 
 use crate::sources::Sources;
@@ -52,6 +54,18 @@ pub struct Tuples {
     resting: VecDeque<(Duration, Tuple)>,
     /// The number of those, from the front, that have rested.
     rested: usize,
+    /// Which of them are this load's; all, without it.
+    owned: Owned,
+}
+
+/// A choice among tuples.
+#[derive(Clone, Default)]
+struct Owned(Option<Rc<dyn Fn(SocketAddr) -> bool>>);
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Owned(some)" } else { "Owned(all)" })
+    }
 }
 
 impl Tuples {
@@ -64,8 +78,16 @@ impl Tuples {
     pub fn new(sources: Sources, ports: RangeInclusive<u16>, rest: Duration, start: u64) -> Tuples {
         assert!(!ports.is_empty(), "a load needs a port");
         let total = sources.len() * ports.len() as u64;
-        let (resting, rested, used) = Default::default();
-        Tuples { sources, ports, rest, used, total, start: start % total, resting, rested }
+        let (resting, rested, used, owned) = Default::default();
+        let start = start % total;
+        Tuples { sources, ports, rest, used, total, start, resting, rested, owned }
+    }
+
+    /// Those of them alone for which `is_owned` is true: the others are another thread's, which has
+    /// the same addresses and ports.
+    #[must_use]
+    pub fn owned(self, is_owned: impl Fn(SocketAddr) -> bool + 'static) -> Tuples {
+        Tuples { owned: Owned(Some(Rc::new(is_owned))), ..self }
     }
 
     /// A tuple that is not in use and was not released within the time of rest before `now`.
@@ -75,6 +97,7 @@ impl Tuples {
     pub fn take(&mut self, now: Duration) -> Result<Tuple, Exhausted> {
         self.pass_time(now);
         // Without rest all tuples are taken in turn: the tuple just used comes again last.
+        self.pass_over();
         let prefers_fresh = self.rest.is_zero() && self.used < self.total;
         if self.rested > 0 && !prefers_fresh {
             self.rested -= 1;
@@ -84,18 +107,33 @@ impl Tuples {
         if self.is_exhausted(now) {
             return Err(Exhausted { until: self.resting.front().map(|(until, _)| *until) });
         }
-        let place = (self.start + self.used) % self.total;
+        let tuple = self.fresh();
         self.used += 1;
+        Ok(tuple)
+    }
+
+    /// The next tuple of the round.
+    fn fresh(&self) -> Tuple {
+        let place = (self.start + self.used) % self.total;
         let port = place / self.sources.len();
-        Ok(Tuple {
+        Tuple {
             address: (place % self.sources.len()) as u32,
             port: self.ports.start() + port as u16,
-        })
+        }
+    }
+
+    /// Passes over fresh tuples that are another thread's.
+    fn pass_over(&mut self) {
+        let Some(is_owned) = self.owned.0.clone() else { return };
+        while self.used < self.total && !is_owned(self.address(self.fresh())) {
+            self.used += 1;
+        }
     }
 
     /// True if [`Tuples::take`] fails.
     pub fn is_exhausted(&mut self, now: Duration) -> bool {
         self.pass_time(now);
+        self.pass_over();
         self.rested == 0 && self.used == self.total
     }
 
@@ -240,5 +278,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn threads_divide_tuples_by_who_owns_them() {
+        let mut seen = Vec::new();
+        for thread in 0..3 {
+            let all = tuples("10.0.0.0/30", 1000..=1010, 5);
+            let mut tuples = all.owned(move |at| at.port() % 3 == thread);
+            while let Ok(tuple) = tuples.take(S) {
+                let address = tuples.address(tuple);
+                assert_eq!(address.port() % 3, thread);
+                seen.push(address);
+            }
+            assert!(tuples.is_exhausted(S));
+        }
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!((count, seen.len() % 11), (seen.len(), 0), "each once");
     }
 }

@@ -12,7 +12,7 @@ use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
 use lightwait_load::share::Share;
 
-use crate::args::{CONGESTION, DeviceArgs};
+use crate::args::{CONGESTION, DeviceArgs, ShardArgs};
 use crate::plan::Setting;
 
 /// Put load on an HTTP server, from as many source addresses as the rate needs.
@@ -157,6 +157,9 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time_wait,
           help_heading = "Sources")]
     pub(crate) time_wait: Duration,
+
+    #[command(flatten)]
+    pub(crate) shards: ShardArgs,
 
     /// Run part I of a load that N processes share, on this machine or others. All have the same
     /// arguments but for I, from 1/N to N/N. Each has its part of the rate, the connections and the

@@ -25,10 +25,11 @@ use lightwait_load::network::{Kernel, Network, OurStack, Secured};
 use lightwait_load::sources::Sources;
 use lightwait_load::tuples::Tuples;
 use tokio::runtime::Builder;
+use tokio::sync::Barrier;
 
 use super::plan::{Joined, LoadPlan};
 use super::watch::Watcher;
-use super::{kernel, ours, refused};
+use super::{kernel, ours, refused, together};
 use crate::failure::Failure;
 use crate::serve::signals::Signals;
 
@@ -43,6 +44,7 @@ pub(super) fn run(
     mut tuples: Tuples,
     signals: &Signals,
     watcher: &Watcher,
+    start: Option<&Barrier>,
 ) -> Result<Option<Outcome>, Failure> {
     kernel::check(&plan.sources)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)?;
@@ -60,6 +62,9 @@ pub(super) fn run(
         tokio::select! {
             () = signals.stop() => return Ok(None),
             probed = probe => probed.map_err(|error| refused(plan, &error))?,
+        }
+        if !together(start, signals).await {
+            return Ok(None);
         }
         watcher.begin();
         let outcome = run_on(plan, joined, tuples, signals, watcher).await;

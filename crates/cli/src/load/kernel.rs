@@ -8,10 +8,11 @@ use lightwait_load::network::{Kernel, Network, Secured};
 use lightwait_load::sources::Sources;
 use lightwait_load::tuples::Tuples;
 use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Barrier;
 
 use super::plan::LoadPlan;
 use super::watch::Watcher;
-use super::{refused, stop};
+use super::{refused, stop, together};
 use crate::failure::Failure;
 use crate::serve::signals::Signals;
 
@@ -21,6 +22,7 @@ pub(super) fn run(
     tuples: Tuples,
     signals: &Signals,
     watcher: &Watcher,
+    start: Option<&Barrier>,
 ) -> Result<Option<Outcome>, Failure> {
     check(&plan.sources)?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
@@ -28,8 +30,10 @@ pub(super) fn run(
         let is_single = plan.engine.requests_per_connection.is_some_and(|most| most.get() == 1);
         let kernel = Kernel::new(!is_single).map_err(Failure::Stack)?;
         match plan.tls.clone() {
-            None => run_on(kernel, plan, tuples, signals, watcher).await,
-            Some(tls) => run_on(Secured::new(kernel, tls), plan, tuples, signals, watcher).await,
+            None => run_on(kernel, plan, tuples, signals, watcher, start).await,
+            Some(tls) => {
+                run_on(Secured::new(kernel, tls), plan, tuples, signals, watcher, start).await
+            }
         }
     })
 }
@@ -40,12 +44,16 @@ async fn run_on<N: Network>(
     mut tuples: Tuples,
     signals: &Signals,
     watcher: &Watcher,
+    start: Option<&Barrier>,
 ) -> Result<Option<Outcome>, Failure> {
     tokio::select! {
         () = signals.stop() => return Ok(None),
         probed = engine::probe(&network, &plan.engine, &mut tuples) => {
             probed.map_err(|error| refused(plan, &error))?;
         }
+    }
+    if !together(start, signals).await {
+        return Ok(None);
     }
     watcher.begin();
     let before = overflow();

@@ -3,23 +3,26 @@
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use lightwait::driver::{self, Stop};
 use lightwait::shard::Handle;
+use lightwait::shards::Seat;
 use lightwait_core::Host;
 use lightwait_core::address::Cidr;
 use lightwait_load::engine::{self, Outcome};
 use lightwait_load::network::{Network, OurStack, Secured};
 use lightwait_load::tuples::Tuples;
+use tokio::sync::Barrier;
 
 use super::plan::LoadPlan;
 use super::watch::Watcher;
-use super::{refused, stop};
+use super::{refused, stop, together};
 use crate::failure::Failure;
 use crate::log::{Form, Log, Outputs};
 use crate::plan::{Knobs, Stack};
 use crate::serve::claim;
-use crate::serve::device::open_queues;
+use crate::serve::device::{Queue, open_queues};
 use crate::serve::signals::Signals;
 
 /// Runs the load to its end, or to a signal. `None` if a signal came before it began.
@@ -41,20 +44,50 @@ pub(super) fn run(
 
 fn run_logged(
     plan: &mut LoadPlan,
-    (stack, knobs): &(Stack, Knobs),
+    on: &(Stack, Knobs),
     tuples: Tuples,
     signals: &Signals,
     watcher: &Watcher,
     log: &Log,
 ) -> Result<Option<Outcome>, Failure> {
+    let mut queues = queues(plan, on, 1, log)?;
+    let queue = queues.pop().expect("one shard has one queue");
+    let with = With { tuples, signals, watcher, log, start: None };
+    run_on(plan, queue, None, with)
+}
+
+/// Opens the device, with a queue for each of so many shards.
+pub(super) fn queues(
+    plan: &LoadPlan,
+    (stack, knobs): &(Stack, Knobs),
+    shards: u16,
+    log: &Log,
+) -> Result<Vec<Queue>, Failure> {
     let Stack::Device { addresses, .. } = stack else { unreachable!("a load runs on a device") };
     let is_ours = |range: &Cidr| addresses.iter().any(|ours| ours.address() == range.address());
     let ranges: Vec<Cidr> = plan.sources.prefixes().filter(|range| !is_ours(range)).collect();
-    let mut queues = open_queues(stack, knobs, &ranges, 1, log)?;
-    let queue = queues.pop().expect("one shard has one queue");
-    let name = queue.name.clone();
-    let shard = queue.shard(None, Ok)?;
-    plan.setup.stack = format!("our stack, {name}");
+    open_queues(stack, knobs, &ranges, shards, log)
+}
+
+/// What a shard runs its load with.
+pub(super) struct With<'a> {
+    pub(super) tuples: Tuples,
+    pub(super) signals: &'a Signals,
+    pub(super) watcher: &'a Watcher,
+    pub(super) log: &'a Log,
+    /// Where the shards wait for each other before they begin.
+    pub(super) start: Option<Arc<Barrier>>,
+}
+
+/// Runs the load on a shard on that queue.
+pub(super) fn run_on(
+    plan: &mut LoadPlan,
+    queue: Queue,
+    seat: Option<Seat>,
+    With { tuples, signals, watcher, log, start }: With<'_>,
+) -> Result<Option<Outcome>, Failure> {
+    plan.setup.stack = format!("our stack, {}", queue.name);
+    let shard = queue.shard(seat, Ok)?;
     let handle = shard.handle();
     let mut shards = [shard];
     if !claim::wait(&mut shards, &handle, signals, log)? {
@@ -68,10 +101,10 @@ fn run_logged(
         async move {
             let network = OurStack::current();
             let outcome = match tls {
-                None => probed(network, &stack, engine, tuples, &signals, watcher).await,
+                None => probed(network, &stack, engine, tuples, &signals, watcher, start).await,
                 Some(tls) => {
                     let network = Secured::new(network, tls);
-                    probed(network, &stack, engine, tuples, &signals, watcher).await
+                    probed(network, &stack, engine, tuples, &signals, watcher, start).await
                 }
             };
             *result.borrow_mut() = Some(outcome);
@@ -90,10 +123,14 @@ async fn probed<N: Network>(
     mut tuples: Tuples,
     signals: &Signals,
     watcher: Watcher,
+    start: Option<Arc<Barrier>>,
 ) -> io::Result<Option<Outcome>> {
     tokio::select! {
         () = signals.stop() => return Ok(None),
         probed = engine::probe(&network, &engine, &mut tuples) => probed?,
+    }
+    if !together(start.as_deref(), signals).await {
+        return Ok(None);
     }
     watcher.begin();
     Ok(Some(counted(network, stack, engine, tuples, signals, watcher).await))

@@ -33,6 +33,9 @@ struct Shared {
     began: Cell<Instant>,
     /// The beginning and the end of the recorded part.
     recorded: Cell<[Sample; 2]>,
+    is_silent: Cell<bool>,
+    /// The threads that share the load.
+    threads: Cell<u16>,
 }
 
 /// A time since the load began, and the process's processor time at that time.
@@ -64,8 +67,23 @@ impl Watcher {
             all,
             began: Cell::new(Instant::now()),
             recorded: Cell::default(),
+            is_silent: Cell::default(),
+            threads: Cell::new(1),
         };
         Watcher { shared: Rc::new(shared) }
+    }
+
+    /// One of a load's several threads, which shows nothing: the first one shows how it goes.
+    pub(super) fn silent(self) -> Watcher {
+        self.shared.is_silent.set(true);
+        self.shared.bar.set_draw_target(ProgressDrawTarget::hidden());
+        self
+    }
+
+    /// The first of so many threads: what it shows is its own part.
+    pub(super) fn of(self, threads: u16) -> Watcher {
+        self.shared.threads.set(threads);
+        self
     }
 
     /// The server answers: says what the load begins with, and how long it takes.
@@ -101,7 +119,8 @@ impl Watcher {
                 bar.set_position(live.elapsed.as_secs());
                 bar.set_message(self.line(live));
                 let seconds = live.elapsed.as_secs();
-                if bar.is_hidden() && seconds.is_multiple_of(LINE_EACH_S) {
+                let is_silent = self.shared.is_silent.get();
+                if bar.is_hidden() && !is_silent && seconds.is_multiple_of(LINE_EACH_S) {
                     eprintln!("{}", self.line(live));
                 }
             }
@@ -110,7 +129,9 @@ impl Watcher {
 
     /// Prints a line above the bar.
     pub(super) fn say(&self, line: &str) {
-        self.shared.bar.suspend(|| eprintln!("{line}"));
+        if !self.shared.is_silent.get() {
+            self.shared.bar.suspend(|| eprintln!("{line}"));
+        }
     }
 
     /// The load is over.
@@ -143,8 +164,12 @@ impl Watcher {
         } else {
             format!("recording, {} s left", seconds(all.saturating_sub(live.elapsed)))
         };
+        let part = match self.shared.threads.get() {
+            1 => String::new(),
+            threads => format!(" (the first of {threads} threads)"),
+        };
         format!(
-            "{phase}: {}/s, {} failed, {} in flight, {} 4-tuples at rest",
+            "{phase}{part}: {}/s, {} failed, {} in flight, {} 4-tuples at rest",
             second.answered, live.failed, second.in_flight, second.time_wait,
         )
     }
@@ -178,7 +203,16 @@ mod tests {
         let bar = ProgressBar::hidden();
         let (recorded, began) = (Cell::default(), Cell::new(Instant::now()));
         Watcher {
-            shared: Rc::new(Shared { bar, about: String::new(), warm_up, all, began, recorded }),
+            shared: Rc::new(Shared {
+                bar,
+                about: String::new(),
+                warm_up,
+                all,
+                began,
+                recorded,
+                is_silent: Cell::default(),
+                threads: Cell::new(1),
+            }),
         }
     }
 

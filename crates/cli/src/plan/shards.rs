@@ -6,7 +6,7 @@ use lightwait::shards::{Cores, available_cores};
 use lightwait_core::config::{Member, SHARDS_MAX};
 
 use super::{FilesConfig, Plan, ServerConfig, usage};
-use crate::args::{Pin, ServeArgs};
+use crate::args::{Pin, ServeArgs, ShardArgs};
 use crate::failure::Failure;
 
 /// How many shards.
@@ -29,9 +29,19 @@ impl FromStr for ShardCount {
     }
 }
 
+impl ShardArgs {
+    /// How many shards there are to be, and on which cores.
+    pub(crate) fn plan(&self) -> Result<(u16, Cores), Failure> {
+        let count = self.shards.count()?;
+        // The only shard runs on the thread that the program has begun on, wherever that is.
+        let is_pinned = count > 1 && self.pin == Pin::Yes;
+        Ok((count, if is_pinned { Cores::Pinned } else { Cores::Any }))
+    }
+}
+
 impl ShardCount {
     /// The number for this machine.
-    pub(crate) fn count(self) -> Result<u16, Failure> {
+    fn count(self) -> Result<u16, Failure> {
         match self {
             ShardCount::Given(count) => Ok(count),
             ShardCount::Auto => Ok(available_cores().map_err(Failure::Stack)?.clamp(1, SHARDS_MAX)),
@@ -41,7 +51,7 @@ impl ShardCount {
 
 /// How many shards there are to be, and on which cores. Refuses what only one shard can do.
 pub(super) fn plan(args: &ServeArgs) -> Result<(u16, Cores), Failure> {
-    let count = args.shards.count()?;
+    let (count, cores) = args.shards.plan()?;
     let alone = [
         ("--pcap", args.pcap.is_some()),
         ("--trace", args.trace),
@@ -53,9 +63,7 @@ pub(super) fn plan(args: &ServeArgs) -> Result<(u16, Cores), Failure> {
         let text = format!("{flag} sees the frames of one shard: leave out --shards {count}");
         return Err(usage(text));
     }
-    // The only shard runs on the thread that the program has begun on, wherever that is.
-    let is_pinned = count > 1 && args.pin == Pin::Yes;
-    Ok((count, if is_pinned { Cores::Pinned } else { Cores::Any }))
+    Ok((count, cores))
 }
 
 impl Plan {

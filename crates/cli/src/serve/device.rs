@@ -41,6 +41,7 @@ pub(crate) struct Queue {
     host: Config,
     /// A description of the device.
     pub(crate) name: String,
+    shards: u16,
 }
 
 /// Opens the device of a plan that has one, with a queue for each shard.
@@ -63,6 +64,11 @@ impl Queue {
         let address = |cidr: &Cidr| url(SocketAddr::new(cidr.address(), port));
         let urls = addresses.iter().map(address).collect();
         Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
+    }
+
+    /// The rule by which shards own connections.
+    pub(crate) fn steering(&self) -> Steering {
+        Steering::new(&self.host.secret, self.shards)
     }
 
     /// The shard on it.
@@ -123,8 +129,8 @@ pub(crate) fn open_queues(
         );
         log.write(Record::Trouble { text });
     }
-    let queue =
-        |device| Queue { device, host: config.clone(), name: format!("{name}{}", of(shards)) };
+    let name = format!("{name}{}", of(shards));
+    let queue = |device| Queue { device, host: config.clone(), name: name.clone(), shards };
     Ok(queues.into_iter().map(queue).collect())
 }
 

@@ -118,3 +118,34 @@ fn shards_on_af_xdp_leave_the_kernel_its_own() {
         reach("127.0.0.1", listener.local_addr().unwrap().port());
     });
 }
+
+#[test]
+fn a_load_of_several_shards_is_one_load() {
+    let test = "shards::a_load_of_several_shards_is_one_load";
+    namespace::inside(test, &["nsenter", "unshare"], || {
+        if !namespace::can_make_tap() {
+            return;
+        }
+        // The server is reached over the TAP, which is there before the load opens it.
+        namespace::ip("tuntap add dev lw0 mode tap multi_queue");
+        namespace::ip("addr add 10.77.0.1/24 dev lw0");
+        namespace::ip("link set lw0 up");
+        let directory = site();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lightwait"));
+        command.args(["serve", "--listen", "0.0.0.0:8080", "--max-client-connections", "9000"]);
+        let server = Server::start(&mut command, directory.path());
+        let ours = ["--tap", "lw0", "--ip", "10.77.0.2/24"];
+        for device in [&ours[..], &[]] {
+            let mut load = std::process::Command::new(env!("CARGO_BIN_EXE_lightwait"));
+            load.args(["load", "http://10.77.0.1:8080/file", "--json", "--rate", "300"]);
+            load.args(["-d", "2s", "--warm-up", "0s"]).args(SHARDS).args(device);
+            let output = load.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!((&report["threads"], &report["failed_in_all"]), (&3.into(), &0.into()));
+            assert_eq!(report["rate_asked"], 300.0);
+            assert_eq!(report["answered_in_all"], 600);
+        }
+        server.stop();
+    });
+}

@@ -27,7 +27,7 @@ fn close(close: Close) -> &'static str {
 impl Report {
     /// The report as one object.
     pub fn json(&self) -> Value {
-        let Report { setup, outcome, cpu_share, started_at, together } = self;
+        let Report { setup, outcome, cpu_share, threads, started_at, together } = self;
         let (totals, notes) = (&outcome.totals, &outcome.notes);
         let statuses: Map<String, Value> =
             totals.statuses.iter().map(|(status, n)| (status.to_string(), (*n).into())).collect();
@@ -83,6 +83,7 @@ impl Report {
             },
             "idle": idle(&outcome.idle),
             "cpu_share": cpu_share,
+            "threads": threads,
             "cpu_us_per_request": self.cpu_per_request().map(|time| time.as_secs_f64() * 1e6),
             "warnings": self.warnings(),
             "seconds": seconds.map(second).collect::<Vec<_>>(),

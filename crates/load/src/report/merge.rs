@@ -35,6 +35,7 @@ impl Report {
             }
             sum.outcome.add(&report.outcome);
             sum.cpu_share = sum.cpu_share.max(report.cpu_share);
+            sum.threads = sum.threads.max(report.threads);
         }
         if let Some(Span { started_at, recorded, together }) = span {
             sum.started_at = Some(started_at);

@@ -54,6 +54,8 @@ impl Report {
             setup: setup(&object)?,
             outcome,
             cpu_share: object.number("cpu_share")?,
+            // Older reports are of one.
+            threads: object.later("threads")?.clamp(1, u16::MAX.into()) as u16,
             started_at: object.time("started_at")?,
             together: object.time("together_s")?,
         })

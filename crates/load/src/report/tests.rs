@@ -60,6 +60,7 @@ pub(super) fn report() -> Report {
         cpu_share: 0.25,
         started_at: Some(S * 1_700_000_000),
         together: None,
+        threads: 1,
     }
 }
 
@@ -315,7 +316,9 @@ fn what_makes_the_numbers_doubtful_is_said() {
     }
     assert_eq!((warnings.len(), report.is_steady()), (4, false));
     assert_eq!(report.table().matches("Warning: ").count(), 4);
-    report.cpu_share = 0.8;
+    (report.cpu_share, report.threads) = (1.61, 2);
+    assert!(report.warnings()[1].contains("80 % of a processor in each thread"));
+    (report.cpu_share, report.threads) = (0.8, 1);
     assert_eq!(report.warnings().len(), 3);
     report.setup.rest = Duration::ZERO;
     assert!(report.warnings()[1].contains("did not rest"));

@@ -23,16 +23,18 @@ const TOGETHER: f64 = 0.95;
 impl Report {
     /// Warnings that cast doubt on the numbers, a line each.
     pub fn warnings(&self) -> Vec<String> {
-        let Report { outcome, cpu_share, .. } = self;
+        let Report { outcome, cpu_share, threads, .. } = self;
         let mut warnings = Vec::new();
         if outcome.recorded.is_zero() {
             warnings.push("nothing was recorded: the load ended in its warm-up".to_owned());
         }
         warnings.extend(self.unsteadiness());
-        if *cpu_share > BUSY {
+        let each = cpu_share / f64::from(*threads);
+        if each > BUSY {
+            let of = if *threads == 1 { "a processor" } else { "a processor in each thread" };
             warnings.push(format!(
-                "the load itself took {:.0} % of a processor: it may be the bottleneck",
-                cpu_share * 100.0,
+                "the load itself took {:.0} % of {of}: it may be the bottleneck",
+                each * 100.0,
             ));
         }
         let totals = &outcome.totals;
