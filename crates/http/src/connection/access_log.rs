@@ -118,9 +118,10 @@ impl AccessLog {
     }
 
     /// True if nothing that was written waits for an acknowledgement. A response that was cut short
-    /// has no end, and the rest of it never comes.
+    /// has no end, and the rest of it never comes. After a reset nothing waits.
     pub(super) fn has_all(&self) -> bool {
-        self.wire.delivery().is_none_or(|delivery| delivery.unacknowledged == 0)
+        let is_reset = self.phase.last_delivery().is_some();
+        is_reset || self.wire.delivery().is_none_or(|delivery| delivery.unacknowledged == 0)
     }
 
     /// Every response that is over is in the transport.
