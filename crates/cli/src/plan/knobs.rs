@@ -27,6 +27,11 @@ impl Setting {
         Setting::new("congestion.algorithm", algorithm)
     }
 
+    /// The name of the knob.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// True if this sets the knob `name`.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.name == name
@@ -41,6 +46,27 @@ impl FromStr for Setting {
             text.split_once('=').ok_or("give NAME=VALUE, as in time_wait.length=30s")?;
         Ok(Setting { name: name.to_owned(), value: value.to_owned() })
     }
+}
+
+/// Refuses two values for one knob: of a flag that is given and `--set`, or of `--set` twice. Each
+/// flag comes with the knob that it sets.
+pub(crate) fn refuse_two_values(flags: &[(&str, &str)], set: &[Setting]) -> Result<(), Failure> {
+    let refuse = |first: &str, second: String| {
+        let text = format!("{first} and {second} set the same knob: leave one out");
+        Err(Failure::Usage(text))
+    };
+    for (index, Setting { name, value }) in set.iter().enumerate() {
+        if let Some((flag, _)) = flags.iter().find(|(_, knob)| name == knob) {
+            return refuse(flag, format!("--set {name}"));
+        }
+        if let Some(other) = set[..index].iter().find(|s| s.is_of(name) && s.value != *value) {
+            return refuse(
+                &format!("--set {name}={}", other.value),
+                format!("--set {name}={value}"),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The knobs of TCP and the limits of the stack, the same for every stack of the program.
@@ -212,6 +238,20 @@ mod tests {
         assert_eq!((count(Some("rto")), count(Some("rto.floor"))), (Ok(4), Ok(1)));
         assert!(count(Some("rto.flor")).unwrap_err().contains("rto.floor"));
         assert!(!count(Some("nosuch")).unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn two_values_for_one_knob_are_refused() {
+        let refusal = |flags: &[(&str, &str)], texts: &[&str]| {
+            let set: Vec<Setting> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            refuse_two_values(flags, &set).map_err(|failure| failure.to_string())
+        };
+        let flags = [("--congestion", "congestion.algorithm"), ("--pool", "limits.pages")];
+        let same = |pair: &str| Err(format!("{pair} set the same knob: leave one out"));
+        assert_eq!(refusal(&flags, &["sack=on", "sack=on", "nagle=off"]), Ok(()));
+        assert_eq!(refusal(&flags, &["limits.pages=9"]), same("--pool and --set limits.pages"));
+        let twice = ["sack=on", "nagle=off", "sack=off"];
+        assert_eq!(refusal(&[], &twice), same("--set sack=on and --set sack=off"));
     }
 
     #[test]
