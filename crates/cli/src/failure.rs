@@ -25,8 +25,8 @@ pub(crate) enum Failure {
     Load(String),
     /// The server of a load cannot be reached at one of its addresses.
     Unreachable(String),
-    /// There is no such knob; the text says what is nearest.
-    Knob(String),
+    /// There is no knob of that name; the text says what is nearest.
+    Knob(String, String),
     /// The directory cannot be served.
     Directory(PathBuf, io::Error),
     /// The kernel does not let us have io_uring.
@@ -51,7 +51,7 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) | Failure::Knob(_) => ExitCode::from(2),
+            Failure::Usage(_) | Failure::Knob(..) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -71,7 +71,9 @@ impl fmt::Display for Failure {
             Failure::Usage(text) | Failure::Load(text) | Failure::Unreachable(text) => {
                 f.write_str(text)
             }
-            Failure::Knob(nearest) => write!(f, "there is no knob of that name; {nearest}"),
+            Failure::Knob(name, nearest) => {
+                write!(f, "there is no knob and no group {name:?}; {nearest}")
+            }
             Failure::Directory(path, error) => {
                 let path = path.display();
                 match error.kind() {
