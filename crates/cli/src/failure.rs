@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     Device(String, io::Error),
     /// The kernel's own stack has the address.
     KernelAddress(KernelAddress),
+    /// Another interface has the address that the kernel's end of a TAP would have.
+    HostAddress(KernelAddress),
     /// Another host on the link has the address, or claims it.
     Conflict(Conflict),
     /// A file cannot be written.
@@ -99,6 +101,11 @@ impl fmt::Display for Failure {
                 "--ip {}: the kernel itself has this address, on {interface}; choose another, or \
                  take it from the kernel: `sudo ip addr del {address} dev {interface}`",
                 address.address(),
+            ),
+            Failure::HostAddress(KernelAddress { address, interface }) => write!(
+                f,
+                "--host-ip {address}: the kernel has this address on {interface} already, and \
+                 would look for the stack there; give --ip in a subnet of its own"
             ),
             Failure::Conflict(Conflict { address, claimant, .. }) => write!(
                 f,
@@ -305,6 +312,13 @@ mod tests {
                     interface: "eth0".to_owned(),
                 }),
                 "`sudo ip addr del 10.9.0.2/24 dev eth0`",
+            ),
+            (
+                Failure::HostAddress(KernelAddress {
+                    address: "10.9.0.1/24".parse().unwrap(),
+                    interface: "lw0".to_owned(),
+                }),
+                "--host-ip 10.9.0.1/24: the kernel has this address on lw0",
             ),
             (
                 Failure::Conflict(Conflict {

@@ -56,6 +56,9 @@ pub(crate) fn open_shard(
     };
     let (DevicePlan::Tap { name: interface, .. } | DevicePlan::AfPacket { interface }) = device;
     claim::refuse_kernels(interface, addresses)?;
+    if let DevicePlan::Tap { name, host_addresses, .. } = device {
+        claim::refuse_others(name, host_addresses)?;
+    }
     let Opened { device, interface, own, name } = open_device(device, log)?;
     let config =
         Config::new(device.capabilities(), addresses[0], secret().map_err(Failure::Stack)?);
