@@ -59,7 +59,7 @@ pub(crate) enum Pin {
 /// the default.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KnobsArgs {
-    /// A knob such as rto.floor, or a group such as time_wait [default: all]
+    /// A knob such as rto.floor or floor, or a group such as time_wait [default: all]
     pub(crate) name: Option<String>,
 }
 

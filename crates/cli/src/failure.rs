@@ -25,8 +25,8 @@ pub(crate) enum Failure {
     Load(String),
     /// The server of a load cannot be reached at one of its addresses.
     Unreachable(String),
-    /// There is no such knob; the text says what is nearest.
-    Knob(String),
+    /// There is no knob of that name; the text says what is nearest.
+    Knob(String, String),
     /// The directory cannot be served.
     Directory(PathBuf, io::Error),
     /// The kernel does not let us have io_uring.
@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     Device(String, io::Error),
     /// The kernel's own stack has the address.
     KernelAddress(KernelAddress),
+    /// Another interface has the address that the kernel's end of a TAP would have.
+    HostAddress(KernelAddress),
     /// Another host on the link has the address, or claims it.
     Conflict(Conflict),
     /// A file cannot be written.
@@ -51,7 +53,7 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) | Failure::Knob(_) => ExitCode::from(2),
+            Failure::Usage(_) | Failure::Knob(..) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -78,7 +80,9 @@ impl fmt::Display for Failure {
             Failure::Usage(text) | Failure::Load(text) | Failure::Unreachable(text) => {
                 f.write_str(text)
             }
-            Failure::Knob(nearest) => write!(f, "there is no knob of that name; {nearest}"),
+            Failure::Knob(name, nearest) => {
+                write!(f, "there is no knob and no group {name:?}; {nearest}")
+            }
             Failure::Directory(path, error) => {
                 let path = path.display();
                 match error.kind() {
@@ -104,6 +108,11 @@ impl fmt::Display for Failure {
                 "--ip {}: the kernel itself has this address, on {interface}; choose another, or \
                  take it from the kernel: `sudo ip addr del {address} dev {interface}`",
                 address.address(),
+            ),
+            Failure::HostAddress(KernelAddress { address, interface }) => write!(
+                f,
+                "--host-ip {address}: the kernel has this address on {interface} already, and \
+                 would look for the stack there; give --ip in a subnet of its own"
             ),
             Failure::Conflict(Conflict { address, claimant, .. }) => write!(
                 f,
@@ -310,6 +319,13 @@ mod tests {
                     interface: "eth0".to_owned(),
                 }),
                 "`sudo ip addr del 10.9.0.2/24 dev eth0`",
+            ),
+            (
+                Failure::HostAddress(KernelAddress {
+                    address: "10.9.0.1/24".parse().unwrap(),
+                    interface: "lw0".to_owned(),
+                }),
+                "--host-ip 10.9.0.1/24: the kernel has this address on lw0",
             ),
             (
                 Failure::Conflict(Conflict {

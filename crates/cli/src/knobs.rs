@@ -13,7 +13,8 @@ const INDENT: &str = "    ";
 
 /// Prints all knobs, those of a group, or one.
 pub(crate) fn print(name: Option<&str>) -> Result<ExitCode, Failure> {
-    let knobs = knobs_named(name).map_err(Failure::Knob)?;
+    let unknown = |nearest| Failure::Knob(name.unwrap_or_default().to_owned(), nearest);
+    let knobs = knobs_named(name).map_err(unknown)?;
     let text: Vec<String> = knobs.iter().map(describe).collect();
     failure::print(&text.join("\n"))?;
     Ok(ExitCode::SUCCESS)

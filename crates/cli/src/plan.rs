@@ -11,7 +11,7 @@ mod time_wait;
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 use knobs::page_bytes;
-pub(crate) use knobs::{Knobs, Setting, knobs_named};
+pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
 pub(crate) use memory::Memory;
 pub(crate) use shards::ShardCount;
 
@@ -195,10 +195,7 @@ impl Plan {
         }
         let memory = args.memory.unwrap_or_else(Memory::of_machine).bytes();
         let memory = if let Stack::Bridge { .. } = stack { memory / 2 } else { memory };
-        if args.memory.is_some() && args.set.iter().any(|setting| setting.is_of("limits.pages")) {
-            let text = "--memory and --set limits.pages say the same: leave one out";
-            return Err(usage(text.to_owned()));
-        }
+        refuse_two_values(&knobs_of_flags(args), &args.set)?;
         let knobs = Knobs::new(memory, &settings(args, memory, &stack)?)?;
         let files = files(args, knobs.page_bytes())?;
         let ask_at = time_wait::ask_at(args)?;
@@ -248,13 +245,23 @@ fn fault(args: &ServeArgs) -> Result<Option<LinkConfig>, Failure> {
     }
 }
 
-/// Refuses `--congestion` beside the knob that it sets.
-pub(crate) fn refuse_two_algorithms(flag: Option<&str>, set: &[Setting]) -> Result<(), Failure> {
-    const KNOB: &str = "congestion.algorithm";
-    if flag.is_some() && set.iter().any(|setting| setting.is_of(KNOB)) {
-        return Err(usage(format!("--congestion and --set {KNOB} say the same: leave one out")));
-    }
-    Ok(())
+/// The flags that are given and decide a knob, each with that knob. A knob that a flag merely has a
+/// default for, such as the most that a buffer holds, is not among them.
+fn knobs_of_flags(args: &ServeArgs) -> Vec<(&'static str, &'static str)> {
+    let negotiates = args.time_wait == TimeWaitArg::Negotiate;
+    let buffer = args.send_buffer;
+    let flags = [
+        ("--congestion", "congestion.algorithm", args.congestion.is_some()),
+        ("--memory", "limits.pages", args.memory.is_some()),
+        ("--pool", "limits.pages", args.pool.is_some()),
+        ("--pool-policy", "pool.policy", args.pool_policy.is_some()),
+        ("--send-buffer", "buffers.send_size", buffer.is_some()),
+        ("--send-buffer", "buffers.send", buffer.is_some_and(SendBuffer::says_size)),
+        ("--send-buffer", "buffers.send_lowat", buffer.is_some_and(SendBuffer::says_lowat)),
+        ("--time-wait negotiate", time_wait::KNOB, negotiates),
+    ];
+    let given = flags.into_iter().filter(|(.., is_given)| *is_given);
+    given.map(|(flag, knob, _)| (flag, knob)).collect()
 }
 
 /// The knobs that other flags set, followed by those of `--set`, so that a value given by name
@@ -265,13 +272,8 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
     settings.extend(args.send_buffer.unwrap_or(SendBuffer::Los).settings(pool));
     let policy = args.pool_policy.unwrap_or(PoolPolicy::Priority);
     settings.extend(policy.settings(pool, args.max_connections));
-    refuse_two_algorithms(args.congestion.as_deref(), &args.set)?;
     settings.extend(args.congestion.as_deref().map(Setting::congestion));
     if let Some(Bytes(bytes)) = args.pool {
-        if args.set.iter().any(|setting| setting.is_of("limits.pages")) {
-            let text = "--pool and --set limits.pages say the same: leave one out";
-            return Err(usage(text.to_owned()));
-        }
         if bytes > memory || bytes < POOL_LEAST {
             let text = "--pool: give 256K at least, and no more than a stack has of --memory";
             return Err(usage(text.to_owned()));

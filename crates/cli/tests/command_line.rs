@@ -35,6 +35,8 @@ fn every_bad_command_line_prints_one_helpful_line_and_exits_2() {
         (&["serve", "--set", "time_wait"], "NAME=VALUE"),
         (&["serve", "--set", "time_wait=30s"], "did you mean time_wait.length"),
         (&["knobs", "rto.flor"], "rto.floor"),
+        (&["knobs", "foo"], "no group \"foo\""),
+        (&["serve", "--set", "pacing=on"], "did you mean congestion.pacing?"),
         (
             &["serve", "--set", "time_wait.length=30"],
             "--set time_wait.length=30: the value must be a time",

@@ -259,7 +259,7 @@ pub struct ConnectionInfo {
     /// In the send buffer, bytes, whether sent or not. After the end: those that the peer had not
     /// acknowledged then.
     pub send_buffered_bytes: u32,
-    /// In the receive buffer in order, bytes.
+    /// In the receive buffer in order, bytes; also after the end.
     pub receive_buffered_bytes: u32,
     /// In the send buffer and never sent, bytes.
     pub unsent_bytes: u32,

@@ -208,14 +208,14 @@ impl<H: Handler> Server<H> {
     }
 
     /// Closes a connection that waits for its peer, because others need its memory or its place.
-    fn leave(&self, control: &impl Control, wanted: Wanted) {
+    fn leave(&self, phase: &Phase, control: &impl Control, wanted: Wanted) {
         self.door.count(|tally| match wanted {
             Wanted::Place => tally.closed_for_place += 1,
             _ => tally.closed_for_memory += 1,
         });
         // Data that the peer has not taken would go on waiting for it.
         if control.undelivered_bytes().is_some_and(|bytes| bytes > 0) {
-            control.abort();
+            phase.abort(control);
         }
     }
 
@@ -335,7 +335,7 @@ impl<H: Handler> Visit<H> {
         if io.poll_first(cx).is_ready() {
             let has_memory = server.door.may_wake(server.clock.timer.now());
             if !has_memory {
-                server.leave(&waits.control, Wanted::Memory);
+                server.leave(&self.phase, &waits.control, Wanted::Memory);
             }
             return Poll::Ready(has_memory);
         }
@@ -344,7 +344,7 @@ impl<H: Handler> Visit<H> {
         }
         let wanted = waits.seat.wanted(cx);
         if wanted != Wanted::Nothing {
-            server.leave(&waits.control, wanted);
+            server.leave(&self.phase, &waits.control, wanted);
             return Poll::Ready(false);
         }
         Poll::Pending
@@ -390,7 +390,7 @@ impl<H: Handler> Visit<H> {
     fn is_wanted<C: Control>(&self, cx: &mut Context<'_>, waits: &Waits<C>) -> bool {
         let wanted = waits.seat.wanted(cx);
         if wanted == Wanted::Place {
-            self.server.leave(&waits.control, wanted);
+            self.server.leave(&self.phase, &waits.control, wanted);
         }
         wanted != Wanted::Nothing
     }
@@ -416,7 +416,7 @@ impl<H: Handler> Visit<H> {
                 // Unfinished responses end, and their records say so.
                 let undelivered = waits.control.undelivered_bytes().unwrap_or(0);
                 self.is_cut_short.set(!owed.is_settled() || undelivered > 0);
-                waits.control.abort();
+                phase.abort(&waits.control);
                 return Poll::Ready(Some(Ok(())));
             }
             // Hyper does not look at a connection while it waits for a body.
@@ -433,7 +433,7 @@ impl<H: Handler> Visit<H> {
                 return Poll::Ready(None);
             }
             if wanted != Wanted::Nothing {
-                server.leave(&waits.control, wanted);
+                server.leave(phase, &waits.control, wanted);
                 return Poll::Ready(Some(Ok(())));
             }
             if phase.is_busy() {

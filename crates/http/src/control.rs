@@ -12,6 +12,7 @@ use bytes::Bytes;
 /// it by. A wrapper that encrypts or buffers must return false and 0.
 pub trait Control: 'static {
     /// Resets the connection: drops what was written and not sent, and frees its memory at once.
+    /// `delivery` may return nothing from then on.
     fn abort(&self);
 
     /// True if the connection is over: written data no longer arrives.
@@ -88,8 +89,8 @@ pub trait Control: 'static {
         Poll::Ready(())
     }
 
-    /// The transport's knowledge of the delivery of written data, also after the connection's end;
-    /// `None` if it cannot tell.
+    /// The transport's knowledge of the delivery of written data, also after the connection's end,
+    /// except by `abort`; `None` if it cannot tell.
     fn delivery(&self) -> Option<Delivery> {
         None
     }

@@ -206,7 +206,7 @@ impl<I, C: Control> Patient<I, C> {
     }
 
     fn give_up(&self, why: &'static str) -> io::Error {
-        self.control.abort();
+        self.phase.abort(&self.control);
         timed_out(why)
     }
 

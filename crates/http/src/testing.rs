@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use crate::access::Access;
+use crate::control::Delivery;
 use crate::memory::{ConnectionRoom, Keeper};
 use crate::path::RelativePath;
 use crate::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
@@ -224,6 +225,8 @@ pub(crate) fn connect_through<H: Handler, I: AsyncRead + AsyncWrite + Unpin + 's
 pub(crate) struct Transport {
     pub(crate) undelivered: Rc<Cell<usize>>,
     pub(crate) is_reset: Rc<Cell<bool>>,
+    /// What it knows of deliveries, until it is reset.
+    pub(crate) delivery: Rc<Cell<Option<Delivery>>>,
     /// The task to wake when the peer resets it.
     pub(crate) task: Rc<RefCell<Option<Waker>>>,
 }
@@ -235,6 +238,7 @@ impl Control for Transport {
 
     fn abort(&self) {
         self.is_reset.set(true);
+        self.delivery.set(None);
     }
 
     fn is_closed(&self) -> bool {
@@ -247,6 +251,10 @@ impl Control for Transport {
 
     fn undelivered_bytes(&self) -> Option<usize> {
         Some(self.undelivered.get())
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        self.delivery.get()
     }
 }
 

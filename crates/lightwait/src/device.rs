@@ -35,7 +35,7 @@ pub use af_packet::AfPacket;
 pub use af_xdp::{AfXdp, AfXdpConfig, XdpMode};
 pub use memory::MemoryDevice;
 #[cfg(target_os = "linux")]
-pub use netlink::{KernelAddress, kernel_address};
+pub use netlink::{KernelAddress, kernel_address, kernel_addresses};
 #[cfg(target_os = "linux")]
 pub use presence::LinkState;
 #[cfg(target_os = "linux")]

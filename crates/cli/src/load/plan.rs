@@ -21,7 +21,9 @@ use super::args::{CloseArg, LoadArgs, StackKind};
 use super::joined::client_addresses;
 use super::target::Target;
 use crate::failure::Failure;
-use crate::plan::{Knobs, Memory, Setting, Stack, device_stack, refuse_device_flags};
+use crate::plan::{
+    Knobs, Memory, Setting, Stack, device_stack, refuse_device_flags, refuse_two_values,
+};
 use requests::{Requests, Times};
 use sources::{Need, candidates, kernel_ports};
 
@@ -294,8 +296,10 @@ fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
 /// The knobs of a stack with `memory` bytes: those of `--close` and `--congestion`, then those of
 /// `--set`.
 fn knobs(args: &LoadArgs, memory: u64, of_close: Option<Setting>) -> Result<Knobs, Failure> {
-    crate::plan::refuse_two_algorithms(args.congestion.as_deref(), &args.set)?;
     let of_congestion = args.congestion.as_deref().map(Setting::congestion);
+    let flags = [("--close", &of_close), ("--congestion", &of_congestion)];
+    let flags = flags.iter().filter_map(|(flag, setting)| Some((*flag, setting.as_ref()?.name())));
+    refuse_two_values(&flags.collect::<Vec<_>>(), &args.set)?;
     let of_flags = of_close.into_iter().chain(of_congestion);
     let settings: Vec<Setting> = of_flags.chain(args.set.iter().cloned()).collect();
     Knobs::new(memory, &settings)

@@ -57,6 +57,16 @@ const FOLLOWING_LEAST: u64 = 1 << 20;
 const FOLLOWING_PART: u64 = 16;
 
 impl SendBuffer {
+    /// True if the rule comes with the buffer's size.
+    pub(crate) fn says_size(self) -> bool {
+        matches!(self, SendBuffer::Fixed(_))
+    }
+
+    /// True if the rule comes with a mark of unsent data.
+    pub(crate) fn says_lowat(self) -> bool {
+        matches!(self, SendBuffer::Linux { lowat: Some(_) })
+    }
+
     /// The knobs that stand for this choice, where a stack has `pool` bytes for pages.
     pub(crate) fn settings(self, pool: u64) -> Vec<Setting> {
         let rule = |rule: &str| Setting::new("buffers.send_size", rule);

@@ -27,6 +27,11 @@ impl Setting {
         Setting::new("congestion.algorithm", algorithm)
     }
 
+    /// The name of the knob.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// True if this sets the knob `name`.
     pub(crate) fn is_of(&self, name: &str) -> bool {
         self.name == name
@@ -41,6 +46,27 @@ impl FromStr for Setting {
             text.split_once('=').ok_or("give NAME=VALUE, as in time_wait.length=30s")?;
         Ok(Setting { name: name.to_owned(), value: value.to_owned() })
     }
+}
+
+/// Refuses two values for one knob: of a flag that is given and `--set`, or of `--set` twice. Each
+/// flag comes with the knob that it sets.
+pub(crate) fn refuse_two_values(flags: &[(&str, &str)], set: &[Setting]) -> Result<(), Failure> {
+    let refuse = |first: &str, second: String| {
+        let text = format!("{first} and {second} set the same knob: leave one out");
+        Err(Failure::Usage(text))
+    };
+    for (index, Setting { name, value }) in set.iter().enumerate() {
+        if let Some((flag, _)) = flags.iter().find(|(_, knob)| name == knob) {
+            return refuse(flag, format!("--set {name}"));
+        }
+        if let Some(other) = set[..index].iter().find(|s| s.is_of(name) && s.value != *value) {
+            return refuse(
+                &format!("--set {name}={}", other.value),
+                format!("--set {name}={value}"),
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The knobs of TCP and the limits of the stack, the same for every stack of the program.
@@ -117,31 +143,62 @@ pub(crate) fn knobs_named(name: Option<&str>) -> Result<Vec<Knob>, String> {
         Some(rest) => rest.is_empty() || rest.starts_with('.'),
         None => false,
     };
-    let found: Vec<Knob> = knobs.filter(belongs).collect();
+    let found: Vec<Knob> = knobs.clone().filter(belongs).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let found: Vec<Knob> = knobs.filter(|knob| last_part(&knob.name) == name).collect();
     if found.is_empty() { Err(nearest(name)) } else { Ok(found) }
+}
+
+/// The part of a knob's name behind its group.
+fn last_part(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(_, last)| last)
 }
 
 /// How similar, by Jaro's measure, a knob's name must be to a mistyped one for the program to
 /// suggest it.
 const LIKE: f64 = 0.75;
 
-/// The knob that `name` most likely meant.
+/// The knobs that `name` most likely meant.
 fn nearest(name: &str) -> String {
-    let names = plain().knobs().into_iter().map(|knob| knob.name);
-    let group = format!("{name}.");
-    let within: Vec<String> = names.clone().filter(|knob| knob.starts_with(&group)).collect();
-    let meant = if within.is_empty() {
-        let groups = names.clone().filter_map(|knob| Some(knob.split_once('.')?.0.to_owned()));
-        let likeness = |knob: &String| strsim::jaro(knob, name);
-        let like = names.chain(groups).filter(|knob| likeness(knob) >= LIKE);
-        like.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).into_iter().collect()
-    } else {
-        within
-    };
+    let knobs: Vec<Knob> = plain().knobs().into_iter().collect();
+    let names: Vec<&str> = knobs.iter().map(|knob| &*knob.name).collect();
+    let meant = meant(name, &names);
     if meant.is_empty() {
         return "`lightwait knobs` lists all".to_owned();
     }
     format!("did you mean {}? `lightwait knobs` lists all", meant.join(", "))
+}
+
+/// Those of `names` that `name` most likely meant: all of a group, where the group is as much as
+/// can be told.
+fn meant<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let of_group = |group: &str| -> Vec<&'a str> {
+        let is_within = |knob: &&&str| knob.split_once('.').is_some_and(|(own, _)| own == group);
+        names.iter().filter(is_within).copied().collect()
+    };
+    let most_like = |all: &[&'a str], likeness: &dyn Fn(&str) -> f64| {
+        let like = all.iter().copied().filter(|one| likeness(one) >= LIKE);
+        like.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+    };
+    let group = name.split_once('.').map_or(name, |(group, _)| group);
+    let within = of_group(group);
+    if !within.is_empty() {
+        let last = last_part(name);
+        let like = most_like(&within, &|knob| strsim::jaro(last_part(knob), last));
+        return like.filter(|_| name.contains('.')).map_or(within, |knob| vec![knob]);
+    }
+    let groups = names.iter().filter_map(|knob| Some(knob.split_once('.')?.0));
+    let all: Vec<&str> = names.iter().copied().chain(groups).collect();
+    match most_like(&all, &|one| strsim::jaro(one, name)) {
+        Some(knob) if names.contains(&knob) => vec![knob],
+        Some(group) => of_group(group),
+        None => {
+            let last = last_part(name);
+            names.iter().filter(|knob| last_part(knob) == last).copied().collect()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +247,11 @@ mod tests {
             ("time_wiat.length=30s", &["no knob", "did you mean time_wait.length?"][..]),
             ("time_wait=30s", &["no knob", "did you mean time_wait.length, time_wait.state,"]),
             ("=30s", &["no knob", "lightwait knobs"]),
+            ("congestion.foo=1", &["congestion.algorithm, congestion.pacing", "detection? "]),
+            ("congestoin=bbr", &["did you mean congestion.algorithm, congestion.pacing"]),
+            ("congestion.detecton=rack", &["did you mean congestion.detection?"]),
+            ("pacing=on", &["did you mean congestion.pacing?"]),
+            ("tcp.pacing=on", &["did you mean congestion.pacing?"]),
             ("time_wait.length=30", &["with its unit", "`1s`"]),
             ("time_wait.length=-1s", &["with its unit"]),
             ("time_wait.length=9999999999s", &["a year at most"]),
@@ -210,8 +272,23 @@ mod tests {
         let count = |name| knobs_named(name).map(|knobs| knobs.len());
         assert_eq!(count(None), Ok(plain().knobs().len()));
         assert_eq!((count(Some("rto")), count(Some("rto.floor"))), (Ok(4), Ok(1)));
+        assert_eq!((count(Some("pacing")), count(Some("floor"))), (Ok(1), Ok(1)));
         assert!(count(Some("rto.flor")).unwrap_err().contains("rto.floor"));
         assert!(!count(Some("nosuch")).unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn two_values_for_one_knob_are_refused() {
+        let refusal = |flags: &[(&str, &str)], texts: &[&str]| {
+            let set: Vec<Setting> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            refuse_two_values(flags, &set).map_err(|failure| failure.to_string())
+        };
+        let flags = [("--congestion", "congestion.algorithm"), ("--pool", "limits.pages")];
+        let same = |pair: &str| Err(format!("{pair} set the same knob: leave one out"));
+        assert_eq!(refusal(&flags, &["sack=on", "sack=on", "nagle=off"]), Ok(()));
+        assert_eq!(refusal(&flags, &["limits.pages=9"]), same("--pool and --set limits.pages"));
+        let twice = ["sack=on", "nagle=off", "sack=off"];
+        assert_eq!(refusal(&[], &twice), same("--set sack=on and --set sack=off"));
     }
 
     #[test]

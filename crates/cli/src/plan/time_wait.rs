@@ -11,9 +11,11 @@ use crate::failure::Failure;
 /// at the same level, so an operator sees both begin together.
 const ASK_AT: u8 = 80;
 
+/// The knob that `--time-wait negotiate` sets.
+pub(super) const KNOB: &str = "time_wait.negotiate";
+
 /// The settings for the stack's knobs, with the one that `--time-wait` adds.
 pub(super) fn settings(args: &ServeArgs, stack: &Stack) -> Result<Vec<Setting>, Failure> {
-    const KNOB: &str = "time_wait.negotiate";
     let mut settings = args.set.clone();
     if args.time_wait == TimeWaitArg::Negotiate {
         if let Stack::Bridge { .. } = stack {
@@ -21,11 +23,6 @@ pub(super) fn settings(args: &ServeArgs, stack: &Stack) -> Result<Vec<Setting>, 
                         kernel's stack, which does not negotiate; give --tap NAME or --af-packet \
                         IFACE as well";
             return Err(usage(text.to_owned()));
-        }
-        if settings.iter().any(|setting| setting.is_of(KNOB)) {
-            let text =
-                format!("--time-wait negotiate and --set {KNOB} say the same: leave one out");
-            return Err(usage(text));
         }
         settings.push(Setting::new(KNOB, "client"));
     }

@@ -26,6 +26,18 @@ pub(super) fn refuse_kernels(interface: &str, addresses: &[Cidr]) -> Result<(), 
     Ok(())
 }
 
+/// Refuses addresses of the kernel's end of `tap` that another interface has already: the kernel
+/// would send to our subnet there, and nobody would reach the stack.
+pub(super) fn refuse_others(tap: &str, host_addresses: &[Cidr]) -> Result<(), Failure> {
+    for cidr in host_addresses {
+        let held = kernel_address(tap, cidr.address()).map_err(Failure::Stack)?;
+        if let Some(held) = held.filter(|held| held.interface != tap) {
+            return Err(Failure::HostAddress(held));
+        }
+    }
+    Ok(())
+}
+
 /// Runs the stack until all its addresses are ours. Returns false if a signal asked for a stop
 /// before that; fails if another host has one of them.
 pub(crate) fn wait(
@@ -69,5 +81,22 @@ pub(crate) fn wait(
 pub(super) async fn watch(stack: Handle, log: Log) {
     loop {
         log.write(Record::Conflict(stack.conflict().await));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_another_interface_is_not_the_taps() {
+        let address: Cidr = "127.0.0.1/8".parse().unwrap();
+        // In a new namespace the loopback interface is down and has no address.
+        if kernel_address("lo", address.address()).unwrap().is_some() {
+            let refusal = refuse_others("lw1", &[address]);
+            assert!(matches!(refusal, Err(Failure::HostAddress(held)) if held.interface == "lo"));
+        }
+        let free = "192.0.2.77/24".parse().unwrap();
+        assert!(refuse_others("lo", &[address]).is_ok() && refuse_others("lw1", &[free]).is_ok());
     }
 }

@@ -100,6 +100,9 @@ pub(crate) fn open_queues(
         unreachable!("a plan with a device")
     };
     claim::refuse_kernels(device.interface(), addresses)?;
+    if let DevicePlan::Tap { name, host_addresses, .. } = device {
+        claim::refuse_others(name, host_addresses)?;
+    }
     let secret = secret().map_err(Failure::Stack)?;
     let steering = Steering::new(&secret, shards);
     let Opened { queues, is_steered, interface, own, name } =

@@ -147,7 +147,10 @@ fn message(live: &Live, before: Option<(Duration, Live)>) -> String {
         let bytes = counters.delivered_bytes - before.counters.delivered_bytes;
         mbit = bytes as f64 * 8e-6 / seconds;
     }
-    let dropped = counters.overflowed + counters.codel_dropped + counters.in_flight_overflowed;
+    let dropped = counters.overflowed
+        + counters.codel_dropped
+        + counters.in_flight_overflowed
+        + counters.too_long;
     format!(
         "{} packets, {} B; {packets:.0} packets/s, {mbit:.1} Mbit/s; {dropped} dropped, {} lost; \
          late by {:.1?} at most",
@@ -163,7 +166,13 @@ mod tests {
     #[test]
     fn rates_are_of_what_came_since_the_last_time() {
         let live = |delivered, delivered_bytes| Live {
-            counters: Counters { delivered, delivered_bytes, lost: 3, ..Counters::default() },
+            counters: Counters {
+                delivered,
+                delivered_bytes,
+                lost: 3,
+                too_long: 2,
+                ..Counters::default()
+            },
             queue: QueueLimit::Unlimited,
             queued: Queued { packets: 2, bytes: 3000 },
             in_flight: 2,
@@ -172,7 +181,7 @@ mod tests {
         let before = (Duration::from_millis(500), live(100, 100_000));
         let text = message(&live(600, 725_000), Some(before));
         assert!(text.starts_with("2 packets, 3000 B; 1000 packets/s, 10.0 Mbit/s;"), "{text}");
-        assert!(text.ends_with("0 dropped, 3 lost; late by 12.0µs at most"), "{text}");
+        assert!(text.ends_with("2 dropped, 3 lost; late by 12.0µs at most"), "{text}");
         assert!(message(&live(600, 725_000), None).contains("; 0 packets/s"));
     }
 }

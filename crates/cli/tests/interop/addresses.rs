@@ -173,6 +173,13 @@ fn an_address_that_the_kernel_has_is_refused_at_once() {
                 beside.0.ip(&format!("addr del {address} dev {interface}"));
             }
         }
+        // Nor may a TAP's other end have one: nobody would reach the stack.
+        beside.0.ip("addr add 10.78.0.1/24 dev lo");
+        let mut tap = beside.0.command(env!("CARGO_BIN_EXE_lightwait"));
+        tap.args(["serve", "--tap", "lw9", "--ip", "10.78.0.3/24"]);
+        let output = run(&mut tap, directory.path());
+        let text = failure(&output);
+        assert!(text.contains("--host-ip 10.78.0.1/24: ") && text.contains(" on lo "), "{text}");
         let serve = &mut beside.server(&both(&["--probe", "100ms"]));
         let server = Server::start(serve, directory.path());
         OURS.iter().for_each(|address| {

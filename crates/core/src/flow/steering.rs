@@ -58,7 +58,7 @@ impl Steering {
             hash =
                 hash.wrapping_add(term(&keys[0], word >> 32)).wrapping_add(term(&keys[1], *word));
         }
-        ((hash >> 32) * u64::from(self.shards) >> 32) as u16
+        (((hash >> 32) * u64::from(self.shards)) >> 32) as u16
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
                 let hash = words.zip(&keys[1..]).fold(keys[0], |hash, (word, key)| {
                     hash.wrapping_add(key.wrapping_mul(word.into()))
                 });
-                let owner = ((hash >> 32) * u64::from(shards) >> 32) as u16;
+                let owner = (((hash >> 32) * u64::from(shards)) >> 32) as u16;
                 prop_assert_eq!(steering.owner(&tuple), owner);
                 prop_assert!(owner < shards);
             }

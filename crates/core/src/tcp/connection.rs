@@ -496,6 +496,7 @@ impl Connection {
             info.srtt = ended.sent.srtt;
             info.retransmits = ended.sent.retransmits.into();
             info.send_buffered_bytes = ended.sent.unacknowledged;
+            info.receive_buffered_bytes = ended.unread.len() as u32;
         }
         let Shape::Synchronized(s) = &self.shape else { return info };
         let (send, recv) = (&s.send, &s.recv);

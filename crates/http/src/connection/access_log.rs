@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::Response;
+use http::header::{CONNECTION, CONTENT_LENGTH};
 
 use super::AccessHook;
 use crate::Measure;
@@ -117,9 +118,10 @@ impl AccessLog {
     }
 
     /// True if nothing that was written waits for an acknowledgement. A response that was cut short
-    /// has no end, and the rest of it never comes.
+    /// has no end, and the rest of it never comes. After a reset nothing waits.
     pub(super) fn has_all(&self) -> bool {
-        self.wire.delivery().is_none_or(|delivery| delivery.unacknowledged == 0)
+        let is_reset = self.phase.last_delivery().is_some();
+        is_reset || self.wire.delivery().is_none_or(|delivery| delivery.unacknowledged == 0)
     }
 
     /// Every response that is over is in the transport.
@@ -188,14 +190,25 @@ impl AccessLog {
 }
 
 impl Entry {
-    /// The response's head is made. hyper may add a field to it.
-    pub(super) fn on_head<B>(&mut self, response: &Response<B>) {
+    /// The response's head is made. hyper adds the length of its body, and writes the values of
+    /// `Connection` in one line. The framing of a body without a known length counts as body.
+    pub(super) fn on_head<B: http_body::Body>(&mut self, response: &Response<B>) {
         self.access.status = response.status();
         let reason = response.status().canonical_reason().map_or(0, str::len);
         let line = "HTTP/1.1 200 \r\n".len() + reason;
-        let fields = response.headers().iter();
+        let headers = response.headers();
+        let fields = headers.iter();
         let fields = fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
-        self.head_bytes = (line + fields.sum::<usize>() + "\r\n".len()) as u64;
+        let joined = headers.get_all(CONNECTION).iter().count().saturating_sub(1);
+        let joined = joined * ("connection: \r\n".len() - ", ".len());
+        let length = match response.body().size_hint().exact() {
+            Some(bytes) if bytes > 0 && !headers.contains_key(CONTENT_LENGTH) => {
+                "content-length: \r\n".len() + bytes.ilog10() as usize + 1
+            }
+            _ => 0,
+        };
+        let fields = fields.sum::<usize>() - joined + length;
+        self.head_bytes = (line + fields + "\r\n".len()) as u64;
     }
 }
 

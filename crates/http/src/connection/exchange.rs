@@ -81,6 +81,10 @@ impl<H: Handler> Exchange<H> {
             headers.append(header::CONNECTION, option);
             self.visit.ask();
         }
+        // hyper would add it later, and the record would not know how long the head is.
+        if closes && end.is_http_1_1 && !client_close::has_option(headers, "close") {
+            headers.append(header::CONNECTION, HeaderValue::from_static("close"));
+        }
     }
 
     /// A body that, when over, moves the connection on, and the record.
@@ -111,6 +115,7 @@ impl<H: Handler> Exchange<H> {
 struct End {
     /// The server would close.
     closes: bool,
+    is_http_1_1: bool,
     /// The server may ask the client to close. A client before HTTP/1.1 waits for our FIN, which
     /// may end the answer.
     may_ask: bool,
@@ -120,10 +125,11 @@ impl End {
     /// The close after the answer to that request; `is_last`: the connection has no other request
     /// after it.
     fn of(request: &Request<Incoming>, is_last: bool) -> End {
+        let is_http_1_1 = request.version() == Version::HTTP_11;
         End {
             closes: is_last || client_close::has_option(request.headers(), "close"),
-            may_ask: request.version() == Version::HTTP_11
-                && !client_close::is_method(request.method()),
+            is_http_1_1,
+            may_ask: is_http_1_1 && !client_close::is_method(request.method()),
         }
     }
 }

@@ -30,7 +30,8 @@ impl<C> Outlet<C> {
 
 impl<C: Control> Wire for Outlet<C> {
     fn delivery(&self) -> Option<Delivery> {
-        let mut delivery = self.transport.delivery()?;
+        let last = self.phase.last_delivery();
+        let mut delivery = last.or_else(|| self.transport.delivery())?;
         delivery.unacknowledged += self.phase.taken_back() as u64;
         Some(delivery)
     }

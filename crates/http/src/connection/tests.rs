@@ -3,7 +3,7 @@
 use super::*;
 use crate::testing::{
     Client, MemoryFiles, Purse, Transport, clock, connect, connect_files, connect_over, connect_to,
-    local, peer,
+    local, peer, serve_over,
 };
 use crate::{Files, FilesConfig};
 use http_body_util::BodyExt;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant as Time, sleep};
 
+mod reset;
 mod rest;
 
 fn files() -> Files<MemoryFiles> {

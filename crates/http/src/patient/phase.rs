@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::again::Record;
 use crate::client_close::is_end;
+use crate::control::{Control, Delivery};
 
 /// Where a connection is between two requests. Shared with the service that answers them.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub(super) struct Marks {
     pub(super) written: Cell<u64>,
     /// The written file data that can be read again; `None` while all of it is delivered.
     pub(super) record: RefCell<Option<Box<Record>>>,
+    /// What the peer had when the server reset the connection.
+    pub(super) last_delivery: Cell<Option<Delivery>>,
 }
 
 /// The state of the peer's half.
@@ -56,7 +59,7 @@ pub(super) enum Step {
 impl Phase {
     pub(crate) fn new(now: Instant) -> Self {
         let (unread, waits_for_room, yields_close, end) = Default::default();
-        let (awake, rests, written, record) = Default::default();
+        let (awake, rests, written, record, last_delivery) = Default::default();
         let step = Cell::new(Step::Idle(now));
         Phase(Rc::new(Marks {
             step,
@@ -68,6 +71,7 @@ impl Phase {
             rests,
             written,
             record,
+            last_delivery,
         }))
     }
 
@@ -172,6 +176,21 @@ impl Phase {
     /// Bytes taken back from the transport, which are to be written again.
     pub(crate) fn taken_back(&self) -> usize {
         self.record_mut().as_ref().map_or(0, |record| record.taken_back())
+    }
+
+    /// Resets the connection. The records of its responses still learn what the peer had: a
+    /// transport that is reset has forgotten it.
+    pub(crate) fn abort(&self, control: &impl Control) {
+        if self.0.last_delivery.get().is_none() {
+            self.0.last_delivery.set(control.delivery());
+        }
+        control.abort();
+    }
+
+    /// What the peer had when the server reset the connection; `None` before, or if the transport
+    /// could not tell.
+    pub(crate) fn last_delivery(&self) -> Option<Delivery> {
+        self.0.last_delivery.get()
     }
 
     /// The record of written file data.

@@ -99,7 +99,7 @@ impl<I: Write + Unpin, C: Control> Patient<I, C> {
         while record.is_held_back() {
             if let Some(reading) = record.reading() {
                 let outcome = ready!(reading.as_mut().poll(cx));
-                record.on_read(outcome.inspect_err(|_| control.abort())?);
+                record.on_read(outcome.inspect_err(|_| phase.abort(control))?);
             } else if record.read().is_empty() {
                 ready!(control.poll_taken(cx, record.kept()));
                 if record.taken_back() == 0 {
@@ -126,7 +126,7 @@ impl<I, C: Control> Drop for Patient<I, C> {
         // Taken-back data is not sent any more, and the end of the stream must not hide that.
         let mut record = self.phase.record_mut();
         if record.take().is_some_and(|record| record.taken_back() > 0) {
-            self.control.abort();
+            self.phase.abort(&self.control);
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Interface {
     pub(crate) up: bool,
     /// Its cable leads to an end that is up.
     pub(crate) carrier: bool,
+    /// It leads back to this machine alone.
+    pub(crate) loopback: bool,
     /// Its hardware address; zeros if it has none of six bytes.
     pub(crate) hardware: [u8; 6],
 }
@@ -65,6 +67,15 @@ pub fn kernel_address(interface: &str, address: IpAddr) -> io::Result<Option<Ker
         }
     }
     Ok(None)
+}
+
+/// Returns the addresses of the kernel's own IP stack on `interface`, in this thread's network
+/// namespace. An error of kind `NotFound` if there is no such interface.
+pub fn kernel_addresses(interface: &str) -> io::Result<Vec<Cidr>> {
+    let netlink = Netlink::open()?;
+    let index = netlink.interface(interface)?.index;
+    let all = netlink.addresses()?.into_iter();
+    Ok(all.filter(|(of, _)| *of == index).map(|(_, address)| address).collect())
 }
 
 /// A netlink socket for this thread's network namespace.
@@ -267,6 +278,7 @@ fn parse_interface(message: &[u8]) -> Option<Interface> {
         up: flags & libc::IFF_UP as u32 != 0,
         // IFF_RUNNING follows it after a while.
         carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
+        loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
         hardware: [0; 6],
     };
     for (kind, value) in attributes(message.get(HEADER_LEN + LINK_HEADER_LEN..)?) {
@@ -327,7 +339,7 @@ mod tests {
     fn the_loopback_interface_is_known_and_an_invented_one_is_not() {
         let netlink = Netlink::open().unwrap();
         let loopback = netlink.interface("lo").unwrap();
-        assert_eq!((loopback.index, loopback.hardware), (1, [0; 6]));
+        assert_eq!((loopback.index, loopback.hardware, loopback.loopback), (1, [0; 6], true));
         assert!(loopback.mtu >= 1500);
         let error = netlink.interface("nosuchthing").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
@@ -338,6 +350,9 @@ mod tests {
     fn the_kernels_addresses_are_known_with_their_interface() {
         let loopback = kernel_address("eth9", IpAddr::from([127, 0, 0, 1])).unwrap();
         // In a new namespace the loopback interface is down and has no address.
+        let all = kernel_addresses("lo").unwrap();
+        assert_eq!(all.contains(&"127.0.0.1/8".parse().unwrap()), loopback.is_some(), "{all:?}");
+        assert_eq!(kernel_addresses("nosuch").unwrap_err().kind(), io::ErrorKind::NotFound);
         if let Some(loopback) = loopback {
             assert_eq!(loopback.interface, "lo");
             assert_eq!(loopback.address.to_string(), "127.0.0.1/8");
@@ -375,7 +390,9 @@ mod tests {
         message.attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 9]);
         let whole = parse_interface(&message.bytes).unwrap();
         let hardware = [2, 0, 0, 0, 0, 9];
-        assert_eq!(whole, Interface { index: 3, mtu: 1400, up: true, carrier: false, hardware });
+        let link =
+            Interface { index: 3, mtu: 1400, up: true, carrier: false, loopback: false, hardware };
+        assert_eq!(whole, link);
         let padding = 2;
         for len in 0..message.bytes.len() - padding {
             assert_ne!(parse_interface(&message.bytes[..len]), Some(whole));

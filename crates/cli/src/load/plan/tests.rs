@@ -181,7 +181,7 @@ fn wrong_use_is_told_with_the_flag_that_is_wrong() {
         ("--rate 5 --congestion reno", "--congestion is for our stack"),
         (
             "--rate 5 --stack lightwait --congestion reno --set congestion.algorithm=bbr",
-            "--congestion and --set congestion.algorithm say the same",
+            "--congestion and --set congestion.algorithm set the same knob",
         ),
         ("--rate 5 --close swap", "--close swap takes TIME-WAIT over, which the kernel's stack"),
         (

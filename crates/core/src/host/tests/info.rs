@@ -63,6 +63,15 @@ fn bytes_are_counted_both_ways() {
 }
 
 #[test]
+fn what_was_not_read_is_told_after_the_end_too() {
+    let mut peer = Peer::established(plain());
+    peer.say(Say::new(A, 1, 1).data(&[7; 100]));
+    assert_eq!(info(&peer).receive_buffered_bytes, 100);
+    peer.say(Say::new(Flags::RST, 101, 1));
+    assert_eq!((info(&peer).state, info(&peer).receive_buffered_bytes), (State::Closed, 100));
+}
+
+#[test]
 fn the_least_round_trip_is_known_of_lone_segments_too() {
     let mut peer = Peer::established(plain());
     for (ms, seq) in [(80, 701), (60, 1401), (90, 2101)] {

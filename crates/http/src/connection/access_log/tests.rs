@@ -1,7 +1,9 @@
 use super::*;
 use crate::memory::Memory;
 use crate::testing::peer;
+use bytes::Bytes;
 use http::StatusCode;
+use http_body_util::{Empty, Full};
 use std::cell::Cell;
 use std::task::Waker;
 
@@ -55,7 +57,7 @@ impl Scene {
     /// Begins a response.
     fn begin(&self) -> Entry {
         let mut entry = self.log.begin(Access::new(peer(), "GET / HTTP/1.1".into()));
-        entry.on_head(&Response::new(()));
+        entry.on_head(&Response::new(Empty::<Bytes>::new()));
         entry
     }
 
@@ -146,7 +148,7 @@ fn no_more_than_the_head_is_no_byte_of_the_body() {
     scene.log.finish();
     assert_eq!(scene.records.borrow()[0].body_bytes, 0);
     let scene = self::scene();
-    let mut response = Response::new(());
+    let mut response = Response::new(Empty::<Bytes>::new());
     *response.status_mut() = StatusCode::NOT_FOUND;
     response.headers_mut().insert("content-length", "9".parse().unwrap());
     let mut entry = scene.begin();
@@ -195,4 +197,17 @@ fn records_are_bounded_and_their_memory_is_charged() {
     scene.log.finish();
     assert_eq!((charge.total(), scene.records.borrow().len()), (0, WAITING_MAX + 1));
     assert!(scene.log.is_empty());
+}
+
+#[test]
+fn what_hyper_adds_to_a_head_is_no_byte_of_the_body() {
+    let scene = scene();
+    let mut entry = scene.begin();
+    let mut response = Response::new(Full::<Bytes>::from("a body"));
+    for option in ["client-close", "close"] {
+        response.headers_mut().append("connection", option.parse().unwrap());
+    }
+    entry.on_head(&response);
+    let head = "HTTP/1.1 200 OK\r\nconnection: client-close, close\r\ncontent-length: 6\r\n\r\n";
+    assert_eq!(entry.head_bytes, head.len() as u64);
 }
