@@ -163,6 +163,32 @@ fn the_kernels_own_network_keeps_working_beside() {
 }
 
 #[test]
+fn the_program_goes_with_its_process() {
+    const DIES: &str = "LIGHTWAIT_TEST_DIES";
+    let test = "af_xdp::the_program_goes_with_its_process";
+    inside(test, || {
+        let is_attached = || {
+            let shown = Command::new("ip").args(["link", "show", "lw0"]).output().unwrap();
+            String::from_utf8(shown.stdout).unwrap().contains("xdp")
+        };
+        if std::env::var_os(DIES).is_some() {
+            let device = opened(AfXdp::open(&config()));
+            assert!(device.is_none() || is_attached());
+            // Nothing is dropped.
+            std::process::exit(7);
+        }
+        veth(1);
+        let program = std::env::current_exe().unwrap();
+        let dead = Command::new(program).args([test, "--exact"]).env(DIES, "1").status();
+        assert_eq!(dead.unwrap().code(), Some(7));
+        assert!(!is_attached());
+        if let Some(mut device) = opened(AfXdp::open(&config())) {
+            the_kernel_answers_an_echo(&mut device);
+        }
+    });
+}
+
+#[test]
 fn each_queue_has_a_socket() {
     inside("af_xdp::each_queue_has_a_socket", || {
         veth(3);
