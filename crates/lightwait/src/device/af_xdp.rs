@@ -29,6 +29,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use lightwait_core::wire::ethernet::{HEADER_BYTES, TAG_BYTES, TAGS_MAX};
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
@@ -57,6 +59,9 @@ const SMALL_MTU: u32 = 2048 - HEADROOM - LINK_LEN;
 
 /// The largest MTU, in bytes: a frame fits a page.
 const LARGEST_MTU: u32 = 4096 - HEADROOM - LINK_LEN;
+
+/// How long the kernel may take to release the queue of a socket that was closed.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What sockets of AF_XDP take from which interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -323,7 +328,7 @@ fn open_queue(
     if flag == XdpFlag::Generic || !config.zero_copy {
         flags |= SocketAddrXdpFlags::XDP_COPY;
     }
-    let bound = bind(&socket, &SocketAddrXdp::new(flags, link.index, queue));
+    let bound = bind_released(&socket, &SocketAddrXdp::new(flags, link.index, queue));
     bound.map_err(|error| Call::XdpBind(name, queue).refused(&error.into()))?;
     let options = sockopt::xdp_options(&socket)?;
     let mode = match flag {
@@ -345,4 +350,18 @@ fn open_queue(
         full: false,
         counters: Counters::default(),
     })
+}
+
+/// Binds a socket to a queue. The kernel releases the queue of a socket that was closed a little
+/// later: the queue may be busy for so long.
+fn bind_released(socket: &OwnedFd, address: &SocketAddrXdp) -> rustix::io::Result<()> {
+    let end = std::time::Instant::now() + RELEASED_WITHIN;
+    loop {
+        match bind(socket, address) {
+            Err(Errno::BUSY) if std::time::Instant::now() < end => {
+                thread::sleep(RELEASED_WITHIN / 100);
+            }
+            result => return result,
+        }
+    }
 }

@@ -20,11 +20,29 @@ use super::refusal::Call;
 
 const HEADER_LEN: usize = 16;
 const LINK_HEADER_LEN: usize = 16;
-/// Offset of `tx_dropped` in `struct rtnl_link_stats64`.
+/// Offsets of `rx_dropped` and `tx_dropped` in `struct rtnl_link_stats64`.
+const RECEIVED_DROPPED_AT: usize = 6 * 8;
 const SENT_DROPPED_AT: usize = 7 * 8;
 const ADDRESS_HEADER_LEN: usize = 8;
 /// Bytes of an answer, at most: the kernel fills at most 32 KiB of the buffer.
 const ANSWER_LEN: usize = 32 << 10;
+
+/// Which way frames go through an interface, as the kernel sees it. What a device's program did not
+/// fetch in time was to be sent on a TAP, and was received on a macvtap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Received,
+    Sent,
+}
+
+impl Way {
+    fn dropped_at(self) -> usize {
+        match self {
+            Way::Received => RECEIVED_DROPPED_AT,
+            Way::Sent => SENT_DROPPED_AT,
+        }
+    }
+}
 
 /// The kernel's description of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,16 +141,15 @@ impl Netlink {
         }
     }
 
-    /// Frames for the interface of that number that the kernel dropped before it sent them. On a
-    /// TAP these are the frames that its program did not fetch in time.
-    pub(crate) fn dropped(&self, index: u32) -> io::Result<u64> {
+    /// Frames that the interface of that number dropped, going that way.
+    pub(crate) fn dropped(&self, index: u32, way: Way) -> io::Result<u64> {
         let mut request = Request::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);
         let answer = self.ask(request)?;
         let all = answer.get(HEADER_LEN + LINK_HEADER_LEN..).unwrap_or_default();
         let found = attributes(all).find(|(kind, _)| *kind == libc::IFLA_STATS64);
         let statistics = found.and_then(|(_, value)| value).unwrap_or_default();
-        let dropped = statistics.get(SENT_DROPPED_AT..).and_then(|rest| rest.first_chunk());
+        let dropped = statistics.get(way.dropped_at()..).and_then(|rest| rest.first_chunk());
         dropped.map(|bytes| u64::from_ne_bytes(*bytes)).ok_or_else(|| {
             io::Error::other("the kernel's answer about an interface has no statistics")
         })

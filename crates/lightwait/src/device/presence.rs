@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lightwait_core::Instant;
 
-use super::netlink::{Interface, Netlink};
+use super::netlink::{Interface, Netlink, Way};
 
 /// Time between two checks of an interface that is down.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -79,9 +79,9 @@ impl Presence {
         self.netlink.interface_at(self.index)?.ok_or_else(|| self.gone())
     }
 
-    /// Frames for the interface that the kernel dropped before it sent them.
-    pub(super) fn dropped(&self) -> io::Result<u64> {
-        self.netlink.dropped(self.index)
+    /// Frames that the interface dropped, going that way.
+    pub(super) fn dropped(&self, way: Way) -> io::Result<u64> {
+        self.netlink.dropped(self.index, way)
     }
 
     /// True if the interface has come up again since the last call.

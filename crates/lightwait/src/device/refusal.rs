@@ -17,6 +17,8 @@ pub(super) enum Call<'a> {
     Attach(&'a str),
     /// The same for one queue of several.
     AttachQueue(&'a str),
+    /// Opening the macvtap of that name and number.
+    OpenMacvtap(&'a str, u32),
     /// Asking what a descriptor is attached to (TUNGETIFF).
     Attached,
     /// Setting how a TAP's frames look: what, in words.
@@ -62,6 +64,7 @@ impl Call<'_> {
             Call::OpenTun => open_tun(errno),
             Call::Attach(name) => attach(name, errno),
             Call::AttachQueue(name) => attach_queue(name, errno),
+            Call::OpenMacvtap(name, index) => open_macvtap(name, index, errno),
             Call::Attached => attached(errno),
             Call::Shape(what) => format!("the TAP refuses {what}"),
             Call::LoadProgram(log) => load_program(log, errno),
@@ -168,6 +171,21 @@ fn attach_denied(name: &str, queues: &str) -> String {
     )
 }
 
+fn open_macvtap(name: &str, index: u32, errno: i32) -> String {
+    match errno {
+        libc::ENOENT | libc::ENXIO | libc::ENODEV => format!(
+            "there is no /dev/tap{index} for `{name}`: it is no macvtap (`sudo ip link add link \
+             eth0 name NAME type macvtap mode bridge`), or this container has no such file"
+        ),
+        libc::EACCES | libc::EPERM => format!(
+            "no permission to open /dev/tap{index}, the macvtap `{name}`: run as root, or let this \
+             user open it (`sudo chown $USER /dev/tap{index}`)"
+        ),
+        libc::EBUSY => format!("all 256 queues of the macvtap `{name}` are in use"),
+        _ => format!("cannot open /dev/tap{index}, the macvtap `{name}`"),
+    }
+}
+
 fn attached(errno: i32) -> String {
     match errno {
         libc::ENOTTY => "the descriptor is not attached to a TAP: it is of another kind",
@@ -272,11 +290,12 @@ fn denied(what: &str, command: &str) -> String {
 mod tests {
     use super::*;
 
-    fn calls() -> [Call<'static>; 20] {
+    fn calls() -> [Call<'static>; 21] {
         [
             Call::OpenTun,
             Call::Attach("lw0"),
             Call::AttachQueue("lw0"),
+            Call::OpenMacvtap("lw0", 4),
             Call::Attached,
             Call::Shape("a virtio header of 12 bytes"),
             Call::LoadProgram("R7 !read_ok"),
@@ -318,6 +337,8 @@ mod tests {
             (Call::AttachQueue("lw0"), libc::EBUSY, "in use by another program"),
             (Call::AttachQueue("lw0"), libc::EINVAL, "ip tuntap add dev lw0 mode tap multi_queue"),
             (Call::AttachQueue("lw0"), libc::E2BIG, "256 queues at most"),
+            (Call::OpenMacvtap("lw0", 4), libc::ENOENT, "no /dev/tap4 for `lw0`: it is no macvtap"),
+            (Call::OpenMacvtap("lw0", 4), libc::EACCES, "sudo chown $USER /dev/tap4"),
             (Call::Attached, libc::ENOTTY, "of another kind"),
             (Call::Attached, libc::EBADFD, "attach it first"),
             (Call::LoadProgram(""), libc::EPERM, "needs CAP_BPF or CAP_SYS_ADMIN"),

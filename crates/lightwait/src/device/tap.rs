@@ -11,6 +11,9 @@
 //! A TAP may have several queues, one for each shard of a host: [`Tap::open_queues`]. The kernel
 //! chooses a frame's queue; [`Tap::steer`] has it choose the one whose shard owns the connection.
 //!
+//! A macvtap is a TAP whose other end is the wire of a network card, and not this machine:
+//! [`Tap::open_macvtap`].
+//!
 //! Making an interface and setting it up needs CAP_NET_ADMIN. Two ways need no privilege: an
 //! interface that an administrator made for a user (`ip tuntap add dev NAME mode tap user USER`),
 //! if it is already configured; and a descriptor that a privileged process hands over
@@ -27,7 +30,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
 use self::ioctl::{Attached, Queues};
-use super::netlink::Netlink;
+use super::netlink::{Netlink, Way};
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
 use super::refusal::Call;
@@ -67,6 +70,8 @@ pub struct Tap {
     frames: PacketFd,
     presence: Presence,
     name: String,
+    /// The address that a macvtap hears; a TAP hears any.
+    hardware: Option<[u8; 6]>,
     capabilities: Capabilities,
     /// Frames that the kernel dropped before we opened the interface. It counts them for all queues
     /// together, so that the first one alone reports them.
@@ -115,6 +120,48 @@ impl Tap {
         Ok(taps)
     }
 
+    /// Opens a macvtap, which must exist, and brings it up if it is down:
+    ///
+    /// ```text
+    /// sudo ip link add link eth0 name lw0 type macvtap mode bridge
+    /// ```
+    ///
+    /// It hears its own hardware address alone: give the stack [`Tap::hardware`]. Every machine on
+    /// the wire reaches it but this one. Nothing tells when it goes down. Needs the right to open
+    /// `/dev/tapN`, where N is the number of the interface, and none else. The error says which
+    /// command helps.
+    pub fn open_macvtap(interface: &str) -> io::Result<Tap> {
+        let netlink = Netlink::open()?;
+        let link = netlink.interface(interface)?;
+        let call = Call::OpenMacvtap(interface, link.index);
+        let refused = |error: io::Error| call.refused(&error);
+        let fd = open_device_file(&format!("/dev/tap{}", link.index)).map_err(refused)?;
+        let attached = ioctl::attached(fd.as_fd()).map_err(refused)?;
+        if attached.name != interface {
+            // The number is that of an interface in another network namespace.
+            return Err(refused(io::Error::from_raw_os_error(libc::ENOENT)));
+        }
+        if !link.up {
+            let set = netlink.set_up(link.index);
+            set.map_err(|error| Call::SetUp(interface).refused(&error))?;
+        }
+        let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+        let offload = attached.has_virtio_header;
+        let tap = Tap::with(fd, attached, mtu, offload)?;
+        let before = netlink.dropped(link.index, Way::Received)?;
+        Ok(Tap { hardware: Some(link.hardware), dropped_before: Some(before), ..tap })
+    }
+
+    /// Opens so many queues of a macvtap, 256 at most, as [`Tap::open_macvtap`] opens its only one.
+    /// The kernel spreads frames over them by its own hash of a flow; [`Tap::steer`] is refused.
+    pub fn open_macvtap_queues(interface: &str, queues: usize) -> io::Result<Vec<Tap>> {
+        let open = |number| {
+            let tap = Tap::open_macvtap(interface)?;
+            Ok(Tap { dropped_before: tap.dropped_before.filter(|_| number == 0), ..tap })
+        };
+        (0..queues.max(1)).map(open).collect()
+    }
+
     /// A TAP whose descriptor another process opened and attached, and whose interface it set up.
     /// That process decided whether frames carry a virtio header.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Tap> {
@@ -142,7 +189,8 @@ impl Tap {
         let netlink = Netlink::open()?;
         let index = netlink.interface(&attached.name)?.index;
         Ok(Tap {
-            dropped_before: Some(netlink.dropped(index)?),
+            hardware: None,
+            dropped_before: Some(netlink.dropped(index, Way::Sent)?),
             frames: PacketFd::new(fd, header_len)?,
             presence: Presence::new(netlink, index, format!("the TAP `{}`", attached.name)),
             name: attached.name,
@@ -182,6 +230,11 @@ impl Tap {
         &self.name
     }
 
+    /// The hardware address that the stack must have: that of a macvtap. A stack on a TAP has any.
+    pub fn hardware(&self) -> Option<[u8; 6]> {
+        self.hardware
+    }
+
     /// Frames moved and dropped.
     pub fn counters(&self) -> Counters {
         self.frames.counters()
@@ -216,7 +269,10 @@ impl Device for Tap {
 
     fn losses(&mut self) -> io::Result<Losses> {
         let missed = match self.dropped_before {
-            Some(before) => self.presence.dropped()?.saturating_sub(before),
+            Some(before) => {
+                let way = if self.hardware.is_some() { Way::Received } else { Way::Sent };
+                self.presence.dropped(way)?.saturating_sub(before)
+            }
             None => 0,
         };
         Ok(Losses { missed, refused: self.frames.counters().transmit_errors })
@@ -242,7 +298,7 @@ fn check_name(name: &str) -> io::Result<()> {
 
 /// Attaches a new descriptor to the TAP `name`, made if there is none.
 fn attach(name: &str, offload: bool, queues: Queues) -> io::Result<(OwnedFd, Attached)> {
-    let fd = open_device_file()?;
+    let fd = open_device_file(DEVICE_FILE).map_err(|error| Call::OpenTun.refused(&error))?;
     let attached = match ioctl::attach(fd.as_fd(), name, offload, queues) {
         // A kernel without virtio headers.
         Err(error) if offload && error.raw_os_error() == Some(libc::EINVAL) => {
@@ -272,10 +328,9 @@ fn refuse_in_use(name: &str) -> io::Result<()> {
     }
 }
 
-fn open_device_file() -> io::Result<OwnedFd> {
+fn open_device_file(path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    rustix::fs::open(DEVICE_FILE, flags, Mode::empty())
-        .map_err(|error| Call::OpenTun.refused(&error.into()))
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
 /// Configures the interface. Asks the kernel only for settings that differ, and for the addresses.

@@ -59,7 +59,9 @@ fn over_af_xdp_the_kernel_answers() {
         let busy = AfXdp::open(&config()).unwrap_err().to_string();
         assert!(busy.contains("has a program of XDP already"), "{busy}");
         drop(device);
-        the_kernel_answers_an_echo(&mut AfXdp::open(&config()).unwrap());
+        for _ in 0..20 {
+            the_kernel_answers_an_echo(&mut AfXdp::open(&config()).unwrap());
+        }
     });
 }
 
@@ -157,6 +159,32 @@ fn the_kernels_own_network_keeps_working_beside() {
         shard.join().unwrap();
         assert!(!answers("10.77.0.2") && !answers("fd77::2"), "we are gone");
         assert!(answers("10.77.0.3") && answers("fd77::3"), "the kernel stays");
+    });
+}
+
+#[test]
+fn the_program_goes_with_its_process() {
+    const DIES: &str = "LIGHTWAIT_TEST_DIES";
+    let test = "af_xdp::the_program_goes_with_its_process";
+    inside(test, || {
+        let is_attached = || {
+            let shown = Command::new("ip").args(["link", "show", "lw0"]).output().unwrap();
+            String::from_utf8(shown.stdout).unwrap().contains("xdp")
+        };
+        if std::env::var_os(DIES).is_some() {
+            let device = opened(AfXdp::open(&config()));
+            assert!(device.is_none() || is_attached());
+            // Nothing is dropped.
+            std::process::exit(7);
+        }
+        veth(1);
+        let program = std::env::current_exe().unwrap();
+        let dead = Command::new(program).args([test, "--exact"]).env(DIES, "1").status();
+        assert_eq!(dead.unwrap().code(), Some(7));
+        assert!(!is_attached());
+        if let Some(mut device) = opened(AfXdp::open(&config())) {
+            the_kernel_answers_an_echo(&mut device);
+        }
     });
 }
 

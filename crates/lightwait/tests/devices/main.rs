@@ -8,6 +8,8 @@ mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_tcp;
 mod losses;
+#[cfg(feature = "tokio-driver")]
+mod macvtap;
 mod namespace;
 mod one_call;
 mod packet_pair;
