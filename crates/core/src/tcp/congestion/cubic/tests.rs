@@ -182,6 +182,29 @@ fn on_a_short_path_it_is_as_quick_as_reno() {
     assert!((9 * MSS..=10 * MSS).contains(&grown), "{grown}");
 }
 
+/// §4.3: the curve counts unless it is below Reno's window.
+#[test]
+fn where_curve_and_reno_agree_the_curve_is_followed() {
+    let mut path = Path { cubic: Cubic::new(100 * MSS, 2 * MSS), now_ms: 1000, rtt_ms: 10_000 };
+    // So little that Reno's window does not grow by a byte. The curve is flat, and rises later.
+    path.hear(99, u32::MAX);
+    assert_eq!((path.cubic.estimate, path.cubic.plateau), (100 * MSS, 100 * MSS));
+    assert_eq!(path.cubic.window, 100 * MSS + 49);
+}
+
+/// §4.3: α is 1 once W_est has reached cwnd_prior.
+#[test]
+fn reno_grows_by_a_segment_from_the_window_before_the_loss_on() {
+    let cubic = Cubic::new(100 * MSS, 2 * MSS);
+    assert_eq!(cubic.alpha(100 * MSS - 1, MSS), 9 * MSS);
+    assert_eq!(cubic.alpha(100 * MSS, MSS), 17 * MSS);
+    let mut path = Path::after_loss(40, 10);
+    path.round();
+    let window = path.cubic.window;
+    assert_eq!(path.cubic.next(window, MSS), window + 9 * MSS / 17);
+    assert_eq!(path.cubic.next(40 * MSS, MSS), 41 * MSS);
+}
+
 /// §4.2, §5.8: time in which the application sent too little does not move the curve.
 #[test]
 fn a_pause_of_the_application_does_not_count() {
@@ -214,6 +237,39 @@ fn after_an_idle_rto_the_curve_begins_anew() {
     path.rounds_until(path.cubic.threshold);
     path.round();
     assert_eq!((path.cubic.plateau, path.cubic.estimate >= 2800 * MSS), (4000 * MSS, true));
+}
+
+/// §4.9: what was measured since the loss stays.
+#[test]
+fn a_loss_that_is_taken_back_takes_no_measurement_back() {
+    let mut path = Path::after_loss(4000, 100);
+    path.round();
+    let before = path.cubic.clone();
+    path.cubic.on_loss(loss(2800 * MSS), MSS);
+    path.rtt_ms = 200;
+    path.round();
+    path.cubic.restore(&before, 2800 * MSS);
+    assert_eq!((path.cubic.curve(), path.cubic.counted), (before.curve(), path.now()));
+    assert_eq!(u64::from(path.cubic.rtt), curve::units(200_000_000));
+}
+
+#[test]
+fn a_window_beyond_the_last_loss_is_where_the_curve_is_flat() {
+    let path = Path::after_loss(100, 1000);
+    // C·1 s³ is 0.4 segments.
+    let next = path.cubic.next(120 * MSS, MSS);
+    assert!(next.abs_diff(120 * MSS + 400) < 10, "{next}");
+}
+
+#[test]
+fn an_idle_time_that_leaves_the_window_leaves_the_curve() {
+    let mut path = Path::after_loss(4000, 100);
+    path.round();
+    let (window, before) = (path.cubic.window, path.cubic.curve());
+    path.cubic.on_idle(window, 3000 * MSS);
+    assert_eq!((path.cubic.curve(), path.cubic.threshold), (before, 2800 * MSS));
+    path.cubic.on_idle(window - 1, 3000 * MSS);
+    assert_eq!((path.cubic.window, path.cubic.threshold), (window - 1, 3000 * MSS));
 }
 
 fn first(window: u32) -> Cubic {

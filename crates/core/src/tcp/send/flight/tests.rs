@@ -51,14 +51,16 @@ fn the_newest_byte_acknowledged_gives_the_sample() {
 
 #[test]
 fn a_segment_sent_again_gives_none_unless_the_echo_tells_which() {
-    let sample = |evidence| {
-        let mut flight = flight(&[0, 0]);
-        flight.on_sent_again(UNA, (Seq(0), Seq(100)), at(50), false);
-        flight.on_ack(Seq(200), &mut news(evidence)).sent
-    };
-    assert_eq!(sample(Evidence::default()), None, "Karn's rule");
-    assert_eq!(sample(echo(49)), None, "the first one arrived");
-    assert_eq!(sample(echo(50)), Some(at(50)));
+    for again in [100, 200] {
+        let sample = |evidence| {
+            let mut flight = flight(&[0, 0]);
+            flight.on_sent_again(UNA, (Seq(0), Seq(again)), at(50), false);
+            flight.on_ack(Seq(200), &mut news(evidence)).sent
+        };
+        assert_eq!(sample(Evidence::default()), None, "Karn's rule");
+        assert_eq!(sample(echo(49)), None, "the first one arrived");
+        assert_eq!(sample(echo(50)), Some(at(50)));
+    }
 }
 
 #[test]
@@ -114,6 +116,71 @@ fn a_retransmission_is_lost_like_anything_else() {
     flight.lose_late(UNA, latest, 2_000_000, at(8));
     assert_eq!(flight.next_lost(UNA, 1000), Some((UNA, 100)), "without a timeout");
     assert_eq!(flight.resent(UNA), 100, "the third may arrive yet");
+}
+
+#[test]
+fn a_lone_range_is_lost_as_one_and_once() {
+    let all = (UNA, Seq(300));
+    let mut flight = flight(&[4; 3]);
+    assert_eq!(flight.lose(UNA, all, UNA), 300);
+    assert_eq!(flight.lose(UNA, all, UNA), 0, "it is lost already");
+    assert_eq!(flight.take_first_lost(), Some(at(4)));
+    flight.on_sent_again(UNA, all, at(9), true);
+    assert_eq!((flight.lose(UNA, all, Seq(300)), flight.lost(UNA)), (0, 0), "on suspicion");
+    assert_eq!(flight.take_first_lost(), None);
+    assert!(matches!(flight, Flight::One(_)), "no memory but its own");
+}
+
+#[test]
+fn a_lone_range_is_late_from_its_moment_on() {
+    let latest = Departure { at: at(2), end: Seq(400) };
+    let late = |ms| {
+        let mut flight = flight(&[1; 3]);
+        (flight.lose_late(UNA, latest, 10_000_000, at(ms)), flight.lost(UNA))
+    };
+    assert_eq!(late(10), (at(11), 0));
+    assert_eq!([11, 12].map(late), [(Instant::FAR_FUTURE, 300); 2]);
+    let old = |ms| {
+        let mut flight = flight(&[1; 3]);
+        flight.lose_old(10_000_000, at(ms));
+        flight.lost(UNA)
+    };
+    assert_eq!([10, 11, 12].map(old), [0, 300, 300]);
+}
+
+#[test]
+fn what_is_held_and_not_acknowledged_is_reneged() {
+    let mut flight = flight(&[1, 2]);
+    sack(&mut flight, 100, 200);
+    assert!(!flight.is_reneged(), "there is a hole below it");
+    sack(&mut flight, 0, 100);
+    assert!(flight.is_reneged());
+}
+
+#[test]
+fn nothing_in_flight_is_nothing_sent_again() {
+    let mut flight = Flight::default();
+    flight.on_sent_again(UNA, (UNA, Seq(100)), at(1), false);
+    assert!(flight.owns_nothing());
+}
+
+#[test]
+fn a_lone_range_is_divided_only_if_a_part_of_it_is_late() {
+    let whole = (UNA, Seq(300));
+    let judge = |again: bool, ms, end| {
+        let mut flight = flight(&[1, 1, 1]);
+        if again {
+            flight.on_sent_again(UNA, whole, at(6), false);
+        }
+        let latest = Departure { at: at(ms), end: Seq(end) };
+        flight.lose_late(UNA, latest, 0, at(20));
+        (flight.lost(UNA), matches!(flight, Flight::One(_)))
+    };
+    assert_eq!(judge(true, 6, 100), (100, false), "sent again with what has arrived");
+    assert_eq!(judge(true, 6, 300), (300, true));
+    assert_eq!(judge(true, 7, 100), (300, true), "what left later has arrived");
+    assert_eq!(judge(true, 5, 100), (0, true), "what left before");
+    assert_eq!(judge(false, 1, 100), (0, true), "sent once");
 }
 
 #[test]

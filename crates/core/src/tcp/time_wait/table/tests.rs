@@ -200,18 +200,22 @@ fn many_are_found_at_once_as_each_is_by_itself() {
         fixture.enter_as(tuple(number), number, Distance::ALL[number as usize % 3]);
         fixture.enter_as(tuple6(number), number, Distance::Far);
     }
-    fixture.now = fixture.now + NEAR[1];
     // Of both versions, some there, some over and some never there; and no whole burst at the end.
     let wanted: Vec<(u64, Tuple)> = (0..3001)
         .map(|number| if number % 4 == 0 { tuple6(number) } else { tuple(number) })
         .map(|tuple| (fixture.hasher.hash(&tuple), tuple))
         .collect();
-    let mut found = Vec::new();
-    fixture.table.find_batch(&wanted, fixture.now, |one| found.push(one.map(|one| one.record())));
-    let alone: Vec<_> = wanted.iter().map(|(_, tuple)| fixture.find_as(tuple)).collect();
-    assert_eq!(found, alone);
-    let count = found.iter().flatten().count();
-    assert_eq!(count, 500 + 2000 / 4, "every fourth of IPv6, and a third of the others");
+    let count = |fixture: &Fixture| {
+        let Fixture { table, now, .. } = fixture;
+        let mut found = Vec::new();
+        table.find_batch(&wanted, *now, |one| found.push(one.map(|one| one.record())));
+        let alone: Vec<_> = wanted.iter().map(|(_, tuple)| fixture.find_as(tuple)).collect();
+        assert_eq!(found, alone);
+        found.iter().flatten().count()
+    };
+    assert_eq!(count(&fixture), 2000, "of peers at any distance");
+    fixture.now = fixture.now + NEAR[1];
+    assert_eq!(count(&fixture), 500 + 2000 / 4, "every fourth of IPv6, a third of the others");
     Fixture::new(1).table.find_batch(&wanted, fixture.now, |one| assert!(one.is_none()));
     // Where there are records of the other version alone.
     let mut others = Fixture::new(9);
