@@ -96,7 +96,7 @@ enum Part {
     /// The kernel's listening socket.
     Bridge(bridge::Socket),
     /// A queue of the device.
-    Device(device::Queue),
+    Device(Box<device::Queue>),
 }
 
 /// A listening stack, and the shards to run.

@@ -60,13 +60,14 @@ fn converse(world: &mut World) -> Vec<u64> {
         });
     }
     let (begun, ended) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let server = SocketAddr::from(([10, 9, 0, 2], PORT));
     for _ in 0..CLIENTS {
         let (begun, ended) = (begun.clone(), ended.clone());
         world.spawn(Side::A, async move {
             while begun.get() < CONNECTIONS {
                 let number = begun.get();
                 begun.set(number + 1);
-                let mut stream = TcpStream::connect(([10, 9, 0, 2], PORT)).await.unwrap();
+                let mut stream = TcpStream::connect(server).await.unwrap();
                 stream.write_u64(number).await.unwrap();
                 assert_eq!(stream.read_u64().await.unwrap(), number);
                 assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);

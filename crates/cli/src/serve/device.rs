@@ -47,7 +47,7 @@ pub(crate) struct Queue {
 /// Opens the device of a plan that has one, with a queue for each shard.
 pub(super) fn open(plan: &Plan, log: &Log) -> Result<Vec<Part>, Failure> {
     let queues = open_queues(&plan.stack, &plan.knobs, &[], plan.shards, log)?;
-    Ok(queues.into_iter().map(Part::Device).collect())
+    Ok(queues.into_iter().map(|queue| Part::Device(Box::new(queue))).collect())
 }
 
 impl Queue {

@@ -123,7 +123,7 @@ impl Opening {
             cookie_sent: Instant::ZERO,
             ports: Ports::new(first, last, secret),
             // Each shard draws other sources.
-            rng: Rng::from_seed(KeyedHash::new(secret, "spread").quick(&seat)),
+            rng: Rng::from_seed(KeyedHash::new(secret, "spread").quick(seat)),
             unheard: Unheard::new(limits.unheard_peers, config.tcp.time_wait.ask_again),
         }
     }

@@ -20,7 +20,7 @@ impl Host {
     }
 
     /// True if [`Host::message`] has one.
-    pub fn has_message(&self) -> bool {
+    pub(crate) fn has_message(&self) -> bool {
         self.ip.has_message()
     }
 

@@ -123,7 +123,7 @@ fn echo(cable: &mut Cable, listeners: &[ListenerId], ids: &[ConnectionId]) {
 
 #[test]
 fn the_host_has_one_voice_on_the_link() {
-    let mut cable = cable(|bytes, of| if of == 1 { 0 } else { bytes[5] as u16 % of });
+    let mut cable = cable(|bytes, of| if of == 1 { 0 } else { u16::from(bytes[5]) % of });
     let request = arp::Packet {
         operation: arp::Operation::Request,
         sender_mac: [2, 0, 0, 0, 0, 2],
