@@ -47,12 +47,15 @@ pub struct AfPacket {
 }
 
 impl AfPacket {
-    /// Opens the interface of that name, which must exist, and brings it up if it is down. With
-    /// `offload`, checksums and segmentation are left to the other side, both ways, if the kernel
-    /// supports it.
+    /// Opens the interface of that name, which must exist and be no loopback. Brings it up if it is
+    /// down. With `offload`, checksums and segmentation are left to the other side, both ways, if
+    /// the kernel supports it.
     pub fn open(interface: &str, offload: bool) -> io::Result<AfPacket> {
         let netlink = Netlink::open()?;
         let link = netlink.interface(interface)?;
+        if link.loopback {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, loopback(interface)));
+        }
         let socket = socket::open().map_err(|error| Call::PacketSocket.refused(&error))?;
         if !link.up {
             let refused = |error| Call::SetUp(interface).refused(&error);
@@ -122,6 +125,13 @@ impl AfPacket {
     }
 }
 
+fn loopback(interface: &str) -> String {
+    format!(
+        "`{interface}` is the loopback interface, where nobody but the kernel hears a packet \
+         socket: name an interface that leads somewhere, or make a TAP"
+    )
+}
+
 impl Device for AfPacket {
     fn capabilities(&self) -> Capabilities {
         self.capabilities
@@ -159,5 +169,17 @@ impl Device for AfPacket {
 
     fn wants_writable(&self) -> bool {
         self.frames.is_full()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_refused_with_a_reason() {
+        let error = AfPacket::open("lo", true).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().starts_with("`lo` is the loopback interface"), "{error}");
     }
 }

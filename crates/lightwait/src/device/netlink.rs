@@ -37,6 +37,8 @@ pub(crate) struct Interface {
     pub(crate) up: bool,
     /// Its cable leads to an end that is up.
     pub(crate) carrier: bool,
+    /// It leads back to this machine alone.
+    pub(crate) loopback: bool,
     /// Its hardware address; zeros if it has none of six bytes.
     pub(crate) hardware: [u8; 6],
 }
@@ -262,6 +264,7 @@ fn parse_interface(message: &[u8]) -> Option<Interface> {
         up: flags & libc::IFF_UP as u32 != 0,
         // IFF_RUNNING follows it after a while.
         carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
+        loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
         hardware: [0; 6],
     };
     for (kind, value) in attributes(message.get(HEADER_LEN + LINK_HEADER_LEN..)?) {
@@ -322,7 +325,7 @@ mod tests {
     fn the_loopback_interface_is_known_and_an_invented_one_is_not() {
         let netlink = Netlink::open().unwrap();
         let loopback = netlink.interface("lo").unwrap();
-        assert_eq!((loopback.index, loopback.hardware), (1, [0; 6]));
+        assert_eq!((loopback.index, loopback.hardware, loopback.loopback), (1, [0; 6], true));
         assert!(loopback.mtu >= 1500);
         let error = netlink.interface("nosuchthing").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
@@ -370,7 +373,9 @@ mod tests {
         message.attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 9]);
         let whole = parse_interface(&message.bytes).unwrap();
         let hardware = [2, 0, 0, 0, 0, 9];
-        assert_eq!(whole, Interface { index: 3, mtu: 1400, up: true, carrier: false, hardware });
+        let link =
+            Interface { index: 3, mtu: 1400, up: true, carrier: false, loopback: false, hardware };
+        assert_eq!(whole, link);
         let padding = 2;
         for len in 0..message.bytes.len() - padding {
             assert_ne!(parse_interface(&message.bytes[..len]), Some(whole));
