@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use lightwait::clock::Clock;
-use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig};
+use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig, kernel_addresses};
 use lightwait::wrap::{Pcap, Plain};
+use lightwait_core::address::Cidr;
 use lightwait_wan::{RECEIVE_BUFFER_BYTES, Report, Router, WayReport};
 
 use crate::failure::{Failure, print};
@@ -82,9 +83,23 @@ fn open(name: &DeviceName, pcap: Option<&PathBuf>, teller: &Teller) -> Result<Op
         DeviceName::Tap(name) => open_tap(name, teller),
         DeviceName::Interface(name) => open_interface(name, teller),
     }?;
+    // What is not known is no reason to stop.
+    let addresses = kernel_addresses(&opened.name).unwrap_or_default();
+    if let Some(text) = addressed(&opened.name, &addresses) {
+        teller.say(&text);
+    }
     let Some(path) = pcap else { return Ok(opened) };
     let device = captured(opened.device, path, &opened.name, teller)?;
     Ok(Opened { device, ..opened })
+}
+
+/// The warning about a device on which the kernel has an IPv4 address.
+fn addressed(name: &str, addresses: &[Cidr]) -> Option<String> {
+    let address = addresses.iter().find(|cidr| cidr.address().is_ipv4())?;
+    Some(format!(
+        "{name} has the address {address}: the kernel answers there, and sends there, beside the \
+         router (`sudo ip addr del {address} dev {name}`)"
+    ))
 }
 
 fn open_tap(name: &str, teller: &Teller) -> Result<Opened, Failure> {
@@ -159,5 +174,22 @@ fn announce(plan: &WanPlan, devices: &[Opened; 2]) {
     match plan.duration {
         Some(duration) => eprintln!("Routing for {duration:?}."),
         None => eprintln!("Routing; Ctrl-C ends it with a report."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_with_an_ipv4_address_is_warned_of() {
+        let warning = |texts: &[&str]| {
+            let addresses: Vec<Cidr> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            addressed("eth1", &addresses)
+        };
+        // An interface has a link-local address of IPv6 by itself.
+        assert_eq!([warning(&[]), warning(&["fe80::1/64"])], [None, None]);
+        let text = warning(&["fe80::1/64", "10.9.0.1/24"]).unwrap();
+        assert!(text.contains("`sudo ip addr del 10.9.0.1/24 dev eth1`"), "{text}");
     }
 }

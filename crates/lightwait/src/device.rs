@@ -29,7 +29,7 @@ pub(crate) mod watch;
 pub use af_packet::AfPacket;
 pub use memory::MemoryDevice;
 #[cfg(target_os = "linux")]
-pub use netlink::{KernelAddress, kernel_address};
+pub use netlink::{KernelAddress, kernel_address, kernel_addresses};
 #[cfg(target_os = "linux")]
 pub use presence::LinkState;
 #[cfg(target_os = "linux")]

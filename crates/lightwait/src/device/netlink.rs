@@ -69,6 +69,15 @@ pub fn kernel_address(interface: &str, address: IpAddr) -> io::Result<Option<Ker
     Ok(None)
 }
 
+/// Returns the addresses of the kernel's own IP stack on `interface`, in this thread's network
+/// namespace. An error of kind `NotFound` if there is no such interface.
+pub fn kernel_addresses(interface: &str) -> io::Result<Vec<Cidr>> {
+    let netlink = Netlink::open()?;
+    let index = netlink.interface(interface)?.index;
+    let all = netlink.addresses()?.into_iter();
+    Ok(all.filter(|(of, _)| *of == index).map(|(_, address)| address).collect())
+}
+
 /// A netlink socket for this thread's network namespace.
 #[derive(Debug)]
 pub(crate) struct Netlink {
@@ -336,6 +345,9 @@ mod tests {
     fn the_kernels_addresses_are_known_with_their_interface() {
         let loopback = kernel_address("eth9", IpAddr::from([127, 0, 0, 1])).unwrap();
         // In a new namespace the loopback interface is down and has no address.
+        let all = kernel_addresses("lo").unwrap();
+        assert_eq!(all.contains(&"127.0.0.1/8".parse().unwrap()), loopback.is_some(), "{all:?}");
+        assert_eq!(kernel_addresses("nosuch").unwrap_err().kind(), io::ErrorKind::NotFound);
         if let Some(loopback) = loopback {
             assert_eq!(loopback.interface, "lo");
             assert_eq!(loopback.address.to_string(), "127.0.0.1/8");
