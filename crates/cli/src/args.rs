@@ -115,7 +115,8 @@ pub(crate) struct ServeArgs {
     pub(crate) send_buffer: Option<SendBuffer>,
 
     /// The congestion control: cubic (RFC 9438), reno (RFC 5681), bbr (version 3, with pacing), or
-    /// dctcp (RFC 8257; in a network of one owner, at both ends) [default: cubic]
+    /// dctcp (RFC 8257; in a network of one owner, at both ends). Through the bridge it governs the
+    /// wire in memory alone: the kernel sends to clients by its own [default: cubic]
     #[arg(long, value_name = "NAME", value_parser = CONGESTION, help_heading = "Limits")]
     pub(crate) congestion: Option<String>,
 
