@@ -35,8 +35,11 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// Print what `--set` can set: each knob with its default, its unit, its meaning, and the source of
-/// the default.
+/// Print what `--set` can set: each knob with the library's default, its unit, its meaning, and the
+/// source of the default.
+///
+/// `serve` begins with other values of those that its flags set, such as buffers.send_size,
+/// pool.policy and limits.pages.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KnobsArgs {
     /// A knob such as rto.floor or floor, or a group such as time_wait [default: all]
