@@ -55,8 +55,11 @@ pub(crate) enum Pin {
     No,
 }
 
-/// Print what `--set` can set: each knob with its default, its unit, its meaning, and the source of
-/// the default.
+/// Print what `--set` can set: each knob with the library's default, its unit, its meaning, and the
+/// source of the default.
+///
+/// `serve` begins with other values of those that its flags set, such as buffers.send_size,
+/// pool.policy and limits.pages.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KnobsArgs {
     /// A knob such as rto.floor or floor, or a group such as time_wait [default: all]
@@ -138,7 +141,8 @@ pub(crate) struct ServeArgs {
     pub(crate) send_buffer: Option<SendBuffer>,
 
     /// The congestion control: cubic (RFC 9438), reno (RFC 5681), bbr (version 3, with pacing), or
-    /// dctcp (RFC 8257; in a network of one owner, at both ends) [default: cubic]
+    /// dctcp (RFC 8257; in a network of one owner, at both ends). Through the bridge it governs the
+    /// wire in memory alone: the kernel sends to clients by its own [default: cubic]
     #[arg(long, value_name = "NAME", value_parser = CONGESTION, help_heading = "Limits")]
     pub(crate) congestion: Option<String>,
 

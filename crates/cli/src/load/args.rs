@@ -192,7 +192,7 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
 
-    /// The congestion control of our stack: cubic, reno, bbr or dctcp [default: cubic]
+    /// The congestion control of our stack [default: cubic]
     #[arg(long, value_name = "NAME", value_parser = CONGESTION, help_heading = "Device")]
     pub(crate) congestion: Option<String>,
 

@@ -78,7 +78,8 @@ group! {
         /// one.
         restart_after_idle: bool = true, "", "RFC 2861 §3.1; RFC 7661 §4.4.3";
         /// How losses are found where the peer sends SACK blocks: by when segments left, or by how
-        /// many are sacked. By time only with the default timers and estimator.
+        /// many are sacked. By time only with the timers `inline` or `wheel` and the estimator
+        /// `rfc6298`.
         detection: LossDetection = LossDetection::Rack, "", "RFC 8985; RFC 6675";
     }
 }

@@ -20,6 +20,7 @@ impl Host {
     }
 
     /// True if [`Host::message`] has one.
+    #[cfg(test)]
     pub(crate) fn has_message(&self) -> bool {
         self.ip.has_message()
     }

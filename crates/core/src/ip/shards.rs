@@ -136,6 +136,7 @@ impl Ip {
     }
 
     /// True if [`Ip::message`] has one.
+    #[cfg(test)]
     pub(crate) fn has_message(&self) -> bool {
         !self.shards.outbound.is_empty()
     }

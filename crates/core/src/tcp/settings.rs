@@ -11,8 +11,9 @@ pub struct Settings {
     tcp: TcpConfig,
     /// The bounds of the retransmission timeouts.
     pub(crate) rto_bounds: Bounds,
-    /// How losses are found where the peer sends SACK blocks. The ticks of 4.4BSD are longer than a
-    /// path's round trips, so they find none by time.
+    /// How losses are found where the peer sends SACK blocks. By time only with the timers `inline`
+    /// or `wheel` and the estimator of RFC 6298: ticks are longer than a path's round trips, and
+    /// the other estimators are those of stacks that count.
     pub(crate) detection: LossDetection,
     /// [`TcpConfig::shift`].
     pub(crate) shift: u8,
