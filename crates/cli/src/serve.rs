@@ -162,8 +162,7 @@ fn serve_on(
     if !member.is_replica() {
         log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
     }
-    let server = file_server(plan, files, log, &handle).with_clients(crew.clients.clone());
-    let server = Rc::new(server);
+    let server = Rc::new(file_server(plan, files, log, &handle, crew));
     let service = Service {
         server: server.clone(),
         clients: front.as_ref().map(|front| front.bridge.clients()),
@@ -175,7 +174,7 @@ fn serve_on(
         stacks: Stacks { all: Vec::new(), server, crew: crew.clone() },
         service,
     };
-    let (signal, hurry) = (signals.stop(), signals.hurry());
+    let asked = signals.clone();
     if !member.is_replica() {
         let reopened = log.clone();
         handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
@@ -189,8 +188,8 @@ fn serve_on(
         let stop = DriverStop::new();
         let ended = stop.clone();
         handle.spawn_local(async move {
-            signal.await;
-            stopping.run(hurry).await;
+            asked.stop().await;
+            stopping.run(&asked).await;
             ended.set();
         });
         return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
@@ -200,8 +199,8 @@ fn serve_on(
     stopping.watch(&client, "the bridge's client stack");
     handle.spawn_local(stopping.stacks.tell_whenever_asked(signals));
     let stopped = handle.spawn_local(async move {
-        signal.await;
-        stopping.run(hurry).await;
+        asked.stop().await;
+        stopping.run(&asked).await;
     });
     runtime.block_on(async {
         tokio::select! {
@@ -217,7 +216,13 @@ fn shown(plan: &Plan) -> String {
 }
 
 /// A file service that charges its files in flight to the memory of `stack`.
-fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -> FileServer {
+fn file_server(
+    plan: &Plan,
+    files: ThreadPoolFiles,
+    log: &Log,
+    stack: &Handle,
+    crew: &Crew,
+) -> FileServer {
     let clock = Clock {
         timer: Rc::new(Timer),
         measure: Rc::new(lightwait::rt::measure),
@@ -226,7 +231,8 @@ fn file_server(plan: &Plan, files: ThreadPoolFiles, log: &Log, stack: &Handle) -
     let memory = Memory::new(Budget(stack.memory()));
     let files = Slow { files, delay: plan.file_delay };
     let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory.clone());
-    let mut server = Server::new(files, plan.server.clone(), clock).with_memory(memory);
+    let server = Server::new(files, plan.server.clone(), clock).with_memory(memory);
+    let mut server = server.with_clients(crew.clients.clone());
     if let Some(percent) = plan.ask_at {
         let stack = stack.clone();
         server = server.ask_clients_while(move || stack.with_host(|host| presses(host, percent)));
@@ -380,7 +386,7 @@ impl Stopping {
 
     /// Lets responses finish and written data arrive; `hurry` cuts both short. Logs the counters at
     /// the end in either case.
-    async fn run(self, hurry: impl Future<Output = ()>) {
+    async fn run(self, signals: &Signals) {
         // Dropping a listener resets the connections that were not accepted.
         self.tasks.iter().for_each(JoinHandle::abort);
         let stop = self.service.server.stop();
@@ -394,7 +400,7 @@ impl Stopping {
         };
         let is_finished = tokio::select! {
             within = lightwait::rt::timeout(GRACE, finished) => within.is_ok(),
-            () = hurry => false,
+            () = signals.hurry() => false,
         };
         // Their access records come before the last lines.
         stop.cut();
@@ -402,6 +408,7 @@ impl Stopping {
         let unfinished = if is_finished { 0 } else { self.cut_short().await };
         self.stacks.tell();
         self.stacks.crew.stopped(unfinished);
+        self.stacks.crew.all_stopped(signals.hurry()).await;
     }
 
     /// Connections whose clients lack some of an answer, after the cut.

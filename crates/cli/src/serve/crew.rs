@@ -7,12 +7,15 @@ use lightwait::rt;
 use lightwait::shards::Peers;
 use lightwait_core::config::Member;
 use lightwait_http::Clients;
+use tokio::sync::Barrier;
 
 use crate::counts::Counts;
 use crate::log::{Log, Record};
 
 /// How long a turn may take before the other shards report it.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the others have to stop once connections are cut.
+const LAST_CALL: Duration = Duration::from_secs(1);
 /// How often they look.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -23,6 +26,8 @@ pub(super) struct Crew {
     counts: Gather<Vec<Counts>>,
     stopping: Gather<usize>,
     stopped: Gather<usize>,
+    /// Where shards that have stopped wait for the others.
+    end: Barrier,
 }
 
 impl Crew {
@@ -34,6 +39,7 @@ impl Crew {
             counts: Gather::new(all),
             stopping: Gather::new(all),
             stopped: Gather::new(all),
+            end: Barrier::new(all),
         }
     }
 
@@ -54,6 +60,16 @@ impl Crew {
     pub(super) fn stopping(&self, connections: usize) {
         if let Some(all) = self.stopping.add(connections) {
             self.log.write(Record::Stopping { connections: all.iter().sum() });
+        }
+    }
+
+    /// Waits until every shard has stopped, or `hurry` and a little time more: a shard that has
+    /// failed does not come. Until then a shard that is done must go on, since it may speak for the
+    /// host, and a queue that closes changes the numbers of others.
+    pub(super) async fn all_stopped(&self, hurry: impl Future<Output = ()>) {
+        tokio::select! {
+            _ = self.end.wait() => {}
+            () = async { hurry.await; rt::sleep(LAST_CALL).await } => {}
         }
     }
 
@@ -105,6 +121,18 @@ pub(super) async fn watch(member: Member, peers: Peers, log: Log) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_shard_waits_for_the_others_or_a_cut() {
+        let outputs = crate::log::Outputs::new(std::io::sink(), std::io::sink());
+        let (log, _writer) = Log::start(crate::log::Form::Json, outputs).unwrap();
+        let crew = Crew::new(2, log);
+        let never = std::future::pending;
+        tokio::join!(crew.all_stopped(never()), crew.all_stopped(never()));
+        let patience = Duration::from_millis(20);
+        let alone = tokio::time::timeout(patience, crew.all_stopped(never()));
+        assert!(alone.await.is_err());
+    }
 
     #[test]
     fn the_last_shard_gets_what_all_have_told() {

@@ -200,7 +200,6 @@ impl Host {
     }
 
     /// The first candidate, from this one on, whose answers come to this shard.
-    #[inline(never)]
     fn first_of_ours(
         &mut self,
         candidate: Candidate,

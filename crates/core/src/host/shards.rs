@@ -73,7 +73,6 @@ impl Host {
     }
 
     /// Hands a segment of the connection `tuple` over to its owner, if that is another shard.
-    #[inline(never)]
     pub(super) fn hand_over(
         &mut self,
         tuple: &Tuple,
@@ -87,7 +86,6 @@ impl Host {
     }
 
     /// Does the same with a segment of the fast layout.
-    #[inline(never)]
     pub(super) fn hand_over_fast(
         &mut self,
         fast: &FastSegment<'_>,

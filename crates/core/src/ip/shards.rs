@@ -94,7 +94,6 @@ impl Shards {
     }
 
     /// True if the host has no other shard: everything is here.
-    #[inline(always)]
     pub(crate) fn is_alone(&self) -> bool {
         self.member.is_alone()
     }
