@@ -16,7 +16,7 @@ use alloc::borrow::Cow;
 
 use super::Host;
 use crate::flow::{Seq, Tuple};
-use crate::frame::{RxChecksum, RxFrame};
+use crate::frame::RxChecksum;
 use crate::ip::input::{Delivery, Origin};
 use crate::tcp::arrive::Facts;
 use crate::tcp::syn_cache::Standing;
@@ -99,21 +99,17 @@ pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault
     Segment::parse(bytes).map_err(Fault::Malformed)
 }
 
-/// A segment of the fast layout as IP hands over any other, for another shard.
-pub(super) fn delivery_of(
-    fast: &FastSegment<'_>,
-    frame: &RxFrame<'_>,
-    origin: Origin,
-) -> Delivery<'static> {
-    let tuple = fast.tuple();
+/// A segment of the fast layout as IP hands over any other, for another shard. Its checksum was
+/// found right.
+pub(super) fn delivery_of(fast: &FastSegment<'_>, incoming: &Incoming<'_>) -> Delivery<'static> {
     Delivery {
-        source: tuple.remote_ip(),
-        destination: tuple.local_ip(),
+        source: incoming.tuple.remote_ip(),
+        destination: incoming.tuple.local_ip(),
         traffic_class: fast.traffic_class(),
         bytes: Cow::Owned(fast.bytes()),
-        checksum: frame.checksum,
-        segment_size: frame.segment_size,
-        origin,
+        checksum: RxChecksum::Good,
+        segment_size: incoming.facts.piece,
+        origin: if incoming.is_ours { Origin::Ourselves } else { Origin::Link(None) },
     }
 }
 

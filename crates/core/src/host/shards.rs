@@ -2,16 +2,16 @@
 //! first learns of the link is published ([`ip::shards`](crate::ip::shards)).
 
 use super::Host;
-use super::inbound::delivery_of;
+use super::inbound::{Incoming, delivery_of};
 use crate::event::Event;
 use crate::flow::Tuple;
 use crate::frame::RxFrame;
 use crate::ip::Context;
 use crate::ip::icmp::IcmpError;
-use crate::ip::input::{Delivery, Origin};
+use crate::ip::input::Delivery;
 use crate::ip::shards::{Content, Message};
 use crate::time::Instant;
-use crate::wire::fast::FastSegment;
+use crate::wire::received::Received;
 
 impl Host {
     /// The oldest message for another shard of this host, and the index of that shard.
@@ -85,14 +85,14 @@ impl Host {
         true
     }
 
-    /// Does the same with a segment of the fast layout.
-    pub(super) fn hand_over_fast(
-        &mut self,
-        fast: &FastSegment<'_>,
-        frame: &RxFrame<'_>,
-        from: Origin,
-    ) -> bool {
-        self.hand_over(&fast.tuple(), || delivery_of(fast, frame, from))
+    /// Does the same with a segment that nothing here knows, if it is of the fast layout. Of any
+    /// other the owner was found before.
+    pub(super) fn hand_over_unknown(&mut self, incoming: &Incoming<'_>) -> bool {
+        let Received::Fast(fast) = incoming.received else { return false };
+        let is_elsewhere = self.hand_over(incoming.tuple, || delivery_of(&fast, incoming));
+        // The owner counts it.
+        self.shared.counters.segments_in -= u64::from(is_elsewhere);
+        is_elsewhere
     }
 
     /// An ICMP error has come about a segment of a connection, which may be another shard's.

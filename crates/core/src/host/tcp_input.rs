@@ -60,15 +60,13 @@ impl Host {
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        if !self.ip.shards.is_alone() && self.hand_over_fast(&fast, frame, from) {
-            return;
-        }
         let received = if is_right { Ok(Received::Fast(fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
         self.take_segment(now, (&fast.tuple(), hash), received, facts, from);
     }
 
     /// A segment of any layout.
+    #[inline(always)]
     pub(super) fn take_any_segment(&mut self, now: Instant, delivery: &Delivery<'_>) {
         let segment = parse(delivery);
         // A segment too short for ports belongs to no connection.
@@ -221,6 +219,10 @@ impl Host {
     // ---- LISTEN: RFC 9293 §3.10.7.2
 
     pub(super) fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, past: Past) {
+        // Nothing here knows its ends: they may be another shard's.
+        if !self.ip.shards.is_alone() && self.hand_over_unknown(incoming) {
+            return;
+        }
         let segment = &incoming.head;
         if segment.flags.contains(Flags::RST) {
             return;

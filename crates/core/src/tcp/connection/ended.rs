@@ -197,7 +197,6 @@ impl Connection {
     }
 
     /// It is gone: sees to it that another may begin here. Nearly always nothing is left to drop.
-    #[inline(always)]
     pub(crate) fn clear(&mut self) {
         if !self.is_hollow() {
             self.become_hollow();
