@@ -9,6 +9,8 @@ pub(crate) mod memory;
 pub(crate) mod pingpong;
 pub(crate) mod pool;
 pub(crate) mod sack;
+#[cfg(target_os = "linux")]
+pub(crate) mod shards;
 pub(crate) mod time_wait;
 pub(crate) mod timers;
 #[cfg(target_os = "linux")]

@@ -19,6 +19,8 @@ pub mod pingpong;
 pub mod pool;
 pub mod sack;
 pub mod sample;
+#[cfg(target_os = "linux")]
+pub mod shards;
 pub mod stacks;
 pub mod time_wait;
 pub mod timers;

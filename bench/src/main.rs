@@ -38,6 +38,9 @@ enum Bench {
     Pool(commands::pool::Pool),
     /// An ACK with a SACK block, among ten thousand segments in flight.
     Sack(commands::sack::Sack),
+    /// One host of several shards: its rates by the number of shards
+    #[cfg(target_os = "linux")]
+    Shards(commands::shards::Shards),
     /// All stacks beside one another, in one table.
     Compare(commands::compare::Compare),
     /// Instructions of a connection, a request, a megabyte and a record, compared to the kept
@@ -62,6 +65,8 @@ fn main() -> ExitCode {
         Bench::TimeWait(time_wait) => time_wait.run(),
         Bench::Pool(pool) => pool.run(),
         Bench::Sack(sack) => sack.run(),
+        #[cfg(target_os = "linux")]
+        Bench::Shards(shards) => shards.run(),
         Bench::Compare(compare) => compare.run(),
         Bench::Golden(golden) => golden.run(),
         #[cfg(target_os = "linux")]
