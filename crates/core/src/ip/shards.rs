@@ -8,7 +8,7 @@
 //!
 //! A message may be lost on the way, where its receiver is too busy to take it: like a frame that
 //! found no room. A segment is retransmitted, a question is asked again, and routes are published
-//! again ([`Shards::on_lost`]).
+//! again.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
