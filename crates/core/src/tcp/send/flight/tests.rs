@@ -126,6 +126,7 @@ fn a_lone_range_is_lost_as_one_and_once() {
     assert_eq!(flight.lose(UNA, all, UNA), 0, "it is lost already");
     assert_eq!(flight.take_first_lost(), Some(at(4)));
     flight.on_sent_again(UNA, all, at(9), true);
+    assert_eq!(flight.resent(UNA), 300);
     assert_eq!((flight.lose(UNA, all, Seq(300)), flight.lost(UNA)), (0, 0), "on suspicion");
     assert_eq!(flight.take_first_lost(), None);
     assert!(matches!(flight, Flight::One(_)), "no memory but its own");

@@ -139,10 +139,13 @@ impl Fixture {
 
     /// What the queues keep account of is so.
     fn check_queues(&mut self) {
+        let mut live = 0;
         each_record_set!(&mut self.table.classes, records => {
             records.queue.check();
             assert!(records.queue.span().len < records.index.span_max());
+            live += records.live as usize;
         });
+        assert_eq!(live, self.table.len());
     }
 
     /// Handles in use, and those that the records there are need.
@@ -224,6 +227,22 @@ fn many_are_found_at_once_as_each_is_by_itself() {
     let mut found = Vec::new();
     others.table.find_batch(&[four, six], others.now, |record| found.push(record.is_some()));
     assert_eq!(found, [false, true]);
+}
+
+#[test]
+fn many_are_found_at_once_wherever_the_index_has_them() {
+    let of = |number: u32| if number % 4 == 1 { tuple6(number) } else { tuple(number) };
+    // Far peers alone, and peers at any distance.
+    for distances in [1, 3] {
+        let mut fixture = Fixture::new(10_000);
+        for number in 0..10_000 {
+            fixture.enter_as(of(number), number, Distance::ALL[number as usize % distances]);
+        }
+        let wanted = (0..10_000).map(of).map(|tuple| (fixture.hasher.hash(&tuple), tuple));
+        let (wanted, mut found): (Vec<_>, _) = (wanted.collect(), 0);
+        fixture.table.find_batch(&wanted, fixture.now, |one| found += usize::from(one.is_some()));
+        assert_eq!(found, 10_000, "also what lies behind a full line");
+    }
 }
 
 #[test]

@@ -381,6 +381,20 @@ fn a_burst_that_expires_at_once_goes_in_shares_with_its_memory() {
 }
 
 #[test]
+fn a_turn_queues_no_more_than_its_share_again() {
+    let mut fixture = Fixture::new(10_000);
+    (0..5000).for_each(|number| fixture.enter(number));
+    fixture.now = fixture.now + TERM / 2;
+    (0..5000).for_each(|number| fixture.restart(number));
+    fixture.now = fixture.now + TERM / 2;
+    let first = |fixture: &Fixture| fixture.table.classes[0].v4.queue.span().first;
+    let before = first(&fixture);
+    assert_eq!(fixture.table.on_time(fixture.now), 0);
+    let moved = first(&fixture).wrapping_sub(before) as usize;
+    assert!((1..=SHARE).contains(&moved), "{moved}");
+}
+
+#[test]
 fn a_record_past_its_time_that_makes_room_expired_not_evicted() {
     for (wait, evicted) in [(TERM, 0), (TERM - Duration::from_millis(1), 1)] {
         let mut fixture = Fixture::new(3);
