@@ -153,6 +153,7 @@ impl Host {
             self.ip.on_time(&mut ip::Context { now, counters });
             self.after_ip(now);
         }
+        self.ip.publish_again();
     }
 
     /// Runs every timer that is due, connections in order of slots: what leaves must not depend

@@ -70,6 +70,8 @@ pub(crate) struct Shards {
     published: Vec<u64>,
     /// Messages lost for want of room.
     lost: u64,
+    /// One of them published routes.
+    owes_routes: bool,
 }
 
 /// What a replica that knows of no published routes knows.
@@ -85,6 +87,7 @@ impl Shards {
             asked: BTreeMap::new(),
             published: vec![NOTHING; member.of.into()],
             lost: 0,
+            owes_routes: false,
         }
     }
 
@@ -124,6 +127,7 @@ impl Shards {
             (content, self.published.get_mut(usize::from(to)))
         {
             *known = NOTHING;
+            self.owes_routes = true;
         }
     }
 }
@@ -183,6 +187,13 @@ impl Ip {
                 *known = changes;
                 self.shards.send(to, Content::Routes(Arc::clone(&routes)));
             }
+        }
+    }
+
+    /// Publishes routes again that were lost on their way.
+    pub(crate) fn publish_again(&mut self) {
+        if core::mem::take(&mut self.shards.owes_routes) {
+            self.publish();
         }
     }
 

@@ -305,3 +305,20 @@ fn cut(frame: &[u8], at: usize) -> [Vec<u8>; 2] {
         bytes
     })
 }
+
+#[test]
+fn routes_that_were_lost_are_published_again() {
+    let mut cable = cable(right_way);
+    cable.hosts[0].add_address("10.0.0.7/24".parse().unwrap());
+    let mut lost = 0;
+    while let Some((to, message)) = cable.hosts[0].message() {
+        cable.hosts[0].on_message_lost(to, &message);
+        lost += 1;
+    }
+    assert_eq!((lost, cable.hosts[0].counters().messages_lost), (3, 3));
+    let seventh: IpAddr = [10, 0, 0, 7].into();
+    assert!(shards(&cable)[1..].iter().all(|host| !host.addresses().contains(&seventh)));
+    cable.settle();
+    cable.settle();
+    assert!(shards(&cable).iter().all(|host| host.addresses().contains(&seventh)));
+}
