@@ -114,6 +114,14 @@ impl Namespace {
         command
     }
 
+    /// A command in the namespace that runs on the first so many processors.
+    pub fn command_among(&self, processors: u16, program: impl AsRef<Path>) -> Command {
+        let mut command = self.command("taskset");
+        let list = format!("0-{}", processors.saturating_sub(1));
+        command.args(["--cpu-list", &list]).arg(program.as_ref());
+        command
+    }
+
     /// A command in the namespace.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new("nsenter");

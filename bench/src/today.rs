@@ -12,6 +12,7 @@
 //! in the receiver's TCP, so that work counts for both TAPs. A veth leaves it to the processor that
 //! the receiver runs on, which is why the time of both processors stands beside it.
 
+pub mod cores;
 pub mod limit;
 pub mod servers;
 

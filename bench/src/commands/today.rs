@@ -1,10 +1,10 @@
 //! The commands `today` and `tap-limit`: their arguments, and the output of their results.
 
 use std::net::SocketAddrV4;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lightwait_bench::say_line;
-use lightwait_bench::today::{self, Row, limit};
+use lightwait_bench::today::{self, Row, cores, limit};
 use serde_json::json;
 
 /// The arguments of `today`.
@@ -13,6 +13,13 @@ pub(crate) struct Today {
     /// Seconds of each load
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
+    /// Compare on so many cores, which server and clients share, with as many shards and workers of
+    /// nginx: short files, new connections and a megabyte
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    cores: u16,
+    /// Repetitions of each load, with --cores
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
     /// Where the files are written, 1.1 GB; they are removed
     #[arg(long, default_value = "/dev/shm")]
     directory: PathBuf,
@@ -49,6 +56,9 @@ impl Today {
 
     fn measure(&self) -> Result<(), Box<dyn std::error::Error>> {
         let directory = tempfile::tempdir_in(&self.directory)?;
+        if self.cores > 1 {
+            return self.measure_cores(directory.path());
+        }
         if !self.json {
             let [file, clients, server] = ["file", "clients", ""];
             say_line!("{file:<8} {clients:>7}  {server:<28} requests/s  us: processor 0, both");
@@ -59,6 +69,32 @@ impl Today {
             verdicts(&rows);
             let [ours, nginx] = [&in_turn[0], &in_turn[1]];
             say_line!("in turn: {:.2} of nginx (goal 1.6)", ours.first_us / nginx.first_us);
+        }
+        Ok(())
+    }
+
+    fn measure_cores(&self, directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+        if !self.json {
+            let cores = self.cores;
+            say_line!("{cores} cores for both ends; processor time of all of them for a request");
+            say_line!("{:<22} {:<28} requests/s  us", "load", "server");
+        }
+        let rows = cores::run(directory, self.cores, self.seconds, self.runs, |row| {
+            let cores::Row { server, load, rate, us } = row;
+            if self.json {
+                let row = json!({
+                    "server": server, "load": load, "requests_per_s": rate, "us": us,
+                });
+                say_line!("{row}");
+            } else {
+                say_line!("{load:<22} {server:<28} {rate:>10.0}  {us:.2}");
+            }
+        })?;
+        if !self.json {
+            for ratio in cores::ratios(&rows) {
+                let cores::Ratio { load, median, least, most, goal } = ratio;
+                say_line!("{load:<22} {median:.2} of nginx ({least:.2} to {most:.2}; goal {goal})");
+            }
         }
         Ok(())
     }

@@ -62,6 +62,9 @@ pub struct Serving {
     /// The namespace of the server's interface, if it is not the client's.
     pub servers: Namespace,
     clients: Namespace,
+    /// Processors that server and clients share; one: the server has the first, and the clients
+    /// the second.
+    cores: u16,
 }
 
 #[derive(Debug)]
@@ -77,6 +80,21 @@ impl Serving {
     /// # Errors
     /// If a namespace, a device or the server cannot be made.
     pub fn start(
+        directory: &Path,
+        files: &[File],
+        kind: Kind,
+        settings: &[&str],
+    ) -> Result<Serving, Failure> {
+        Serving::start_on(1, directory, files, kind, settings)
+    }
+
+    /// Starts a server on so many cores, with a worker or a shard each. More than one it shares
+    /// with its clients.
+    ///
+    /// # Errors
+    /// As [`Serving::start`].
+    pub fn start_on(
+        cores: u16,
         directory: &Path,
         files: &[File],
         kind: Kind,
@@ -102,8 +120,9 @@ impl Serving {
         // A load on the kernel's stack uses these addresses for many connections.
         clients.ip(&format!("route add local {SOURCES} dev lo"))?;
         let ours = |namespace: &Namespace, device: [&str; 2]| {
-            let mut serve = namespace.command_on(0, &program);
+            let mut serve = namespace.command_among(cores, &program);
             serve.arg("serve").args(device).args(["--ip", "10.9.0.1/24"]);
+            serve.args(["--shards", &cores.to_string()]);
             serve.args(["--gateway", "10.9.0.2", "--max-client-connections", "2000000"]);
             serve.args(settings.iter().flat_map(|setting| ["--set", *setting]));
             Server::start(serve.arg(&site)).map(Running::Ours)
@@ -113,7 +132,7 @@ impl Serving {
                 servers.ip("addr add 10.9.0.1/24 dev server")?;
                 servers.ip("route replace 10.9.0.0/24 dev server src 10.9.0.1 congctl cubic")?;
                 servers.ip(&format!("route add {SOURCES} via 10.9.0.2 congctl cubic"))?;
-                Running::Other(nginx(directory, &servers, files)?)
+                Running::Other(nginx(directory, &servers, files, cores)?)
             }
             Kind::PacketSocket => {
                 // Only the packet socket listens there.
@@ -126,7 +145,7 @@ impl Serving {
                 Running::Other(Process::start(limit.args(["--bytes", &bytes.to_string()]))?)
             }
         };
-        let serving = Serving { program, server, servers, clients };
+        let serving = Serving { program, server, servers, clients, cores };
         if let Kind::Limit(_) = kind {
             live::wait_until("the TAP is there", || {
                 Ok(serving.clients.ip("addr add 10.9.0.2/24 dev tap0").is_ok())
@@ -156,9 +175,12 @@ impl Serving {
         format!("http://{ADDRESS}/{file}")
     }
 
-    /// A command of the client, on processor 1.
+    /// A command of the client: on processor 1, or on all that it shares with the server.
     pub fn client(&self, program: impl AsRef<Path>) -> Command {
-        self.clients.command_on(1, program)
+        match self.cores {
+            1 => self.clients.command_on(1, program),
+            cores => self.clients.command_among(cores, program),
+        }
     }
 
     /// Connections in TIME-WAIT at the server.
@@ -190,29 +212,38 @@ impl Serving {
     }
 }
 
-/// nginx in its fastest configuration here: one process, no log, open files kept, and `sendfile`
-/// only for long files.
-fn nginx(directory: &Path, namespace: &Namespace, files: &[File]) -> Result<Process, Failure> {
+/// nginx in its fastest configuration here: one process a core, no log, open files kept, and
+/// `sendfile` only for long files. Several processes have a listening socket each.
+fn nginx(
+    directory: &Path,
+    namespace: &Namespace,
+    files: &[File],
+    cores: u16,
+) -> Result<Process, Failure> {
     let (site, directory) = (directory.join("site"), directory.join("nginx"));
     fs::create_dir_all(&directory)?;
     let at = directory.display();
     let long = files.iter().filter(|(_, bytes)| *bytes >= SENDFILE_FROM);
     let sent: String =
         long.map(|(name, _)| format!("location = /{name} {{ sendfile on; }}\n")).collect();
+    let (processes, shared) = match cores {
+        1 => ("master_process off;\n".to_owned(), ""),
+        _ => (format!("worker_processes {cores};\nworker_cpu_affinity auto;\n"), " reuseport"),
+    };
     let configuration = format!(
-        "daemon off;\nmaster_process off;\nuser root;\npid {at}/pid;\nerror_log {at}/error.log;\n\
+        "daemon off;\n{processes}user root;\npid {at}/pid;\nerror_log {at}/error.log;\n\
          worker_rlimit_nofile 20000;\nevents {{ worker_connections 16000; }}\nhttp {{\n\
          access_log off;\nkeepalive_requests 1000000000;\nkeepalive_timeout 300s;\n\
          open_file_cache max=2000 inactive=1h;\ntcp_nopush on;\ndefault_type text/plain;\n\
          client_body_temp_path {at}/body;\nproxy_temp_path {at}/proxy;\n\
          fastcgi_temp_path {at}/fastcgi;\nuwsgi_temp_path {at}/uwsgi;\n\
-         scgi_temp_path {at}/scgi;\nserver {{\nlisten {ADDRESS} backlog=4096;\nroot {site};\n\
+         scgi_temp_path {at}/scgi;\nserver {{\nlisten {ADDRESS} backlog=4096{shared};\nroot {site};\n\
          sendfile off;\n{sent}}}\n}}\n",
         site = site.display(),
     );
     let path = directory.join("nginx.conf");
     fs::write(&path, configuration)?;
-    let mut nginx = namespace.command_on(0, "nginx");
+    let mut nginx = namespace.command_among(cores, "nginx");
     nginx.arg("-c").arg(&path).stdout(Stdio::null()).stderr(Stdio::null());
     Process::start(&mut nginx)
 }
