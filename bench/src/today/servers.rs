@@ -237,8 +237,8 @@ fn nginx(
          open_file_cache max=2000 inactive=1h;\ntcp_nopush on;\ndefault_type text/plain;\n\
          client_body_temp_path {at}/body;\nproxy_temp_path {at}/proxy;\n\
          fastcgi_temp_path {at}/fastcgi;\nuwsgi_temp_path {at}/uwsgi;\n\
-         scgi_temp_path {at}/scgi;\nserver {{\nlisten {ADDRESS} backlog=4096{shared};\nroot {site};\n\
-         sendfile off;\n{sent}}}\n}}\n",
+         scgi_temp_path {at}/scgi;\nserver {{\nlisten {ADDRESS} backlog=4096{shared};\n\
+         root {site};\nsendfile off;\n{sent}}}\n}}\n",
         site = site.display(),
     );
     let path = directory.join("nginx.conf");

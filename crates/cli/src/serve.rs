@@ -180,7 +180,7 @@ fn serve_on(
         handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
     }
     if let Some(peers) = peers {
-        stopping.tasks.push(handle.spawn_local(crew::watch(member, peers, log.clone())));
+        stopping.tasks.push(handle.spawn_local(crew::watch(member, peers, crew.clone())));
     }
     let Some(Front { runtime, client, bridge }) = front else {
         stopping.watch(&handle, &name);

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use lightwait::device::kernel_address;
+use lightwait::device::{KernelAddress, kernel_address};
 use lightwait::driver::{self, Stop};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::Host;
@@ -26,12 +26,18 @@ pub(super) fn refuse_kernels(interface: &str, addresses: &[Cidr]) -> Result<(), 
     Ok(())
 }
 
-/// Refuses addresses of the kernel's end of `tap` that another interface has already: the kernel
-/// would send to our subnet there, and nobody would reach the stack.
-pub(super) fn refuse_others(tap: &str, host_addresses: &[Cidr]) -> Result<(), Failure> {
+/// Refuses addresses of the kernel's end of `tap` that another interface has already with a subnet
+/// that one of `ours` is in: the kernel would send to it there, and nobody would reach the stack.
+pub(super) fn refuse_others(
+    tap: &str,
+    host_addresses: &[Cidr],
+    ours: &[Cidr],
+) -> Result<(), Failure> {
     for cidr in host_addresses {
         let held = kernel_address(tap, cidr.address()).map_err(Failure::Stack)?;
-        if let Some(held) = held.filter(|held| held.interface != tap) {
+        let is_in =
+            |held: &KernelAddress| ours.iter().any(|ours| held.address.contains(ours.address()));
+        if let Some(held) = held.filter(|held| held.interface != tap && is_in(held)) {
             return Err(Failure::HostAddress(held));
         }
     }
@@ -93,10 +99,14 @@ mod tests {
         let address: Cidr = "127.0.0.1/8".parse().unwrap();
         // In a new namespace the loopback interface is down and has no address.
         if kernel_address("lo", address.address()).unwrap().is_some() {
-            let refusal = refuse_others("lw1", &[address]);
+            let refusal = refuse_others("lw1", &[address], &[address]);
             assert!(matches!(refusal, Err(Failure::HostAddress(held)) if held.interface == "lo"));
         }
         let free = "192.0.2.77/24".parse().unwrap();
-        assert!(refuse_others("lo", &[address]).is_ok() && refuse_others("lw1", &[free]).is_ok());
+        let is_fine = |tap, host, ours| refuse_others(tap, &[host], &[ours]).is_ok();
+        assert!(is_fine("lo", address, address) && is_fine("lw1", free, address));
+        // Where it has the address alone, our subnet is the TAP's.
+        let elsewhere: Cidr = "192.0.2.1/24".parse().unwrap();
+        assert!(is_fine("lw1", address, elsewhere));
     }
 }

@@ -1,6 +1,7 @@
 //! What the shards of one server have together: they log as one, and count as one.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lightwait::rt;
@@ -28,6 +29,8 @@ pub(super) struct Crew {
     stopped: Gather<usize>,
     /// Where shards that have stopped wait for the others.
     end: Barrier,
+    /// Turns that took longer than patience.
+    stalls: AtomicU64,
 }
 
 impl Crew {
@@ -40,6 +43,7 @@ impl Crew {
             stopping: Gather::new(all),
             stopped: Gather::new(all),
             end: Barrier::new(all),
+            stalls: AtomicU64::new(0),
         }
     }
 
@@ -50,6 +54,9 @@ impl Crew {
         let mut sums = shards.next().unwrap_or_default();
         for shard in shards {
             sums.iter_mut().zip(&shard).for_each(|(sum, counts)| sum.merge(counts));
+        }
+        if let Some(first) = sums.first_mut() {
+            first.add(&[("shard_stalls", self.stalls.load(Ordering::Relaxed))]);
         }
         for counts in sums {
             self.log.write(Record::Counts(Box::new(counts)));
@@ -100,8 +107,8 @@ impl<T> Gather<T> {
     }
 }
 
-/// Logs when the next shard is stuck in a turn, until the task is aborted.
-pub(super) async fn watch(member: Member, peers: Peers, log: Log) {
+/// Logs and counts when the next shard is stuck in a turn, until the task is aborted.
+pub(super) async fn watch(member: Member, peers: Peers, crew: Arc<Crew>) {
     let (mut watch, next) = (peers.watch(), (member.index + 1) % member.of);
     let handle = lightwait::shard::Handle::current();
     loop {
@@ -112,7 +119,8 @@ pub(super) async fn watch(member: Member, peers: Peers, log: Log) {
                     "Shard {index} has been busy with one thing for {:.1} s: its clients wait.",
                     long.as_secs_f64()
                 );
-                log.write(Record::Trouble { text });
+                crew.stalls.fetch_add(1, Ordering::Relaxed);
+                crew.log.write(Record::Trouble { text });
             }
         }
     }

@@ -101,7 +101,7 @@ pub(crate) fn open_queues(
     };
     claim::refuse_kernels(device.interface(), addresses)?;
     if let DevicePlan::Tap { name, host_addresses, .. } = device {
-        claim::refuse_others(name, host_addresses)?;
+        claim::refuse_others(name, host_addresses, addresses)?;
     }
     let secret = secret().map_err(Failure::Stack)?;
     let steering = Steering::new(&secret, shards);
