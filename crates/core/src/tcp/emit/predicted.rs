@@ -43,7 +43,8 @@ impl Connection {
         let Shape::Synchronized(s) = shape else {
             return self.emit_predicted_syn(now, config, path, outbox);
         };
-        if path.mss < s.send.mss || common.reset_due.is_some() {
+        let heeds_path = path.mss < s.send.mss || s.send.heeds_path(path.mss);
+        if heeds_path || common.reset_due.is_some() {
             return false;
         }
         let predicted = predict(s, &common.options, now, config);

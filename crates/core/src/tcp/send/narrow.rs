@@ -139,6 +139,14 @@ impl SendHalf {
         }
     }
 
+    /// True if segments go along a narrow path and have something to learn of it: a probe is out, or
+    /// the path, which carries `path_mss`, has become larger.
+    pub(crate) fn heeds_path(&self, path_mss: u16) -> bool {
+        let heeds =
+            |narrow: &Narrow| narrow.probe.is_some() || path_mss.min(narrow.most) != self.mss;
+        self.narrow().is_some_and(heeds)
+    }
+
     /// What became of the probe, once that is known.
     pub(crate) fn take_probed(&mut self) -> Option<Probed> {
         let una = self.una;
