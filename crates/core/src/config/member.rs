@@ -58,7 +58,12 @@ impl Config {
     pub fn member(&self, member: Member) -> Config {
         // The first shard claims addresses, and publishes them when they are the host's.
         let address_probe = if member.is_replica() { Duration::ZERO } else { self.address_probe };
-        Config { member, limits: self.limits.part(member), address_probe, ..self.clone() }
+        let limits = self.limits.part(member);
+        let mut part = Config { member, limits, address_probe, ..self.clone() };
+        // A connection's share of the pages is what it would be on the only shard.
+        let among = &mut part.tcp.pool.most_connections;
+        *among = (*among / u32::from(member.of)).max(1);
+        part
     }
 }
 
@@ -108,6 +113,8 @@ mod tests {
             prop_assert_eq!(sum(|l| l.receive_window_bytes), bytes);
             prop_assert_eq!(sum(|l| l.challenge_acks_per_second.into()), u64::from(rate));
             prop_assert!(parts.iter().all(|c| c.limits.neighbours == host.limits.neighbours));
+            let among = host.tcp.pool.most_connections / u32::from(of);
+            prop_assert!(parts.iter().all(|c| c.tcp.pool.most_connections == among.max(1)));
         }
     }
 

@@ -322,3 +322,21 @@ fn routes_that_were_lost_are_published_again() {
     cable.settle();
     assert!(shards(&cable).iter().all(|host| host.addresses().contains(&seventh)));
 }
+
+#[test]
+fn a_host_reaches_itself_across_shards() {
+    let mut cable = cable(right_way);
+    let at = "0.0.0.0:80".parse().unwrap();
+    cable.hosts[..PEER].iter_mut().for_each(|host| {
+        host.listen(at, 64).unwrap();
+    });
+    let ids = connect(&mut cable, 1, "10.0.0.1:80", 20);
+    cable.pass(SECOND);
+    assert!(ids.iter().all(|id| cable.hosts[1].state(*id) == State::Established));
+    let others = shards(&cable).iter().map(|host| host.counters().passive_opens);
+    assert!(
+        others.clone().filter(|opens| *opens > 0).count() > 1,
+        "{:?}",
+        others.collect::<Vec<_>>()
+    );
+}

@@ -139,8 +139,8 @@ impl SendHalf {
         }
     }
 
-    /// True if segments go along a narrow path and have something to learn of it: a probe is out, or
-    /// the path, which carries `path_mss`, has become larger.
+    /// True if segments go along a narrow path and have something to learn of it: a probe is out,
+    /// or the path, which carries `path_mss`, has become larger.
     pub(crate) fn heeds_path(&self, path_mss: u16) -> bool {
         let heeds =
             |narrow: &Narrow| narrow.probe.is_some() || path_mss.min(narrow.most) != self.mss;
