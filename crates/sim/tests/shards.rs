@@ -98,6 +98,10 @@ fn strays_are_handed_over_and_nothing_is_lost() {
         // Of those that go anywhere, one in four comes to its owner.
         let expected = frames * strays * 0.75;
         let error = (handed as f64 - expected).abs();
-        assert!(error <= 0.1 * expected, "{handed} of {frames} were handed over");
+        // Four deviations of the draw, and what is no segment.
+        assert!(
+            error <= 4.0 * expected.sqrt() + 0.02 * expected,
+            "{handed} of {frames} were handed over"
+        );
     }
 }

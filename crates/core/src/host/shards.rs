@@ -57,8 +57,8 @@ impl Host {
                 self.ip.on_asked(now, from, address);
                 false
             }
-            Content::Neighbour { address, mac } => {
-                self.ip.on_told(now, address, mac);
+            Content::Neighbour(told) => {
+                self.ip.on_told(now, told);
                 false
             }
             Content::Routes(routes) => {

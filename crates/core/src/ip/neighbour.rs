@@ -46,6 +46,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use hashbrown::HashMap;
 
 use crate::flow::keyed::KeyedHash;
+use crate::ip::limiter::TokenBucket;
 use crate::time::{Duration, Instant};
 use crate::wire::ethernet::{Mac, is_group};
 use state::{State, Whom};
@@ -67,6 +68,9 @@ pub(crate) const DELAY: Duration = Duration::from_secs(5);
 pub(crate) const FAILED: Duration = Duration::from_secs(3);
 /// Frames that wait for one neighbour: beyond it the oldest is dropped (RFC 4861 §7.2.2).
 pub(crate) const MAX_WAITING_EACH: usize = 16;
+
+/// New neighbours that other shards of the host hear of in a second.
+const NEWS_PER_SECOND: u32 = 256;
 
 /// Entries looked at to find one to evict.
 const EVICTION_STEPS: usize = 16;
@@ -91,6 +95,15 @@ pub(crate) enum Resolution {
     Failed,
     /// Its entry has made room for another: there is no question any more.
     Forgotten,
+}
+
+/// A neighbour's hardware address, as one shard of a host tells another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub address: IpAddr,
+    pub mac: Mac,
+    /// It has answered a question.
+    pub proved: bool,
 }
 
 /// What the cache wants sent.
@@ -157,8 +170,11 @@ pub(crate) struct Neighbours {
     waiting_limit: usize,
     outputs: VecDeque<Output>,
     notices: VecDeque<(IpAddr, Resolution)>,
-    /// Neighbours that have moved to another hardware address.
-    moves: Vec<(IpAddr, Mac)>,
+    /// What other shards of the host are to know: addresses that were proved anew, and those of new
+    /// neighbours.
+    news: Vec<Told>,
+    /// New neighbours that others may hear of: strangers can make up as many as they like.
+    new_ones: TokenBucket,
     /// How often an entry has changed, or must be marked as used once more.
     changes: u64,
     /// Frames that waited in vain.
@@ -177,7 +193,8 @@ impl Neighbours {
             waiting_limit,
             outputs: VecDeque::new(),
             notices: VecDeque::new(),
-            moves: Vec::new(),
+            news: Vec::new(),
+            new_ones: TokenBucket::new(NEWS_PER_SECOND, NEWS_PER_SECOND),
             changes: 0,
             dropped: 0,
         }
@@ -259,6 +276,9 @@ impl Neighbours {
         match self.entries.get(&source).map(|entry| entry.state) {
             None => {
                 self.insert(source, State::Stale { mac }, None);
+                if self.new_ones.take(now) {
+                    self.news.push(Told { address: source, mac, proved: false });
+                }
             }
             Some(state) => match state.mac() {
                 None => self.learn(now, source, mac, false),
@@ -331,27 +351,36 @@ impl Neighbours {
         self.notices.pop_front()
     }
 
-    /// The hardware address of `target`, if it is known, however sure.
-    pub(crate) fn known(&self, target: IpAddr) -> Option<Mac> {
-        self.entries.get(&target)?.state.mac()
+    /// What is known of the hardware address of `target`.
+    pub(crate) fn known(&self, target: IpAddr) -> Option<Told> {
+        let state = self.entries.get(&target)?.state;
+        let proved = matches!(state, State::Reachable { .. });
+        Some(Told { address: target, mac: state.mac()?, proved })
     }
 
-    /// The shard that speaks for the host knows that `target` has `mac`. Makes no new entry: what
-    /// was not asked for is not needed.
-    pub(crate) fn on_told(&mut self, now: Instant, target: IpAddr, mac: Mac) {
-        if self.entries.contains_key(&target) && is_neighbour(target, mac) {
-            self.learn(now, target, mac, true);
+    /// The shard that speaks for the host has told what it knows. What is not proved changes no
+    /// address that is known here.
+    pub(crate) fn on_told(&mut self, now: Instant, told: Told) {
+        let Told { address, mac, proved } = told;
+        if !is_neighbour(address, mac) {
+            return;
+        }
+        match self.entries.get(&address).map(|entry| entry.state.mac()) {
+            None if proved => {}
+            None => self.insert(address, State::Stale { mac }, None),
+            Some(Some(_)) if !proved => {}
+            Some(_) => self.learn(now, address, mac, proved),
         }
     }
 
-    /// A neighbour that has moved to another hardware address since the last call.
-    pub(crate) fn moved(&mut self) -> Option<(IpAddr, Mac)> {
-        self.moves.pop()
+    /// The oldest of what other shards of the host are to know.
+    pub(crate) fn news(&mut self) -> Option<Told> {
+        (!self.news.is_empty()).then(|| self.news.remove(0))
     }
 
-    /// Forgets which have moved: nobody is to be told.
-    pub(crate) fn forget_moves(&mut self) {
-        self.moves.clear();
+    /// Forgets the news: there is nobody to be told.
+    pub(crate) fn forget_news(&mut self) {
+        self.news.clear();
     }
 
     /// Begins to ask all hosts for `target`.
@@ -446,7 +475,7 @@ impl Neighbours {
         let was = self.entries.get(&target).map(|entry| entry.state);
         self.set(target, state, None);
         if was.and_then(State::mac).is_some_and(|known| known != mac) {
-            self.moves.push((target, mac));
+            self.news.push(Told { address: target, mac, proved });
         }
         if was.is_some_and(|was| was.mac().is_none()) {
             self.take_waiting(target, Some(mac));

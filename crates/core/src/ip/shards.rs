@@ -23,10 +23,9 @@ use super::{Context, Ip};
 use crate::config::{Config, Member};
 use crate::flow::{Steering, Tuple};
 use crate::frame::RxChecksum;
-use crate::ip::neighbour::{Lookup, Resolution};
+use crate::ip::neighbour::{Lookup, Resolution, Told};
 use crate::time::Instant;
 use crate::wire::arp;
-use crate::wire::ethernet::Mac;
 
 /// Messages that wait until they are taken; more are lost.
 const WAITING_MAX: usize = 1024;
@@ -51,8 +50,8 @@ pub(crate) enum Content {
     Arp(arp::Packet),
     /// A replica has frames for that neighbour.
     Ask(IpAddr),
-    /// The hardware address of a neighbour that was asked for, or has changed.
-    Neighbour { address: IpAddr, mac: Mac },
+    /// The hardware address of a neighbour that was asked for, is new, or has changed.
+    Neighbour(Told),
     /// The addresses and routes of the host.
     Routes(Arc<Routes>),
 }
@@ -170,11 +169,11 @@ impl Ip {
     /// The first shard calls it after whatever may have changed them.
     pub(crate) fn publish(&mut self) {
         if self.shards.is_alone() || self.shards.is_replica() {
-            self.neighbours.forget_moves();
+            self.neighbours.forget_news();
             return;
         }
-        while let Some((address, mac)) = self.neighbours.moved() {
-            self.shards.send_to_replicas(|| Content::Neighbour { address, mac });
+        while let Some(told) = self.neighbours.news() {
+            self.shards.send_to_replicas(|| Content::Neighbour(told));
         }
         let changes = self.routes.changes();
         if self.shards.published[1..].iter().all(|known| *known == changes) {
@@ -203,7 +202,11 @@ impl Ip {
             return;
         }
         match self.neighbours.lookup(now, address) {
-            Lookup::Known(mac) => self.shards.send(from, Content::Neighbour { address, mac }),
+            Lookup::Known(_) => {
+                if let Some(told) = self.neighbours.known(address) {
+                    self.shards.send(from, Content::Neighbour(told));
+                }
+            }
             Lookup::Pending if self.shards.asked.len() < self.config.limits.neighbours => {
                 *self.shards.asked.entry(address).or_default() |= 1 << from;
             }
@@ -219,15 +222,15 @@ impl Ip {
             Resolution::Resolved => self.neighbours.known(address),
             Resolution::Failed | Resolution::Forgotten => None,
         };
-        let Some(mac) = known else { return };
+        let Some(told) = known else { return };
         for to in (1..self.shards.member.of).filter(|to| waiting >> to & 1 == 1) {
-            self.shards.send(to, Content::Neighbour { address, mac });
+            self.shards.send(to, Content::Neighbour(told));
         }
     }
 
-    /// The first shard says where the neighbour at `address` is.
-    pub(crate) fn on_told(&mut self, now: Instant, address: IpAddr, mac: Mac) {
-        self.neighbours.on_told(now, address, mac);
+    /// The first shard says where a neighbour is.
+    pub(crate) fn on_told(&mut self, now: Instant, told: Told) {
+        self.neighbours.on_told(now, told);
     }
 
     /// The first shard has published the host's addresses and routes.
