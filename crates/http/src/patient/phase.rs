@@ -1,7 +1,9 @@
 //! Where a connection is between two requests, and what it has written.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::Cell;
+use std::fmt;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -13,7 +15,6 @@ use crate::control::{Control, Delivery};
 #[derive(Clone, Debug)]
 pub(crate) struct Phase(pub(super) Rc<Marks>);
 
-#[derive(Debug)]
 pub(super) struct Marks {
     pub(super) step: Cell<Step>,
     /// Some of the last request's body has not been read.
@@ -30,9 +31,42 @@ pub(super) struct Marks {
     /// Bytes written since the connection began.
     pub(super) written: Cell<u64>,
     /// The written file data that can be read again; `None` while all of it is delivered.
-    pub(super) record: RefCell<Option<Box<Record>>>,
+    pub(super) record: Cell<Option<Box<Record>>>,
     /// What the peer had when the server reset the connection.
-    pub(super) last_delivery: Cell<Option<Delivery>>,
+    pub(super) last_delivery: Cell<Option<Box<Delivery>>>,
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Marks").field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
+/// The record of a connection, out of its place while it is used: a counter of borrows would be a
+/// word of every connection that waits.
+pub(crate) struct RecordMut<'a> {
+    place: &'a Cell<Option<Box<Record>>>,
+    record: Option<Box<Record>>,
+}
+
+impl Deref for RecordMut<'_> {
+    type Target = Option<Box<Record>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.record
+    }
+}
+
+impl DerefMut for RecordMut<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.record
+    }
+}
+
+impl Drop for RecordMut<'_> {
+    fn drop(&mut self) {
+        self.place.set(self.record.take());
+    }
 }
 
 /// The state of the peer's half.
@@ -181,8 +215,8 @@ impl Phase {
     /// Resets the connection. The records of its responses still learn what the peer had: a
     /// transport that is reset has forgotten it.
     pub(crate) fn abort(&self, control: &impl Control) {
-        if self.0.last_delivery.get().is_none() {
-            self.0.last_delivery.set(control.delivery());
+        if self.last_delivery().is_none() {
+            self.0.last_delivery.set(control.delivery().map(Box::new));
         }
         control.abort();
     }
@@ -190,12 +224,15 @@ impl Phase {
     /// What the peer had when the server reset the connection; `None` before, or if the transport
     /// could not tell.
     pub(crate) fn last_delivery(&self) -> Option<Delivery> {
-        self.0.last_delivery.get()
+        let last = self.0.last_delivery.take();
+        let delivery = last.as_deref().copied();
+        self.0.last_delivery.set(last);
+        delivery
     }
 
     /// The record of written file data.
-    pub(crate) fn record_mut(&self) -> RefMut<'_, Option<Box<Record>>> {
-        self.0.record.borrow_mut()
+    pub(crate) fn record_mut(&self) -> RecordMut<'_> {
+        RecordMut { place: &self.0.record, record: self.0.record.take() }
     }
 
     /// True if the peer may still send data of a request.
