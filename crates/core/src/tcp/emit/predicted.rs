@@ -43,11 +43,10 @@ impl Connection {
         let Shape::Synchronized(s) = shape else {
             return self.emit_predicted_syn(now, config, path, outbox);
         };
-        let heeds_path = path.mss < s.send.mss || s.send.heeds_path(path.mss);
-        if heeds_path || common.reset_due.is_some() {
+        if path.mss < s.send.mss || common.reset_due.is_some() {
             return false;
         }
-        let predicted = predict(s, &common.options, now, config);
+        let predicted = predict(s, &common.options, now, config, path.mss);
         let Some(Predicted { flight, len, fin, segment, stamps }) = predicted else { return false };
         let text = s.send.buffer.whole(flight as usize, len as usize);
         let Some(text) = text else { return false };
@@ -104,9 +103,10 @@ fn predict(
     options: &SocketOptions,
     now: Instant,
     config: &Settings,
+    path_mss: u16,
 ) -> Option<Predicted> {
     let stamps = s.stamps?;
-    if is_asked(s) || !s.is_calm() {
+    if is_asked(s, path_mss) || !s.is_calm() {
         return None;
     }
     let send = &s.send;
@@ -134,9 +134,9 @@ fn predict(
 }
 
 /// True if something else is asked for than what follows from the queues.
-fn is_asked(s: &Synchronized) -> bool {
+fn is_asked(s: &Synchronized, path_mss: u16) -> bool {
     // All at once: hardly ever is one of them so.
-    s.send.fin_again | s.probe_due | s.keepalive_due | s.send.is_unusual()
+    s.send.fin_again | s.probe_due | s.keepalive_due | s.send.is_unusual(path_mss)
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ impl SendHalf {
 
     /// True if segments go along a narrow path and have something to learn of it: a probe is out,
     /// or the path, which carries `path_mss`, has become larger.
-    pub(crate) fn heeds_path(&self, path_mss: u16) -> bool {
+    pub(super) fn heeds_path(&self, path_mss: u16) -> bool {
         let heeds =
             |narrow: &Narrow| narrow.probe.is_some() || path_mss.min(narrow.most) != self.mss;
         self.narrow().is_some_and(heeds)

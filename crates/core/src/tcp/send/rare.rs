@@ -143,9 +143,11 @@ impl SendHalf {
         self.rare.as_deref().is_some_and(Rare::is_marked)
     }
 
-    /// True if the segments to be sent are not like those of others, or are counted or paced.
-    pub(crate) fn is_unusual(&self) -> bool {
-        self.rare.as_deref().is_some_and(|rare| rare.is_marked() || rare.takes_steps())
+    /// True if the segments to be sent are not like those of others, or are counted or paced, or
+    /// may learn something of a narrow path, which now carries `path_mss`.
+    pub(crate) fn is_unusual(&self, path_mss: u16) -> bool {
+        let of = |rare: &Rare| rare.is_marked() || rare.takes_steps() || self.heeds_path(path_mss);
+        self.rare.as_deref().is_some_and(of)
     }
 
     /// True if each segment, in and out, is counted or paced.
