@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::servers::{File, Kind, Serving};
 use super::{busy, requests};
 use crate::live::{self, Failure};
+use crate::sample::median;
 
 /// A measurement.
 #[derive(Clone, Debug)]
@@ -122,7 +123,7 @@ pub fn ratios(rows: &[Row]) -> Vec<Ratio> {
             times.as_chunks().0.iter().map(|[nginx, ours]| ours / nginx).collect();
         parts.sort_by(f64::total_cmp);
         let (least, most) = (*parts.first()?, *parts.last()?);
-        let median = (parts[(parts.len() - 1) / 2] + parts[parts.len() / 2]) / 2.0;
+        let median = median(&mut parts);
         Some(Ratio { load: load.name, median, least, most, goal: load.goal })
     };
     LOADS.iter().filter_map(of).collect()

@@ -92,7 +92,7 @@ impl Serving {
     /// with its clients.
     ///
     /// # Errors
-    /// As [`Serving::start`].
+    /// [`Serving::start`] lists them.
     pub fn start_on(
         cores: u16,
         directory: &Path,

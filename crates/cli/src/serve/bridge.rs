@@ -65,44 +65,36 @@ fn bind_shared(address: SocketAddr) -> io::Result<KernelListener> {
 impl Socket {
     /// Opens both stacks behind it.
     pub(super) fn open(self, plan: &Plan, member: Member, log: &Log) -> Result<Ready, Failure> {
-        open(self, plan, member, log)
+        let Socket { address, listener } = self;
+        let refuse = |error| Failure::Listen(address, error);
+        // Each shard's stacks are hosts of their own, with a part of the memory.
+        let on = |mut config: Config| {
+            config = plan.knobs.on(config);
+            config.limits = config.limits.part(member);
+            config
+        };
+        let runtime = runtime()?;
+        let (server_end, client_end) = bridge::wire();
+        let server_end = watched(Box::new(server_end), &plan.watch, log)?;
+        let config = on(bridge::server_config(secret().map_err(Failure::Stack)?));
+        let server = Shard::new(config, server_end).map_err(Failure::Stack)?;
+        let config = on(bridge::client_config(secret().map_err(Failure::Stack)?));
+        let client = Shard::new(config, Box::new(client_end)).map_err(Failure::Stack)?;
+        let at = SocketAddr::from((bridge::SERVER_ADDRESS, PORT));
+        let stack_listener = TcpListener::bind_on(&server.handle(), at).map_err(Failure::Stack)?;
+        let entered = runtime.enter();
+        let bridge = Bridge::new(listener, client.handle(), at).map_err(refuse)?;
+        drop(entered);
+        let address = bridge.local_addr().map_err(refuse)?;
+        Ok(Ready {
+            handle: server.handle(),
+            listener: stack_listener,
+            urls: vec![url(address)],
+            name: "bridge".to_owned(),
+            front: Some(Front { runtime, client: client.handle(), bridge }),
+            shards: vec![server, client],
+        })
     }
-}
-
-fn open(
-    Socket { address, listener }: Socket,
-    plan: &Plan,
-    member: Member,
-    log: &Log,
-) -> Result<Ready, Failure> {
-    let refuse = |error| Failure::Listen(address, error);
-    // Each shard's stacks are hosts of their own, with a part of the memory.
-    let on = |mut config: Config| {
-        config = plan.knobs.on(config);
-        config.limits = config.limits.part(member);
-        config
-    };
-    let runtime = runtime()?;
-    let (server_end, client_end) = bridge::wire();
-    let server_end = watched(Box::new(server_end), &plan.watch, log)?;
-    let config = on(bridge::server_config(secret().map_err(Failure::Stack)?));
-    let server = Shard::new(config, server_end).map_err(Failure::Stack)?;
-    let config = on(bridge::client_config(secret().map_err(Failure::Stack)?));
-    let client = Shard::new(config, Box::new(client_end)).map_err(Failure::Stack)?;
-    let at = SocketAddr::from((bridge::SERVER_ADDRESS, PORT));
-    let stack_listener = TcpListener::bind_on(&server.handle(), at).map_err(Failure::Stack)?;
-    let entered = runtime.enter();
-    let bridge = Bridge::new(listener, client.handle(), at).map_err(refuse)?;
-    drop(entered);
-    let address = bridge.local_addr().map_err(refuse)?;
-    Ok(Ready {
-        handle: server.handle(),
-        listener: stack_listener,
-        urls: vec![url(address)],
-        name: "bridge".to_owned(),
-        front: Some(Front { runtime, client: client.handle(), bridge }),
-        shards: vec![server, client],
-    })
 }
 
 fn runtime() -> Result<Runtime, Failure> {

@@ -20,7 +20,7 @@ fn site() -> tempfile::TempDir {
     directory
 }
 
-/// Connections at once to each address, each of which gets the whole file.
+/// Opens connections to each address at once. Each gets the whole file.
 fn download(addresses: &[&str]) {
     for ours in addresses {
         let connect = |_| TcpStream::connect((*ours, 80)).unwrap();

@@ -172,7 +172,7 @@ pub(crate) struct Neighbours {
     notices: VecDeque<(IpAddr, Resolution)>,
     /// What other shards of the host are to know: addresses that were proved anew, and those of new
     /// neighbours.
-    news: Vec<Told>,
+    news: VecDeque<Told>,
     /// New neighbours that others may hear of: strangers can make up as many as they like.
     new_ones: TokenBucket,
     /// How often an entry has changed, or must be marked as used once more.
@@ -193,7 +193,7 @@ impl Neighbours {
             waiting_limit,
             outputs: VecDeque::new(),
             notices: VecDeque::new(),
-            news: Vec::new(),
+            news: VecDeque::new(),
             new_ones: TokenBucket::new(NEWS_PER_SECOND, NEWS_PER_SECOND),
             changes: 0,
             dropped: 0,
@@ -277,7 +277,7 @@ impl Neighbours {
             None => {
                 self.insert(source, State::Stale { mac }, None);
                 if self.new_ones.take(now) {
-                    self.news.push(Told { address: source, mac, proved: false });
+                    self.news.push_back(Told { address: source, mac, proved: false });
                 }
             }
             Some(state) => match state.mac() {
@@ -375,7 +375,7 @@ impl Neighbours {
 
     /// The oldest of what other shards of the host are to know.
     pub(crate) fn news(&mut self) -> Option<Told> {
-        (!self.news.is_empty()).then(|| self.news.remove(0))
+        self.news.pop_front()
     }
 
     /// Forgets the news: there is nobody to be told.
@@ -475,7 +475,7 @@ impl Neighbours {
         let was = self.entries.get(&target).map(|entry| entry.state);
         self.set(target, state, None);
         if was.and_then(State::mac).is_some_and(|known| known != mac) {
-            self.news.push(Told { address: target, mac, proved });
+            self.news.push_back(Told { address: target, mac, proved });
         }
         if was.is_some_and(|was| was.mac().is_none()) {
             self.take_waiting(target, Some(mac));

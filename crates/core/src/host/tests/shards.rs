@@ -90,7 +90,7 @@ fn a_client_reaches_every_shard_at_one_address() {
         assert_eq!(each.iter().sum::<usize>(), 200);
         let handed = sum(&cable, |c| c.handed_over);
         assert_eq!(handed, sum(&cable, |c| c.taken_over));
-        // Of each connection a SYN and an ACK.
+        // Each connection sends a SYN and an ACK at least.
         assert!(if is_right { handed == 0 } else { handed >= 400 }, "{handed}");
         assert_eq!(sum(&cable, |c| c.resets_sent) + sum(&cable, |c| c.messages_lost), 0);
         echo(&mut cable, &listeners, &ids);
