@@ -20,7 +20,7 @@
 //! shards::run(parts, Cores::Any, |seat, ()| {
 //!     let (queue, _) = MemoryDevice::pair(wire, 64);
 //!     let shard = Shard::new(host.member(seat.member()), Box::new(queue))?.seated(seat);
-//!     let listener = TcpListener::bind_on(&shard.handle(), ([0, 0, 0, 0], 80))?;
+//!     let listener = TcpListener::bind_on(&shard.handle(), "0.0.0.0:80")?;
 //!     let main = async move {
 //!         // `listener.accept()` returns the connections of this shard.
 //!         drop(listener);
