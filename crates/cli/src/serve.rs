@@ -246,7 +246,7 @@ fn file_server(
 
 /// True while TIME-WAIT is at least this full, in percent of its limit.
 fn presses(host: &Host, percent: u8) -> bool {
-    host.time_wait_len() * 100 >= host.config().limits.time_wait * usize::from(percent)
+    host.time_wait_len() * 100 >= host.limits().time_wait * usize::from(percent)
 }
 
 /// The part of a stack's memory that the file service may use.

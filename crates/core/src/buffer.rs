@@ -30,6 +30,7 @@
 //! Cohen 2002 §4.
 
 mod freed;
+mod limits;
 mod page;
 mod purpose;
 
@@ -37,6 +38,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use freed::Freed;
+use limits::{scarce_from, shares_of};
 
 pub use page::{CountedPage, LargePage, Page, SegmentPage, SharedPage, SmallPage};
 
@@ -120,18 +122,6 @@ pub struct PagePool {
     moved: Vec<u32>,
 }
 
-/// What is for holders elsewhere of what senders may have, though senders wait in line: so much of
-/// it is one in.
-const PART_ELSEWHERE: usize = 4;
-
-/// Pools of fewer pages than this keep no reserve: an eighth of them would be next to nothing.
-const RESERVED_FROM: usize = 64;
-
-/// How many are in use where less than a quarter of `limit` is left, with so many set aside.
-fn scarce_from(limit: usize, set_aside: usize) -> usize {
-    (limit - limit / 4 + 1).saturating_sub(set_aside)
-}
-
 impl PagePool {
     /// A pool that hands out at most `limit` pages at a time; it allocates them as they are asked
     /// for.
@@ -146,8 +136,8 @@ impl PagePool {
     }
 
     fn of_size(limit: usize, per_page: usize) -> Self {
-        let sixteenth = if limit < RESERVED_FROM { 0 } else { limit.saturating_mul(per_page) / 16 };
         let limit = limit.saturating_mul(per_page);
+        let shares = shares_of(limit, per_page);
         let (free, free_small, free_large, free_segments) = Default::default();
         PagePool {
             free,
@@ -158,10 +148,10 @@ impl PagePool {
             short_bytes: SMALL_BYTES,
             in_use: 0,
             limit,
-            shares: [limit - 2 * sixteenth, limit - sixteenth, limit],
-            limits: [limit - 2 * sixteenth, limit - sixteenth, limit],
-            for_senders: limit - 2 * sixteenth,
-            more: limit - 2 * sixteenth,
+            shares,
+            limits: shares,
+            for_senders: shares[0],
+            more: shares[0],
             has_line: false,
             has_one_line: false,
             elsewhere: 0,
@@ -339,9 +329,7 @@ impl PagePool {
         }
         let has_grown = units > self.by_connections;
         self.by_connections = units;
-        self.set_aside = if units == 0 { 0 } else { units.max(self.limit / 4) };
-        self.scarce_from = scarce_from(self.limit, self.set_aside);
-        self.set_limits();
+        self.set_aside_for_connections();
         if has_grown {
             self.shed_excess();
         }
@@ -447,40 +435,6 @@ impl PagePool {
         self.has_one_line = true;
     }
 
-    /// Notes whether senders wait in line for pages: while some do, a sender that holds pages and
-    /// has not waited gets no more.
-    pub fn keep_line(&mut self, waits: bool) {
-        if waits != self.has_line {
-            self.has_line = waits;
-            self.set_limits();
-        }
-    }
-
-    /// Finds what may be in use once a page is given, by purpose.
-    fn set_limits(&mut self) {
-        let [more, first, received] = self.shares.map(|share| share.saturating_sub(self.set_aside));
-        self.for_senders = more;
-        let kept = if self.elsewhere_is_wanted {
-            self.part_elsewhere().saturating_sub(self.elsewhere)
-        } else {
-            0
-        };
-        self.more = more - kept;
-        // What is on its way into pages has more than its half: it has to find some.
-        let first = if self.elsewhere > more / 2 { received } else { first };
-        let waits_with_others = self.has_line && self.has_one_line;
-        self.limits = [
-            if self.has_line { 0 } else { self.more },
-            if waits_with_others { 0 } else { first },
-            received,
-        ];
-    }
-
-    /// Units that are for holders elsewhere, though senders wait.
-    fn part_elsewhere(&self) -> usize {
-        self.for_senders / PART_ELSEWHERE
-    }
-
     /// Has `act` take so many pages, at most, for a sender that has waited in line.
     pub fn in_turn<R>(&mut self, pages: usize, act: impl FnOnce(&mut PagePool) -> R) -> R {
         let turn = self.in_use.saturating_add(pages.saturating_mul(self.per_page));
@@ -573,11 +527,6 @@ impl PagePool {
     /// Pages out of the pool, or charged to it; what is small counts together.
     pub fn in_use(&self) -> usize {
         (self.in_use + self.by_connections).div_ceil(self.per_page)
-    }
-
-    /// Pages that there may be.
-    pub fn limit(&self) -> usize {
-        self.limit / self.per_page
     }
 
     /// Pages of 4 KiB that can still be taken.

@@ -4,6 +4,7 @@ mod check;
 mod group;
 mod hardware;
 mod knob;
+pub(crate) mod lease;
 mod limits;
 mod member;
 mod tcp;

@@ -36,6 +36,8 @@ counters! {
     taken_over,
     /// Messages to other shards that were lost for want of room, such as frames handed over.
     messages_lost,
+    /// Times that a part of a limit went from this shard to another that had less left of it.
+    limits_moved,
     /// TCP segments whose checksum was wrong.
     checksum_errors,
     /// TCP segments taken in.

@@ -27,6 +27,7 @@ mod icmp;
 mod identity;
 mod inbound;
 mod input;
+mod leases;
 mod negotiate;
 mod orphans;
 mod output;
@@ -70,6 +71,7 @@ use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, Settings};
 use crate::time::Instant;
 use crate::wire::Malformed;
+use leases::Leases;
 use parts::{Closed, Live, Opening};
 use reply::Reply;
 use shortage::Shortage;
@@ -84,6 +86,8 @@ pub struct Host {
     live: Live,
     opening: Opening,
     closed: Closed,
+    /// What of the limits is this shard's.
+    leases: Leases,
     /// The connections that wait for pages, and those that hold some and stall.
     shortage: Shortage,
     ip: Ip,
@@ -117,6 +121,7 @@ impl Host {
             live: Live::new(&config),
             opening: Opening::new(&config, shortage::options(&config.tcp, &shared.pool)),
             closed: Closed::new(&config),
+            leases: Leases::new(&config),
             shortage: Shortage::new(&config.tcp.pool),
             ip: Ip::new(Arc::clone(&config)),
             replies: VecDeque::new(),
@@ -154,6 +159,9 @@ impl Host {
             self.after_ip(now);
         }
         self.ip.publish_again();
+        if !self.config.member.is_alone() {
+            self.ask_for_room(now);
+        }
     }
 
     /// Runs every timer that is due, connections in order of slots: what leaves must not depend
@@ -255,6 +263,7 @@ impl Host {
         note(self.closed.time_wait.deadline());
         note(self.closed.fin_wait_2.deadline());
         note(self.shortage_deadline());
+        note(self.lease_deadline());
         if self.ip.has_time() || self.ip.is_autoconfigured() {
             note(self.ip.deadline());
         }

@@ -16,6 +16,7 @@ use lightwait::executor::JoinHandle;
 use lightwait::net::TcpListener;
 use lightwait::shard::Handle;
 use lightwait_core::address::Cidr;
+use lightwait_core::buffer::PAGE_BYTES;
 use lightwait_core::config::TcpConfig;
 use lightwait_core::counters::Counters;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
@@ -55,6 +56,8 @@ pub struct Scenario {
     pub tcp: [TcpConfig; 2],
     /// The shards of the host at side A and at side B.
     pub crews: [Crew; 2],
+    /// Pages of each host, if fewer than usual.
+    pub pages: [Option<usize>; 2],
     /// The conversations between A and B.
     pub conversations: Vec<Conversation>,
 }
@@ -80,6 +83,8 @@ pub struct Summary {
     pub rests: u64,
     /// Frames that came to a wrong shard and were handed over.
     pub handed_over: u64,
+    /// Times that a part of a limit went from a shard to another.
+    pub limits_moved: u64,
     /// The outcome of each conversation.
     pub outcomes: Vec<Outcome>,
 }
@@ -130,6 +135,7 @@ impl Scenario {
             given_up: sum(|counters| counters.fin_wait_2_expired),
             rests: sum(|counters| counters.rested),
             handed_over: sum(|counters| counters.handed_over),
+            limits_moved: sum(|counters| counters.limits_moved),
             outcomes: board.borrow().outcomes.clone(),
         })
     }
@@ -157,6 +163,10 @@ impl Scenario {
         let mut config = Config::new(capabilities, address, secret);
         config.hardware = [2, 0, 0, 0, 0, number as u8];
         config.tcp = self.tcp[side.index()].clone();
+        if let Some(pages) = self.pages[side.index()] {
+            config.limits.pages = pages;
+            config.limits.receive_window_bytes = (pages * PAGE_BYTES / 2) as u64;
+        }
         if side == Side::A {
             config.ephemeral_ports = self.client_ports;
         }
@@ -231,6 +241,15 @@ fn check_leftovers(world: &World) -> Result<(), String> {
         });
         if clean.contains(&false) {
             return Err(format!("something is left: {}", leftovers(world)));
+        }
+        let limits = world.hosts(side, |host| {
+            let parts = [host.limits(), &host.config().limits];
+            parts.map(|limits| [limits.pages as u64, limits.receive_window_bytes])
+        });
+        let sum =
+            |which: usize, limit: usize| limits.iter().map(|of| of[which][limit]).sum::<u64>();
+        if (0..2).any(|limit| sum(0, limit) != sum(1, limit)) {
+            return Err(format!("limits have changed: {limits:?}"));
         }
     }
     Ok(())

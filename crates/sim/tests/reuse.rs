@@ -50,6 +50,7 @@ fn world(
     };
     Scenario {
         crews: [Crew::ONE; 2],
+        pages: [None; 2],
         seed,
         begin: Instant::from_nanos(rng.next_u64() >> 12),
         ipv6: seed % 2 == 1,

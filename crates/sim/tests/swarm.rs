@@ -43,26 +43,31 @@ fn swarm() {
     }
     let worlds = number("LIGHTWAIT_SWARM").unwrap_or(WORLDS);
     let first = number("LIGHTWAIT_SWARM_FIRST").unwrap_or(0);
-    let (segments, handed_over) = (AtomicU64::new(0), AtomicU64::new(0));
+    let [segments, handed_over, limits_moved] = [const { AtomicU64::new(0) }; 3];
     let digests = Mutex::new(Vec::new());
     let failures = swarm::run(first..first + worlds, |seed| {
         let summary = Scenario::from_seed(seed).run(false)?;
         segments.fetch_add(summary.segments, Ordering::Relaxed);
         handed_over.fetch_add(summary.handed_over, Ordering::Relaxed);
+        limits_moved.fetch_add(summary.limits_moved, Ordering::Relaxed);
         digests.lock().expect("nobody panics").push((seed, summary.digest));
         Ok(())
     });
     if let Some(path) = std::env::var_os("LIGHTWAIT_SWARM_DIGESTS") {
         std::fs::write(path, lines(digests.into_inner().expect("nobody panics"))).unwrap();
     }
-    let (segments, handed_over) = (segments.into_inner(), handed_over.into_inner());
-    println!("{worlds} worlds, {segments} segments, {handed_over} handed over");
+    let [segments, handed_over, moved] =
+        [segments, handed_over, limits_moved].map(AtomicU64::into_inner);
+    println!(
+        "{worlds} worlds, {segments} segments, {handed_over} handed over, {moved} limits moved"
+    );
     for swarm::Failure { seed, why } in &failures {
         println!("seed {seed}: {why}\n  replay: LIGHTWAIT_SEED={seed} {REPLAY}");
     }
     assert!(failures.is_empty(), "{} worlds went wrong", failures.len());
     assert!(segments > worlds * 10, "the oracle saw hardly anything: {segments} segments");
     assert!(handed_over > worlds, "hardly a frame came to a wrong shard: {handed_over}");
+    assert!(moved > worlds / 10, "hardly a limit moved: {moved}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ struct Level {
 
 impl Look {
     fn at(host: &Host) -> Look {
-        let (counters, limit) = (host.counters(), host.config().limits.time_wait);
+        let (counters, limit) = (host.counters(), host.limits().time_wait);
         let level = |held, evicted| Level { held, limit, evicted };
         Look {
             time_wait: level(host.time_wait_len(), counters.time_wait_evicted),

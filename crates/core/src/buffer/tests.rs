@@ -1,3 +1,4 @@
+use super::limits::RESERVED_FROM;
 use crate::buffer::*;
 
 #[test]
@@ -43,6 +44,24 @@ fn a_new_pool_has_the_limits_that_it_finds_later() {
         pool.keep_line(false);
         assert_eq!(found(&pool), at_first);
         assert_eq!(at_first.0, if pool.limit() < 64 { 63 } else { 56 });
+    }
+}
+
+#[test]
+fn a_limit_that_moves_is_as_if_it_had_been_so() {
+    for (first, last) in [(64, 1000), (1000, 64), (1000, 63), (5, 6)] {
+        for [by_connections, elsewhere] in [[0, 0], [9000, 0], [0, 3 * PAGE_BYTES]] {
+            let made = |limit: usize| {
+                let mut pool = PagePool::new(limit);
+                pool.set_by_connections(by_connections);
+                pool.set_elsewhere(elsewhere);
+                pool.want_elsewhere(elsewhere > 0);
+                pool
+            };
+            let mut moved = made(first);
+            moved.set_limit(last);
+            assert_eq!(std::format!("{moved:?}"), std::format!("{:?}", made(last)));
+        }
     }
 }
 

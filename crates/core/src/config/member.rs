@@ -33,6 +33,11 @@ impl Member {
         self.index > 0
     }
 
+    /// The whole of which its part is `part`, or little more.
+    pub(crate) fn whole_at_most(self, part: usize) -> usize {
+        part.saturating_mul(self.of.into()) + usize::from(self.of - 1)
+    }
+
     /// Its part of a whole number. The parts of all shards add up to it.
     pub fn part(self, whole: usize) -> usize {
         let (index, of) = (usize::from(self.index), usize::from(self.of));

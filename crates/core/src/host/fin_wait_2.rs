@@ -29,7 +29,6 @@ use super::inbound::Incoming;
 use crate::config::Config;
 use crate::flow::Tuple;
 use crate::tcp::connection::FinalState;
-use crate::tcp::demux::TupleHasher;
 use crate::tcp::slot::{Seat, Slot, SlotFlags};
 use crate::tcp::time_wait::{Distance, Record, TimeWait};
 use crate::tcp::timers::Timer;
@@ -62,10 +61,13 @@ impl FinWait2 {
         let term = tcp.timeout.fin_wait_2.checked_sub(rest_after.saturating_add(SLACK));
         // Where none may be kept they stay whole.
         let term = term.filter(|_| config.limits.time_wait > 0);
-        let terms = [term.unwrap_or_default(); 3];
-        let hasher = TupleHasher::new(&config.secret);
-        let records = TimeWait::new(terms, config.limits.time_wait, hasher);
+        let records = TimeWait::of(config, [term.unwrap_or_default(); 3]);
         FinWait2 { records, term, awake: 0, hurried: Vec::new() }
+    }
+
+    /// Keeps so many at most from now on.
+    pub(super) fn set_limit(&mut self, limit: usize) {
+        self.records.set_limit(limit);
     }
 
     /// The table of the records.
@@ -225,7 +227,7 @@ impl Host {
     /// A segment has come for an orphan that is kept as a record: the orphan is made again, and
     /// takes the segment in.
     pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
-        let limits = &self.config.limits;
+        let limits = self.limits();
         let is_full = self.connections() >= limits.connections;
         if is_full || self.closed.fin_wait_2.awake >= limits.orphans {
             self.shared.counters.fin_wait_2_unheard += 1;

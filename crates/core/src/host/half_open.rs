@@ -96,7 +96,7 @@ impl Host {
     ) {
         let &Incoming { tuple, hash, head, received, facts, .. } = incoming;
         let facts = self.with_named(tuple, received, facts);
-        let has_room = self.connections() < self.config.limits.connections;
+        let has_room = self.connections() < self.limits().connections;
         let Some(waiting) = self.opening.listeners.get_mut(listener).filter(|it| !it.is_full())
         else {
             self.shared.counters.accept_overflows += 1;

@@ -131,17 +131,16 @@ impl Opening {
 
 /// How many handshakes the SYN cache may keep. Those that a TIME-WAIT record has let through have
 /// places of their own, as many as there may be records: a cookie cannot promise their ISN.
-fn half_open(limits: &Limits) -> SynLimits {
+pub(super) fn half_open(limits: &Limits) -> SynLimits {
     let proven = limits.time_wait.min((SLOTS_MAX / 2).saturating_sub(limits.syn_cache));
     SynLimits { unproven: limits.syn_cache, proven }
 }
 
 impl Closed {
     pub(super) fn new(config: &Config) -> Closed {
-        let hasher = TupleHasher::new(&config.secret);
         let terms = config.tcp.time_wait_terms();
         Closed {
-            time_wait: TimeWait::new(terms, config.limits.time_wait, hasher),
+            time_wait: TimeWait::of(config, terms),
             fin_wait_2: FinWait2::new(config),
             whole_blocks: WholeBlocks::default(),
         }

@@ -27,6 +27,9 @@ impl Host {
 
     /// A message has found no room on its way to shard `to`.
     pub fn on_message_lost(&mut self, to: u16, message: &Message) {
+        if let Content::Grant(grant) = message.content {
+            self.on_granted(grant);
+        }
         self.ip.on_message_lost(to, message);
         self.shared.counters.messages_lost = self.ip.messages_lost();
     }
@@ -65,6 +68,14 @@ impl Host {
                 self.ip.adopt_routes(&routes);
                 self.note_addresses();
                 self.events.push_back(Event::Addresses);
+                false
+            }
+            Content::Want { what, left } => {
+                self.on_wanted(from, what, left);
+                false
+            }
+            Content::Grant(grant) => {
+                self.on_granted(grant);
                 false
             }
         };

@@ -158,7 +158,7 @@ impl Host {
         if remote.port() == 0 || !(is_plain || self.ip.is_host(remote.ip())) {
             return Err(ConnectError::InvalidInput(why_no_remote(remote)));
         }
-        if self.connections() >= self.config.limits.connections {
+        if self.connections() >= self.limits().connections {
             return Err(ConnectError::Limit);
         }
         let mut choice = TupleChoice::of(ends);

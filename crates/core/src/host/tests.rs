@@ -17,6 +17,7 @@ mod expired;
 mod fin_wait_2;
 mod flood;
 mod info;
+mod leases;
 mod link;
 mod negotiate;
 mod old;

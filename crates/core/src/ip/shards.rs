@@ -4,6 +4,7 @@
 //!   any shard ── Segment, Error ──▶ the owner of the connection
 //!   replica   ── Arp, Packet, Ask ─▶ the first shard, which speaks for the host on the link
 //!   the first ── Neighbour, Routes ▶ replicas
+//!   any shard ── Want, Grant ────▶ any other
 //! ```
 //!
 //! A message may be lost on the way, where its receiver is too busy to take it: like a frame that
@@ -20,6 +21,7 @@ use super::icmp::IcmpError;
 use super::input::{Delivery, Origin};
 use super::route::Routes;
 use super::{Context, Ip};
+use crate::config::lease::{Grant, Leased};
 use crate::config::{Config, Member};
 use crate::flow::{Steering, Tuple};
 use crate::frame::RxChecksum;
@@ -54,6 +56,10 @@ pub(crate) enum Content {
     Neighbour(Told),
     /// The addresses and routes of the host.
     Routes(Arc<Routes>),
+    /// The sender has so much left of that limit, and wants more.
+    Want { what: Leased, left: usize },
+    /// A part of the sender's limit.
+    Grant(Grant),
 }
 
 /// A shard among those of its host.
@@ -108,11 +114,22 @@ impl Shards {
 
     /// Sends a message to shard `to`.
     pub(crate) fn send(&mut self, to: u16, content: Content) {
-        if self.outbound.len() < WAITING_MAX {
+        if self.has_room() {
             self.outbound.push_back((to, Message { content }));
         } else {
             self.on_lost(to, &content);
         }
+    }
+
+    /// Sends a message to every other shard.
+    pub(crate) fn send_to_others(&mut self, content: impl Fn() -> Content) {
+        let own = self.member.index;
+        (0..self.member.of).filter(|to| *to != own).for_each(|to| self.send(to, content()));
+    }
+
+    /// True if one message more can wait until it is taken.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outbound.len() < WAITING_MAX
     }
 
     fn send_to_replicas(&mut self, content: impl Fn() -> Content) {

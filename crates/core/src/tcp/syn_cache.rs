@@ -144,9 +144,19 @@ impl SynCache {
         self.len() == 0
     }
 
+    /// Keeps so many at most from now on.
+    pub(crate) fn set_limits(&mut self, limits: SynLimits) {
+        self.limits = limits;
+    }
+
+    /// Entries of senders that are not proven.
+    pub(crate) fn unproven(&self) -> usize {
+        self.len() - self.proven
+    }
+
     /// True if the SYN of a sender that is not proven must get a cookie.
     pub(crate) fn is_full(&self) -> bool {
-        self.len() - self.proven >= self.limits.unproven
+        self.unproven() >= self.limits.unproven
     }
 
     /// True if there is room for an entry of such a sender.

@@ -43,6 +43,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         links,
         tcp,
         crews: [Crew::ONE; 2],
+        pages: [None; 2],
         conversations: (0..count).map(|_| conversation(rng)).collect(),
     };
     scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
@@ -53,6 +54,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         scenario.links[rng.below(2) as usize].mtu = Some(between(rng, least, mtu) as u16);
     }
     scenario.crews = [crew(rng), crew(rng)];
+    scenario.pages = scenario.crews.map(|crew| pages(rng, crew));
     scenario
 }
 
@@ -65,6 +67,13 @@ fn crew(rng: &mut Rng) -> Crew {
     let shards = between(rng, 2, 8) as u16;
     let strays = if rng.chance(0.3) { 1.0 } else { rng.unit() * 0.1 };
     Crew { shards, strays, seed }
+}
+
+/// Draws how many pages a host of several shards has, if they are so few that its part may be too
+/// little for a shard.
+fn pages(rng: &mut Rng, crew: Crew) -> Option<usize> {
+    let each = between(rng, 16, 64) as usize;
+    (crew.shards > 1 && rng.chance(0.5)).then_some(each * usize::from(crew.shards))
 }
 
 /// Draws a host's clocks and timers. Each keeps its default half of the time.

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::event::ConnectionId;
 use crate::frame::{Capabilities, Medium, Outbox, RxFrame};
 use crate::host::Host;
+use crate::ip::shards::Content;
 use crate::tcp::State;
 use crate::time::{Duration, Instant};
 use crate::wire::icmpv4::{Echo, Message};
@@ -26,6 +27,8 @@ pub(super) struct Cable {
     pub(super) muted: Option<usize>,
     /// Frames longer than this are lost.
     pub(super) longest: usize,
+    /// What of a limit one shard gives another is lost on its way.
+    pub(super) loses_grants: bool,
     /// Which shard a frame comes to, of so many that have one hardware address.
     pub(super) steer: fn(&[u8], u16) -> u16,
 }
@@ -47,6 +50,7 @@ impl Cable {
             seen: Vec::new(),
             muted: None,
             longest: usize::MAX,
+            loses_grants: false,
             steer: |_, _| 0,
         }
     }
@@ -65,6 +69,10 @@ impl Cable {
             while let Some((to, message)) = self.hosts[from].message() {
                 let (sender, now) = (self.hosts[from].config().member.index, self.now);
                 let first = from - usize::from(sender);
+                if self.loses_grants && matches!(message.content, Content::Grant(_)) {
+                    self.hosts[from].on_message_lost(to, &message);
+                    continue;
+                }
                 self.hosts[first + usize::from(to)].on_message(now, sender, message);
             }
         }

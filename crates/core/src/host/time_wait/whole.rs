@@ -59,12 +59,11 @@ impl Host {
         self.shared.counters.time_wait_entered += 1;
         let is_agreed = final_state.holding == Holding::Agreed;
         self.shared.counters.time_wait_agreed += u64::from(is_agreed);
-        if self.config.limits.time_wait == 0 {
+        if self.limits().time_wait == 0 {
             self.shared.counters.time_wait_evicted += 1;
             return;
         }
-        while self.closed.whole_blocks.len() >= self.config.limits.time_wait
-            && self.evict_whole_block()
+        while self.closed.whole_blocks.len() >= self.limits().time_wait && self.evict_whole_block()
         {
             self.shared.counters.time_wait_evicted += 1;
         }

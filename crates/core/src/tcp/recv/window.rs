@@ -40,9 +40,19 @@ impl WindowBudget {
         WindowBudget { promised: 0, limit, shift }
     }
 
+    /// Promises so many bytes at most from now on.
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
+    /// Bytes that can still be promised.
+    pub(crate) fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.promised)
+    }
+
     /// Takes at most `wanted` bytes.
     fn take(&mut self, wanted: u32) -> u32 {
-        let granted = u64::from(wanted).min(self.limit.saturating_sub(self.promised));
+        let granted = u64::from(wanted).min(self.left());
         self.promised += granted;
         granted as u32
     }
@@ -50,7 +60,7 @@ impl WindowBudget {
     /// The window for a SYN whose connection wants to offer `wanted` bytes: at most what is left,
     /// but never so little that the connection could not live.
     pub(crate) fn offer(&self, wanted: u16) -> u16 {
-        let left = self.limit.saturating_sub(self.promised).max(WINDOW_MIN.into());
+        let left = self.left().max(WINDOW_MIN.into());
         if left < wanted.into() {
             // Whole units: what is scaled can say the same.
             offer_of(left as u32 >> self.shift << self.shift, self.shift)

@@ -22,6 +22,7 @@ mod queue;
 mod row;
 
 use super::Record;
+use crate::config::Config;
 use crate::flow::Tuple;
 use crate::tcp::connection::FinalState;
 use crate::tcp::demux::TupleHasher;
@@ -131,6 +132,20 @@ impl TimeWait {
             near: 0,
             over: 0,
         }
+    }
+
+    /// An empty table of as many records as the configuration has, which may become as many as all
+    /// shards of the host have.
+    pub(crate) fn of(config: &Config, terms: [Duration; 3]) -> Self {
+        let (limit, hasher) = (config.limits.time_wait, TupleHasher::new(&config.secret));
+        let mut records = TimeWait::new(terms, config.member.whole_at_most(limit), hasher);
+        records.set_limit(limit);
+        records
+    }
+
+    /// Keeps so many at most from now on; no more than it was made for.
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit.min(LIMIT_MAX);
     }
 
     /// Records held, whether expired yet or not.
