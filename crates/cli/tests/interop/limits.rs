@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 
 use crate::namespace;
-use crate::server::{Cable, OURS, Server};
+use crate::server::{Cable, OURS, Server, TWO_SHARDS};
 
 /// `--max-connections`.
 const PLACES: usize = 200;
@@ -119,21 +119,31 @@ fn served(flags: &[&str], holders: Holders) -> (usize, usize) {
     (served, digits.parse().unwrap())
 }
 
+/// Those who come later find room, whatever the clients do that hold all places.
+fn make_room(flags: &[&str]) {
+    Cable::best().prepare();
+    let places = PLACES.to_string();
+    for limit in ["--max-connections", "--max-client-connections"] {
+        let all = [Holders::Silent, Holders::Answered, Holders::Reopening, Holders::Stalled];
+        for holders in all {
+            let flags = [&[limit, &places], flags].concat();
+            let (served, closed) = served(&flags, holders);
+            assert_eq!(served, LATER, "{flags:?}, {holders:?}");
+            assert!(closed >= LATER, "{closed} made room");
+        }
+    }
+}
+
 #[test]
 fn connections_that_wait_make_room_where_a_limit_is_reached() {
     let test = "limits::connections_that_wait_make_room_where_a_limit_is_reached";
-    namespace::inside(test, &[], || {
-        Cable::best().prepare();
-        let places = PLACES.to_string();
-        for limit in ["--max-connections", "--max-client-connections"] {
-            let all = [Holders::Silent, Holders::Answered, Holders::Reopening, Holders::Stalled];
-            for holders in all {
-                let (served, closed) = served(&[limit, &places], holders);
-                assert_eq!(served, LATER, "{limit}, {holders:?}");
-                assert!(closed >= LATER, "{closed} made room");
-            }
-        }
-    });
+    namespace::inside(test, &[], || make_room(&[]));
+}
+
+#[test]
+fn connections_that_wait_make_room_on_two_shards() {
+    let test = "limits::connections_that_wait_make_room_on_two_shards";
+    namespace::inside(test, &[], || make_room(TWO_SHARDS));
 }
 
 #[test]

@@ -14,6 +14,8 @@ use crate::namespace;
 
 /// Our address of each IP version, and the kernel's.
 pub(crate) const OURS: [&str; 2] = ["10.77.0.2", "fd77::2"];
+/// A server on two cores, as its flags say it.
+pub(crate) const TWO_SHARDS: &[&str] = &["--shards", "2", "--pin", "no"];
 pub(crate) const KERNELS: [&str; 2] = ["10.77.0.1", "fd77::1"];
 
 /// URLs of our server on a device.

@@ -10,7 +10,7 @@ use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::namespace;
-use crate::server::{Cable, OURS, Server};
+use crate::server::{Cable, OURS, Server, TWO_SHARDS};
 
 /// What each asks for.
 const FILE_BYTES: usize = 120_000;
@@ -82,53 +82,60 @@ impl Answers {
     }
 }
 
+/// A client asks while many come that take nothing of what they ask for.
+fn ask_beside_many(flags: &[&str]) {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let peers = std::env::var("LIGHTWAIT_STALLED_PEERS").ok();
+    let peers = peers.map_or(PEERS, |text| text.parse().expect("a number of peers"));
+    let memory = peers * MEMORY_EACH;
+    let directory = tempfile::tempdir().unwrap();
+    prepare(directory.path());
+    let bytes = memory.to_string();
+    let flags = [&["--memory", &bytes], flags].concat();
+    let server = Server::on(Cable::best(), directory.path(), &flags);
+    let address = SocketAddr::new(OURS[0].parse().unwrap(), 80);
+    let (before, mut most) = (resident_bytes(&server), 0);
+    let (begin, mut answers, mut held) = (Instant::now(), Answers::default(), Vec::new());
+    let asks = (ATTACK + AFTER).as_millis() / PACE.as_millis();
+    let (mut came, rounds) = (0, ATTACK.div_duration_f64(PACE));
+    for ask in 1..=asks as u32 {
+        let due = (peers as f64 * f64::from(ask) / rounds).min(peers as f64) as usize;
+        held.extend((came..due).filter_map(|_| stall(address, "/large")));
+        came = due;
+        answers.ask(begin, address);
+        most = most.max(resident_bytes(&server));
+        std::thread::sleep((begin + PACE * ask).saturating_duration_since(Instant::now()));
+    }
+    assert_eq!(came, peers);
+    drop(held);
+    let resets = count(&server.stop_and_tell(), "reset_for_memory_closed_window");
+    let [asked, missed]: [u32; 2] =
+        [|a: &(u32, u32)| a.0, |a: &(u32, u32)| a.1].map(|of| answers.asked.iter().map(of).sum());
+    println!(
+        "{peers} peers, {} MB: {missed} of {asked} requests missed, the longest took {:?}; {resets} \
+         reset; {} MB resident at most",
+        memory / 1_000_000,
+        answers.longest,
+        most / 1_000_000,
+    );
+    assert!(missed * 100 <= asked, "{missed} of {asked}");
+    let worst = answers.asked.iter().filter(|(asked, missed)| missed * 10 > *asked).count();
+    assert_eq!(worst, 0, "{:?}", answers.asked);
+    assert!(most > before + memory / 2, "{most} bytes: memory was short");
+    assert!(most < before + memory / 4 * 5 + PROGRAM_BYTES, "{before} to {most} bytes");
+}
+
 #[test]
 fn a_client_is_served_beside_many_that_take_nothing() {
-    namespace::inside(
-        "stalled_peers::a_client_is_served_beside_many_that_take_nothing",
-        &[],
-        || {
-            let limit = getrlimit(Resource::Nofile);
-            setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-            let peers = std::env::var("LIGHTWAIT_STALLED_PEERS").ok();
-            let peers = peers.map_or(PEERS, |text| text.parse().expect("a number of peers"));
-            let memory = peers * MEMORY_EACH;
-            let directory = tempfile::tempdir().unwrap();
-            prepare(directory.path());
-            let flags = ["--memory", &memory.to_string()];
-            let server = Server::on(Cable::best(), directory.path(), &flags);
-            let address = SocketAddr::new(OURS[0].parse().unwrap(), 80);
-            let (before, mut most) = (resident_bytes(&server), 0);
-            let (begin, mut answers, mut held) = (Instant::now(), Answers::default(), Vec::new());
-            let asks = (ATTACK + AFTER).as_millis() / PACE.as_millis();
-            let (mut came, rounds) = (0, ATTACK.div_duration_f64(PACE));
-            for ask in 1..=asks as u32 {
-                let due = (peers as f64 * f64::from(ask) / rounds).min(peers as f64) as usize;
-                held.extend((came..due).filter_map(|_| stall(address, "/large")));
-                came = due;
-                answers.ask(begin, address);
-                most = most.max(resident_bytes(&server));
-                std::thread::sleep((begin + PACE * ask).saturating_duration_since(Instant::now()));
-            }
-            assert_eq!(came, peers);
-            drop(held);
-            let resets = count(&server.stop_and_tell(), "reset_for_memory_closed_window");
-            let [asked, missed]: [u32; 2] = [|a: &(u32, u32)| a.0, |a: &(u32, u32)| a.1]
-                .map(|of| answers.asked.iter().map(of).sum());
-            println!(
-                "{peers} peers, {} MB: {missed} of {asked} requests missed, the longest took {:?}; \
-             {resets} reset; {} MB resident at most",
-                memory / 1_000_000,
-                answers.longest,
-                most / 1_000_000,
-            );
-            assert!(missed * 100 <= asked, "{missed} of {asked}");
-            let worst = answers.asked.iter().filter(|(asked, missed)| missed * 10 > *asked).count();
-            assert_eq!(worst, 0, "{:?}", answers.asked);
-            assert!(most > before + memory / 2, "{most} bytes: memory was short");
-            assert!(most < before + memory / 4 * 5 + PROGRAM_BYTES, "{before} to {most} bytes");
-        },
-    );
+    let test = "stalled_peers::a_client_is_served_beside_many_that_take_nothing";
+    namespace::inside(test, &[], || ask_beside_many(&[]));
+}
+
+#[test]
+fn two_shards_serve_a_client_beside_many_that_take_nothing() {
+    let test = "stalled_peers::two_shards_serve_a_client_beside_many_that_take_nothing";
+    namespace::inside(test, &[], || ask_beside_many(TWO_SHARDS));
 }
 
 /// The counter of that name in what the server said at its end.
