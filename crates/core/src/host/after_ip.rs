@@ -34,6 +34,7 @@ impl Host {
             self.wake_for_neighbour(now, next_hop, resolution);
         }
         self.shared.counters.neighbour_drops = self.ip.neighbour_drops();
+        self.shared.counters.messages_lost = self.ip.messages_lost();
         self.ip.publish();
     }
 

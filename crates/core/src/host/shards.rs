@@ -110,8 +110,9 @@ impl Host {
     pub(super) fn on_error_about(&mut self, now: Instant, error: IcmpError) {
         match self.ip.shards.elsewhere(&error.tuple) {
             Some(owner) => {
-                self.shared.counters.handed_over += 1;
-                self.ip.shards.send(owner, Content::Error(error));
+                let content = Content::Error(error);
+                let is_handed = self.ip.shards.hand_over_rare(now, owner, content);
+                self.shared.counters.handed_over += u64::from(is_handed);
             }
             None => self.on_icmp_error(now, &error),
         }

@@ -211,8 +211,9 @@ impl Ip {
 
     pub(crate) fn on_arp(&mut self, cx: &mut Context<'_>, packet: &arp::Packet) {
         if self.shards.is_replica() {
-            cx.counters.handed_over += 1;
-            return self.shards.send(0, Content::Arp(*packet));
+            let is_handed = self.shards.hand_over_rare(cx.now, 0, Content::Arp(*packet));
+            cx.counters.handed_over += u64::from(is_handed);
+            return;
         }
         let sender = IpAddr::V4(packet.sender);
         let for_us = self.is_ours(IpAddr::V4(packet.target));

@@ -25,12 +25,18 @@ use crate::config::lease::{Grant, Leased};
 use crate::config::{Config, Member};
 use crate::flow::{Steering, Tuple};
 use crate::frame::RxChecksum;
+use crate::ip::limiter::TokenBucket;
 use crate::ip::neighbour::{Lookup, Resolution, Told};
 use crate::time::Instant;
 use crate::wire::arp;
 
 /// Messages that wait until they are taken; more are lost.
 const WAITING_MAX: usize = 1024;
+
+/// Packets for the first shard, and ICMP errors for any, that a shard hands over in a second, and at
+/// once. A flood of them burdens the shard that it comes to, and no other.
+const RARE_PER_SECOND: u32 = 10_000;
+const RARE_AT_ONCE: u32 = 1000;
 
 /// What one shard of a host has to tell another: [`Host::message`](crate::Host::message) returns
 /// it, [`Host::on_message`](crate::Host::on_message) takes it.
@@ -75,6 +81,8 @@ pub(crate) struct Shards {
     published: Vec<u64>,
     /// Messages lost for want of room.
     lost: u64,
+    /// What is handed over that is rare on an honest link.
+    rare: TokenBucket,
     /// One of them published routes.
     owes_routes: bool,
 }
@@ -92,6 +100,7 @@ impl Shards {
             asked: BTreeMap::new(),
             published: vec![NOTHING; member.of.into()],
             lost: 0,
+            rare: TokenBucket::new(RARE_PER_SECOND, RARE_AT_ONCE),
             owes_routes: false,
         }
     }
@@ -130,6 +139,17 @@ impl Shards {
     /// True if one message more can wait until it is taken.
     pub(crate) fn has_room(&self) -> bool {
         self.outbound.len() < WAITING_MAX
+    }
+
+    /// Hands over what is no segment, if little of that has come of late. Returns whether it did.
+    pub(crate) fn hand_over_rare(&mut self, now: Instant, to: u16, content: Content) -> bool {
+        let is_rare = self.rare.take(now);
+        if is_rare {
+            self.send(to, content);
+        } else {
+            self.on_lost(to, &content);
+        }
+        is_rare
     }
 
     fn send_to_replicas(&mut self, content: impl Fn() -> Content) {
@@ -178,8 +198,9 @@ impl Ip {
         checksum: RxChecksum,
         origin: Origin,
     ) {
-        cx.counters.handed_over += 1;
-        self.shards.send(0, Content::Packet { bytes: bytes.to_vec(), checksum, origin });
+        let content = Content::Packet { bytes: bytes.to_vec(), checksum, origin };
+        let is_handed = self.shards.hand_over_rare(cx.now, 0, content);
+        cx.counters.handed_over += u64::from(is_handed);
     }
 
     /// Tells replicas what has changed: addresses and routes, and neighbours' hardware addresses.

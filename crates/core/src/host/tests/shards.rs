@@ -340,3 +340,28 @@ fn a_host_reaches_itself_across_shards() {
         others.collect::<Vec<_>>()
     );
 }
+
+#[test]
+fn a_flood_of_what_is_rare_stays_with_the_shard_it_comes_to() {
+    let mut cable = cable(right_way);
+    connect(&mut cable, 2, "10.0.0.2:80", 1);
+    cable.settle();
+    let ours = |bytes: &&Vec<u8>| bytes[6..14] == [2, 0, 0, 0, 0, 1, 8, 0];
+    let syn = cable.seen.iter().rev().find(ours).unwrap()[14..].to_vec();
+    let error = icmp_frame(&Message::Unreachable { code: 1, next_hop_mtu: 0, quoted: &syn });
+    let echo = icmp_frame(&Message::EchoRequest(Echo { id: 1, seq: 2, data: &[7; 10] }));
+    // Errors about the connection of the third come to the second, and echoes.
+    for _ in 0..20_000 {
+        cable.hosts[1].on_frame(cable.now, crate::frame::RxFrame::plain(&error));
+        cable.hosts[1].on_frame(cable.now, crate::frame::RxFrame::plain(&echo));
+        cable.settle();
+    }
+    let counters = cable.hosts[1].counters();
+    assert_eq!((counters.handed_over, counters.messages_lost), (1000, 39_000));
+    // The first answers echoes, and finds the owners of what is reported.
+    assert_eq!([0, 2].map(|shard| cable.hosts[shard].counters().taken_over), [1000, 500]);
+    // Later some may pass again.
+    cable.pass(SECOND / 100);
+    cable.hosts[1].on_frame(cable.now, crate::frame::RxFrame::plain(&error));
+    assert_eq!(cable.hosts[1].counters().handed_over, 1001);
+}
