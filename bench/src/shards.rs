@@ -20,6 +20,7 @@
 pub mod memory;
 mod server;
 mod sources;
+pub mod storm;
 pub mod tap;
 
 use std::time::Duration;
@@ -142,6 +143,8 @@ pub struct Part {
     pub handed_over: u64,
     /// Messages to other shards that were lost.
     pub messages_lost: u64,
+    /// Frames that this shard took in during its life.
+    pub frames: u64,
 }
 
 impl Part {
@@ -149,7 +152,8 @@ impl Part {
     fn of(window: Window, host: &Host) -> Part {
         let counters = host.counters();
         let (handed_over, messages_lost) = (counters.handed_over, counters.messages_lost);
-        Part { asked: 0, answered: 0, window, handed_over, messages_lost }
+        let frames = counters.frames_in;
+        Part { asked: 0, answered: 0, window, handed_over, messages_lost, frames }
     }
 }
 

@@ -7,7 +7,7 @@ use lightwait_bench::live::Failure;
 use lightwait_bench::sample::median;
 use lightwait_bench::say_line;
 use lightwait_bench::shards::tap::Network;
-use lightwait_bench::shards::{Outcome, Plan, Row, Series, memory};
+use lightwait_bench::shards::{Outcome, Plan, Row, Series, memory, storm};
 use serde_json::json;
 
 /// The arguments of `shards`.
@@ -29,7 +29,10 @@ pub(crate) struct Shards {
     /// Threads for the clients of each shard, 1 to 4, on the kernel's TCP
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=4))]
     threads: u16,
-    /// Print one JSON object a number and workload
+    /// Flood the first of two shards instead, in memory, and print the rate that the second keeps
+    #[arg(long, conflicts_with_all = ["shards", "over", "threads"])]
+    storms: bool,
+    /// Print one JSON object a number and workload, or a flood
     #[arg(long)]
     json: bool,
 }
@@ -52,6 +55,9 @@ const IN_MEMORY: &str = "in memory, both ends on each core; packets of 1500 byte
 const OVER_TAP: &str = "over a TAP, clients on the kernel's TCP in threads of their own; a \
                         core-second is of the shards' threads";
 
+const FLOODED: &str = "in memory, two shards and their clients on a core each; the first is \
+                       flooded, these are kept requests of the second";
+
 impl Shards {
     /// Measures and prints. False if something could not be measured, or was wrong.
     pub(crate) fn run(&self) -> bool {
@@ -62,6 +68,9 @@ impl Shards {
     }
 
     fn measure(&self) -> Result<bool, Failure> {
+        if self.storms {
+            return self.storms();
+        }
         let mut is_right = true;
         if self.over != Over::Tap {
             is_right &= self.table("memory", IN_MEMORY, |plan| Ok(memory::run(plan)?))?;
@@ -74,6 +83,44 @@ impl Shards {
             }
         }
         Ok(is_right)
+    }
+
+    fn storms(&self) -> Result<bool, Failure> {
+        let window = Duration::from_secs(self.seconds.into()) / self.runs;
+        let rows = storm::run(self.runs, window)?;
+        if !self.json {
+            say_line!("{FLOODED}; {} runs", self.runs);
+            say_line!(
+                "{:<14} {:>12} {:>12} {:>8} {:>6} {:>14}",
+                "flood",
+                "frames/s",
+                "requests/s",
+                "without",
+                "kept",
+                "of core-second"
+            );
+        }
+        for row in &rows {
+            let [mut calm, mut flooded] = [row.calm.clone(), row.flooded.clone()];
+            let (calm, flooded) = (median(&mut calm), median(&mut flooded));
+            let of_core = median(&mut row.kept_of_core.clone());
+            let (name, kept) = (row.storm.name(), row.kept());
+            if self.json {
+                say_line!(
+                    "{}",
+                    json!({
+                        "flood": name, "frames_per_second": row.frames, "requests": flooded,
+                        "requests_without": calm, "kept": kept, "kept_of_core_second": of_core,
+                    })
+                );
+            } else {
+                say_line!(
+                    "{name:<14} {:>12.0} {flooded:>12.0} {calm:>8.0} {kept:>6.2} {of_core:>14.2}",
+                    row.frames
+                );
+            }
+        }
+        Ok(true)
     }
 
     fn table(

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lightwait::device::MemoryDevice;
+use lightwait::device::{Device, MemoryDevice};
 use lightwait::driver::{self, SPIN, Stop};
 use lightwait::net::TcpStream;
 use lightwait::rt;
@@ -37,6 +37,14 @@ const PREFIX_LEN: u8 = 8;
 /// # Errors
 /// If a client's request fails, or the kernel refuses a thread.
 pub fn run(plan: &Plan) -> io::Result<Outcome> {
+    run_on(plan, |_, wire| Box::new(wire))
+}
+
+/// Runs the plan on devices that `device` makes of each shard's wire.
+pub(super) fn run_on(
+    plan: &Plan,
+    device: impl Fn(u16, MemoryDevice) -> Box<dyn Device> + Sync,
+) -> io::Result<Outcome> {
     let mut host = super::host(WIRE, plan.shards, lightwait::stack::secret()?);
     host.addresses = vec![sources::on_link(*SERVER.ip(), PREFIX_LEN)];
     let start = Arc::new(Barrier::new(plan.shards.into()));
@@ -44,7 +52,7 @@ pub fn run(plan: &Plan) -> io::Result<Outcome> {
     let parts = Mutex::new(vec![Part::default(); plan.shards.into()]);
     let work = |seat: Seat, ()| {
         let index = usize::from(seat.member().index);
-        let part = run_part(plan, &host, seat, &start, &stops[index])?;
+        let part = run_part(plan, &host, seat, &start, &stops[index], &device)?;
         parts.lock().unwrap_or_else(PoisonError::into_inner)[index] = part;
         Ok::<_, io::Error>(())
     };
@@ -60,10 +68,11 @@ fn run_part(
     seat: Seat,
     start: &Arc<Barrier>,
     stop: &Stop,
+    device: &impl Fn(u16, MemoryDevice) -> Box<dyn Device>,
 ) -> io::Result<Part> {
     let member = seat.member();
     let (near, far) = MemoryDevice::pair(WIRE, WIRE_FRAMES);
-    let server = Shard::new(host.member(member), Box::new(far))?.seated(seat);
+    let server = Shard::new(host.member(member), device(member.index, far))?.seated(seat);
     let served = Served::start(&server.handle(), plan.workload)?;
     let own = sources::on_link(CLIENT, PREFIX_LEN);
     let mut config = Config::new(WIRE, own, lightwait::stack::secret()?);

@@ -113,8 +113,8 @@ fn ask_beside_many(flags: &[&str]) {
     let [asked, missed]: [u32; 2] =
         [|a: &(u32, u32)| a.0, |a: &(u32, u32)| a.1].map(|of| answers.asked.iter().map(of).sum());
     println!(
-        "{peers} peers, {} MB: {missed} of {asked} requests missed, the longest took {:?}; {resets} \
-         reset; {} MB resident at most",
+        "{peers} peers, {} MB: {missed} of {asked} requests missed, the longest took {:?}; \
+         {resets} reset; {} MB resident at most",
         memory / 1_000_000,
         answers.longest,
         most / 1_000_000,

@@ -33,8 +33,8 @@ use crate::wire::arp;
 /// Messages that wait until they are taken; more are lost.
 const WAITING_MAX: usize = 1024;
 
-/// Packets for the first shard, and ICMP errors for any, that a shard hands over in a second, and at
-/// once. A flood of them burdens the shard that it comes to, and no other.
+/// Packets for the first shard, and ICMP errors for any, that a shard hands over in a second, and
+/// at once. A flood of them burdens the shard that it comes to, and no other.
 const RARE_PER_SECOND: u32 = 10_000;
 const RARE_AT_ONCE: u32 = 1000;
 
