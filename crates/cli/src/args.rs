@@ -331,6 +331,11 @@ pub(crate) struct DeviceArgs {
         conflicts_with_all = ["tap", "af_packet"])]
     pub(crate) afxdp: Option<String>,
 
+    /// Run on an existing macvtap, which needs no privileges but the right to open its file
+    #[arg(long, value_name = "IFACE", help_heading = "Device",
+        conflicts_with_all = ["tap", "af_packet", "afxdp"])]
+    pub(crate) macvtap: Option<String>,
+
     /// Our address and its prefix, such as 10.9.0.2/24 or fd00::2/64; may be repeated
     #[arg(long, value_name = "A/N", help_heading = "Device")]
     pub(crate) ip: Vec<Cidr>,
@@ -345,8 +350,8 @@ pub(crate) struct DeviceArgs {
     pub(crate) gateway: Vec<IpAddr>,
 
     /// Our hardware address, such as 02:00:00:00:00:01; `interface` for that of the
-    /// interface itself, where the network lets no other through [default: with --afxdp that, for a
-    /// card hears no other; else derived from the machine's id,
+    /// interface itself, where the network lets no other through [default: with --afxdp and
+    /// --macvtap that, for they hear no other; else derived from the machine's id,
     /// the interface and our first address, the same each time]
     #[arg(long, value_name = "MAC", help_heading = "Device")]
     pub(crate) mac: Option<Hardware>,
@@ -365,7 +370,8 @@ pub(crate) struct DeviceArgs {
 impl DeviceArgs {
     /// True if they name a device.
     pub(crate) fn name_one(&self) -> bool {
-        self.tap.is_some() || self.af_packet.is_some() || self.afxdp.is_some()
+        let all = [&self.tap, &self.af_packet, &self.afxdp, &self.macvtap];
+        all.into_iter().any(Option::is_some)
     }
 }
 

@@ -120,6 +120,9 @@ pub(crate) enum DevicePlan {
     AfXdp {
         interface: String,
     },
+    Macvtap {
+        interface: String,
+    },
 }
 
 impl DevicePlan {
@@ -127,7 +130,8 @@ impl DevicePlan {
     pub(crate) fn interface(&self) -> &str {
         let (DevicePlan::Tap { name: interface, .. }
         | DevicePlan::AfPacket { interface }
-        | DevicePlan::AfXdp { interface }) = self;
+        | DevicePlan::AfXdp { interface }
+        | DevicePlan::Macvtap { interface }) = self;
         interface
     }
 }
@@ -383,18 +387,15 @@ fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
 pub(crate) fn device_stack(args: &DeviceArgs, port: u16) -> Result<Stack, Failure> {
     let addresses = addresses(&args.ip)?;
     let gateways = gateways(&args.gateway, &addresses)?;
-    let device = match (&args.tap, &args.af_packet, &args.afxdp) {
-        (Some(name), ..) => tap(args, name, &addresses)?,
-        (None, Some(interface), _) => {
-            refuse_tap_flags(args)?;
-            DevicePlan::AfPacket { interface: interface.clone() }
-        }
-        (None, None, Some(interface)) => {
-            refuse_tap_flags(args)?;
-            DevicePlan::AfXdp { interface: interface.clone() }
-        }
-        (None, None, None) => unreachable!("a device is named"),
+    let existing = |interface: &Option<String>, plan: fn(String) -> DevicePlan| {
+        interface.clone().map(|interface| refuse_tap_flags(args).map(|()| plan(interface)))
     };
+    let tap = args.tap.as_ref().map(|name| tap(args, name, &addresses));
+    let device = tap
+        .or_else(|| existing(&args.af_packet, |interface| DevicePlan::AfPacket { interface }))
+        .or_else(|| existing(&args.afxdp, |interface| DevicePlan::AfXdp { interface }))
+        .or_else(|| existing(&args.macvtap, |interface| DevicePlan::Macvtap { interface }))
+        .expect("a device is named")?;
     let (hardware, probe) = claim(args, &device)?;
     Ok(Stack::Device { device, addresses, gateways, hardware, probe, port })
 }
@@ -423,7 +424,7 @@ pub(crate) fn refuse_device_flags(args: &DeviceArgs) -> Result<(), Failure> {
     ];
     if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
         let text = format!(
-            "{flag} needs a device: give --tap NAME, --af-packet IFACE or --afxdp IFACE as well"
+            "{flag} needs a device: give --tap NAME, or --af-packet, --macvtap or --afxdp IFACE"
         );
         return Err(usage(text));
     }
@@ -478,9 +479,9 @@ const PROBE: Duration = Duration::from_millis(1200);
 /// The hardware address of the stack, and how long it probes a shared link for conflicts. A TAP's
 /// other end is the kernel, which needs no probe: its addresses are known.
 fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration), Failure> {
-    let is_card = matches!(device, DevicePlan::AfXdp { .. });
+    let is_card = matches!(device, DevicePlan::AfXdp { .. } | DevicePlan::Macvtap { .. });
     if is_card && args.mac.is_some_and(|mac| mac != Hardware::Interface) {
-        let text = "--mac: a card hears its own address alone; leave it out with --afxdp";
+        let text = "--mac: it hears its own address alone; leave it out with --afxdp and --macvtap";
         return Err(usage(text.to_owned()));
     }
     let default = if is_card { Hardware::Interface } else { Hardware::Stable };
@@ -491,7 +492,7 @@ fn claim(args: &DeviceArgs, device: &DevicePlan) -> Result<(Hardware, Duration),
             return Err(usage(text.to_owned()));
         }
         DevicePlan::Tap { .. } => false,
-        DevicePlan::AfPacket { .. } | DevicePlan::AfXdp { .. } => true,
+        DevicePlan::AfPacket { .. } | DevicePlan::AfXdp { .. } | DevicePlan::Macvtap { .. } => true,
     };
     let default = if shared { PROBE } else { Duration::ZERO };
     Ok((hardware, args.probe.unwrap_or(default)))

@@ -176,6 +176,16 @@ fn open_device(
             let queues = first_tells(all, |socket| socket.on_link(log_link(&interface, log)));
             Ok(Opened { queues, is_steered, interface, own, name })
         }
+        DevicePlan::Macvtap { interface } => {
+            let flag = format!("--macvtap {interface}");
+            let all = Tap::open_macvtap_queues(interface, queues)
+                .map_err(|error| Failure::Device(flag, error))?;
+            let (interface, own) = (interface.clone(), all[0].hardware().unwrap_or_default());
+            let name = format!("macvtap {interface}");
+            let queues = all.into_iter().map(|queue| Box::new(queue) as _).collect();
+            // The kernel spreads frames by a hash of its own: docs/devices.md says so.
+            Ok(Opened { queues, is_steered: Ok(()), interface, own, name })
+        }
         DevicePlan::AfXdp { interface } => {
             let flag = format!("--afxdp {interface}");
             let ours = addresses.iter().map(|cidr| cidr.address()).collect();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::namespace::{self, Namespace};
 use crate::server::{Cable, OURS, Server, reach};
-use crate::{namespace, tools};
 
 const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 const CLIENTS: usize = 120;
@@ -81,6 +81,38 @@ fn shards_on_packet_sockets_serve_at_one_address() {
     namespace::inside(test, &[], || serve_on(Cable::PacketSocket));
 }
 
+/// A namespace at the far end of a veth whose near end is `lw0`.
+fn far_end(options: &str) -> Namespace {
+    namespace::ip(&format!("link add lw0 {options} type veth peer name lw1 {options}"));
+    let far = Namespace::new();
+    far.take("lw1");
+    for (address, more) in [("10.77.0.1/24", ""), ("fd77::1/64", " nodad")] {
+        far.ip(&format!("addr add {address} dev lw1{more}"));
+    }
+    far.ip("link set lw1 up");
+    namespace::ip("link set lw0 up");
+    far
+}
+
+/// A server of three shards at 10.77.0.2.
+fn start(device: [&str; 2], directory: &std::path::Path) -> Server {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lightwait"));
+    command.arg("serve").args(device).args(["--probe", "100ms"]).args(SHARDS);
+    Server::start(command.args(["--ip", "10.77.0.2/24"]), directory)
+}
+
+/// The far end fetches the file again and again.
+fn fetch_from(far: &Namespace, server: Server) {
+    for _ in 0..20 {
+        let curl = ["-s", "-m", "20", "http://10.77.0.2/file"];
+        assert_eq!(far.command("curl").args(curl).output().unwrap().stdout.len(), 100_000);
+    }
+    assert_eq!(counts_of(server)["counters"]["http_responses_2xx"], 20);
+    // The namespace's own check needs a segment of its kernel's.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    reach("127.0.0.1", listener.local_addr().unwrap().port());
+}
+
 #[test]
 fn shards_on_af_xdp_leave_the_kernel_its_own() {
     let test = "shards::shards_on_af_xdp_leave_the_kernel_its_own";
@@ -88,34 +120,38 @@ fn shards_on_af_xdp_leave_the_kernel_its_own() {
         if !namespace::has_root() {
             return;
         }
-        let queues = "numrxqueues 3 numtxqueues 3";
-        namespace::ip(&format!("link add lw0 {queues} type veth peer name lw1 {queues}"));
+        let far = far_end("numrxqueues 3 numtxqueues 3");
         // The peer's segments come with their checksums undone otherwise, and XDP tells nothing.
         let ethtool = ["-K", "lw1", "tx", "off", "tso", "off", "gso", "off"];
-        assert!(tools::command("ethtool").args(ethtool).output().unwrap().status.success());
-        let far = namespace::Namespace::new();
-        far.take("lw1");
-        for (address, more) in [("10.77.0.1/24", ""), ("fd77::1/64", " nodad")] {
-            far.ip(&format!("addr add {address} dev lw1{more}"));
-        }
-        far.ip("link set lw1 up");
+        assert!(far.command("ethtool").args(ethtool).output().unwrap().status.success());
         namespace::ip("addr add 10.77.0.9/24 dev lw0");
-        namespace::ip("link set lw0 up");
         let directory = site();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lightwait"));
-        command.args(["serve", "--afxdp", "lw0", "--probe", "100ms"]).args(SHARDS);
-        let server = Server::start(command.args(["--ip", "10.77.0.2/24"]), directory.path());
-        let curl = |url: &str| far.command("curl").args(["-s", "-m", "20", url]).output().unwrap();
-        for _ in 0..20 {
-            assert_eq!(curl("http://10.77.0.2/file").stdout.len(), 100_000);
-        }
+        let server = start(["--afxdp", "lw0"], directory.path());
         let ping = far.command("ping").args(["-c", "1", "-W", "5", "10.77.0.9"]).status().unwrap();
         assert!(ping.success(), "the kernel's own address on the interface");
-        let all = counts_of(server);
-        assert_eq!(all["counters"]["http_responses_2xx"], 20);
-        // The test's own check needs a segment of the kernel's here.
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        reach("127.0.0.1", listener.local_addr().unwrap().port());
+        fetch_from(&far, server);
+    });
+}
+
+#[test]
+fn shards_on_a_macvtap_serve_at_one_address() {
+    let test = "shards::shards_on_a_macvtap_serve_at_one_address";
+    namespace::inside(test, &[], || {
+        if !namespace::can_make_tap() {
+            return;
+        }
+        let far = far_end("numrxqueues 1");
+        // The number of its file is one that no other namespace has.
+        let number = 200_000 + std::process::id();
+        namespace::ip(&format!(
+            "link add link lw0 name mv0 index {number} type macvtap mode bridge"
+        ));
+        if !std::path::Path::new(&format!("/dev/tap{number}")).exists() {
+            eprintln!("skipped: no file of the macvtap, since /dev is no devtmpfs");
+            return;
+        }
+        let directory = site();
+        fetch_from(&far, start(["--macvtap", "mv0"], directory.path()));
     });
 }
 
