@@ -40,3 +40,8 @@ pub use event::{ConnectionId, Event, ListenerId, Readiness};
 pub use frame::{Capabilities, Frame, Medium, Outbox, RxFrame};
 pub use host::Host;
 pub use time::Instant;
+
+/// The examples of the front page are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;

@@ -38,3 +38,8 @@ pub use frame::Flow;
 pub use link::{Counters, Delivered, Link, Packet, Queued};
 pub use text::ParseLinkError;
 pub use trace::{ParseTraceError, Trace};
+
+/// The examples of the front page are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;

@@ -37,3 +37,8 @@ pub use cable::{Cable, Passage, Port, Side};
 pub use oracle::Oracle;
 pub use queues::Crew;
 pub use world::{Trouble, World};
+
+/// The examples of the front page are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;

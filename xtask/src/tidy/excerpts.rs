@@ -1,5 +1,6 @@
-//! The Rust code of the pages. The compiler sees README's, by a documentation test. A block of
-//! another page is an excerpt: it stands in a Rust file, line by line, indented as it may be.
+//! The Rust code of the pages. The compiler sees README's, and a crate's front page's, by a
+//! documentation test. A block of another page is an excerpt: it stands in a Rust file, line by
+//! line, indented as it may be.
 
 use crate::Finding;
 use crate::sources::Source;
@@ -10,7 +11,16 @@ const COMPILED: &str = "README.md";
 /// Checks the blocks of Rust in `pages`, which have excerpts of `rust`.
 pub(super) fn check(rust: &[Source], pages: &[Source]) -> Vec<Finding> {
     let pages = pages.iter().filter(|page| page.path.ends_with(".md") && page.path != COMPILED);
+    let pages = pages.filter(|page| !is_front_page(rust, &page.path));
     pages.flat_map(|page| check_page(rust, page)).collect()
+}
+
+/// True if the library beside that page has it in a documentation test.
+fn is_front_page(rust: &[Source], page: &str) -> bool {
+    let Some(folder) = page.strip_suffix(COMPILED) else { return false };
+    let library = format!("{folder}src/lib.rs");
+    let includes = |source: &Source| source.text.contains("include_str!(\"../README.md\")");
+    rust.iter().any(|source| source.path == library && includes(source))
 }
 
 fn check_page(rust: &[Source], page: &Source) -> Vec<Finding> {
@@ -47,5 +57,11 @@ mod tests {
         assert_eq!(count("docs/a.md", ""), 1);
         assert_eq!(count("README.md", "   four();\n"), 0);
         assert_eq!(count("xtask/README.md", "   four();\n"), 1);
+        let library =
+            "#[cfg(doctest)]\n#[doc = include_str!(\"../README.md\")]\nstruct FrontPage;\n";
+        let rust = [source("crates/a/src/lib.rs", library)];
+        let page = |path: &str| source(path, "```rust\nfour();\n```\n");
+        assert_eq!(check(&rust, &[page("crates/a/README.md")]).len(), 0);
+        assert_eq!(check(&rust, &[page("crates/b/README.md")]).len(), 1);
     }
 }
