@@ -246,7 +246,7 @@ pub(crate) struct ServeArgs {
     pub(crate) index: String,
 
     /// Write every frame of the device, or of the bridge's wire, to a pcapng file, a FIFO, or with
-    /// - to standard output (the log then goes to standard error)
+    /// - to standard output (the log then goes to standard error). Each shard is an interface in it
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) pcap: Option<PathBuf>,
 
@@ -260,12 +260,12 @@ pub(crate) struct ServeArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) snaplen: Option<u32>,
 
-    /// Print a line for each frame
+    /// Print a line for each frame, with its shard if there are several
     #[arg(long, help_heading = "Watching")]
     pub(crate) trace: bool,
 
     /// Lose, delay or reorder frames, …, both ways:
-    /// loss=1%,reorder=5%,delay=30ms,rate=100Mbit,seed=7
+    /// loss=1%,reorder=5%,delay=30ms,rate=100Mbit,seed=7. Each of several shards has such a link
     #[arg(long, value_name = "SPEC", help_heading = "Watching")]
     pub(crate) fault: Option<LinkConfig>,
 

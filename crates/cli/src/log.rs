@@ -63,8 +63,8 @@ pub(crate) enum Record {
     Closed(Concern),
     /// A stack's counters: for people a table, apart from the lines.
     Counts(Box<Counts>),
-    /// A frame, by `--trace`.
-    Frame { line: String },
+    /// A frame, by `--trace`, and the shard if there are several.
+    Frame { shard: Option<u16>, line: String },
     /// The server stops; that many connections may finish.
     Stopping { connections: usize },
     /// The server has stopped.
@@ -251,7 +251,8 @@ fn words(time: SystemTime, record: &Record, form: Form) -> String {
         Record::Trouble { text } => text.clone(),
         Record::Closed(concern) => human_concern(*concern),
         Record::Counts(counts) => counts.table(),
-        Record::Frame { line } => line.clone(),
+        Record::Frame { shard: None, line } => line.clone(),
+        Record::Frame { shard: Some(shard), line } => format!("shard {shard} {line}"),
         Record::Stopping { connections: 0 } => "Stopping.".to_owned(),
         Record::Stopping { connections } => {
             let connections = many(*connections as u64, "connection");
@@ -373,7 +374,10 @@ fn machine(time: SystemTime, record: &Record) -> String {
         Record::Trouble { text } => json!({ "event": "trouble", "text": text }),
         Record::Closed(concern) => machine_concern(*concern),
         Record::Counts(counts) => counts.object(),
-        Record::Frame { line } => json!({ "event": "frame", "line": line }),
+        Record::Frame { shard: None, line } => json!({ "event": "frame", "line": line }),
+        Record::Frame { shard, line } => {
+            json!({ "event": "frame", "shard": shard, "line": line })
+        }
         Record::Stopping { connections } => {
             json!({ "event": "stopping", "connections": connections })
         }

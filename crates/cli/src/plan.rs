@@ -217,7 +217,7 @@ impl Plan {
         if file_delay > FILE_DELAY_MOST {
             return Err(usage(format!("--file-delay: {FILE_DELAY_MOST:?} at most")));
         }
-        let (shards, cores) = shards::plan(args)?;
+        let (shards, cores) = args.shards.plan()?;
         let plan = Plan {
             directory,
             files,

@@ -2,7 +2,6 @@
 //! failure. Then it lets responses finish.
 
 mod bridge;
-mod capture;
 pub(crate) mod claim;
 mod closed;
 mod crew;
@@ -12,6 +11,7 @@ mod memory;
 pub(crate) mod signals;
 mod slow;
 mod transport;
+mod watched;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -46,6 +46,7 @@ use crew::Crew;
 use signals::Signals;
 use slow::Slow;
 use transport::Transport;
+use watched::Watched;
 
 /// Threads that read files which the kernel's caches do not hold.
 const FILE_THREADS: usize = 4;
@@ -127,12 +128,14 @@ fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
         Stack::Bridge { listen } => bridge::listen(*listen, plan.shards)?,
         Stack::Device { .. } => device::open(plan, log)?,
     };
+    let watched = Watched::open(plan, log)?;
     let crew = Arc::new(Crew::new(plan.shards, log.clone()));
     if plan.shards == 1 {
         let part = parts.pop().expect("one shard has one part");
-        serve_on(plan, part, None, &crew, &signals, log)?;
+        serve_on(plan, part, None, &crew, &signals, &watched, log)?;
     } else {
-        let work = |seat: Seat, part| serve_on(plan, part, Some(seat), &crew, &signals, log);
+        let work =
+            |seat: Seat, part| serve_on(plan, part, Some(seat), &crew, &signals, &watched, log);
         shards::threads(parts, plan.cores, work, || signals.cut())?;
     }
     Ok(signals.exit_code())
@@ -145,17 +148,17 @@ fn serve_on(
     seat: Option<Seat>,
     crew: &Arc<Crew>,
     signals: &Signals,
+    watched: &Watched<'_>,
     log: &Log,
 ) -> Result<(), Failure> {
     let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
     let peers = seat.as_ref().map(Seat::peers);
     let plan = &plan.member(member);
     let files = files_of(plan, member.part(FILE_THREADS).max(1))?;
-    let ready = match part {
-        Part::Bridge(socket) => socket.open(plan, member, log)?,
-        Part::Device(queue) => queue.open(plan, seat, log)?,
+    let Ready { mut shards, handle, listener, urls, name, front } = match part {
+        Part::Bridge(socket) => socket.open(plan, member, watched)?,
+        Part::Device(queue) => queue.open(plan, seat, watched)?,
     };
-    let Ready { mut shards, handle, listener, urls, name, front } = ready;
     if !claim::wait(&mut shards, &handle, signals, log)? {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use lightwait::clock::Clock;
 use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig, kernel_addresses};
-use lightwait::wrap::{Pcap, Plain};
+use lightwait::wrap::{Pcap, Plain, Recording};
 use lightwait_core::address::Cidr;
 use lightwait_wan::{RECEIVE_BUFFER_BYTES, Report, Router, WayReport};
 
@@ -143,18 +143,19 @@ fn captured(
     name: &str,
     teller: &Teller,
 ) -> Result<Box<dyn Device>, Failure> {
-    let pcap = Pcap::create(device, path, name);
-    let pcap = pcap.map_err(|error| Failure::Output(path.to_owned(), error))?;
+    let recording = Recording::create(path, device.capabilities().medium, &[name]);
+    let recording = recording.map_err(|error| Failure::Output(path.to_owned(), error))?;
     let shown = path.display().to_string();
     let (on_error, on_loss) = ((shown.clone(), teller.clone()), (shown, teller.clone()));
-    let pcap = pcap.on_error(move |error| {
+    let recording = recording.on_error(move |error| {
         let (path, teller) = &on_error;
         teller.say(&format!("{path}: capture ended: {error}"));
     });
-    Ok(Box::new(pcap.on_loss(move |frames| {
+    let recording = recording.on_loss(move |frames| {
         let (path, teller) = &on_loss;
         teller.say(&format!("{path}: {frames} frames lost: it is written too slowly"));
-    })))
+    });
+    Ok(Box::new(Pcap::new(device, &recording, 0)))
 }
 
 /// Reports on standard error that routing begins, and describes the links.

@@ -11,6 +11,6 @@ pub mod trace;
 
 pub use fault::fault;
 pub use link::Link;
-pub use pcap::Pcap;
+pub use pcap::{Pcap, Recording};
 pub use plain::Plain;
 pub use trace::Trace;

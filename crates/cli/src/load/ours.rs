@@ -87,7 +87,7 @@ pub(super) fn run_on(
     With { tuples, signals, watcher, log, start }: With<'_>,
 ) -> Result<Option<Outcome>, Failure> {
     plan.setup.stack = format!("our stack, {}", queue.name);
-    let shard = queue.shard(seat, Ok)?;
+    let shard = queue.shard(seat, |device, _| device)?;
     let handle = shard.handle();
     let mut shards = [shard];
     if !claim::wait(&mut shards, &handle, signals, log)? {

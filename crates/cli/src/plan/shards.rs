@@ -6,7 +6,7 @@ use lightwait::shards::{Cores, available_cores};
 use lightwait_core::config::{Member, SHARDS_MAX};
 
 use super::{FilesConfig, Plan, ServerConfig, usage};
-use crate::args::{Pin, ServeArgs, ShardArgs};
+use crate::args::{Pin, ShardArgs};
 use crate::failure::Failure;
 
 /// How many shards.
@@ -47,23 +47,6 @@ impl ShardCount {
             ShardCount::Auto => Ok(available_cores().map_err(Failure::Stack)?.clamp(1, SHARDS_MAX)),
         }
     }
-}
-
-/// How many shards there are to be, and on which cores. Refuses what only one shard can do.
-pub(super) fn plan(args: &ServeArgs) -> Result<(u16, Cores), Failure> {
-    let (count, cores) = args.shards.plan()?;
-    let alone = [
-        ("--pcap", args.pcap.is_some()),
-        ("--trace", args.trace),
-        ("--fault", args.fault.is_some()),
-    ];
-    if count > 1
-        && let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given)
-    {
-        let text = format!("{flag} sees the frames of one shard: leave out --shards {count}");
-        return Err(usage(text));
-    }
-    Ok((count, cores))
 }
 
 impl Plan {

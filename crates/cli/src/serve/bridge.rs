@@ -12,10 +12,10 @@ use lightwait_core::config::Member;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use tokio::runtime::{Builder, Runtime};
 
-use super::device::{url, watched};
+use super::device::url;
+use super::watched::Watched;
 use super::{Front, Part, Ready};
 use crate::failure::Failure;
-use crate::log::Log;
 use crate::plan::Plan;
 
 /// The port on the server stack, which only the bridge uses.
@@ -64,7 +64,12 @@ fn bind_shared(address: SocketAddr) -> io::Result<KernelListener> {
 
 impl Socket {
     /// Opens both stacks behind it.
-    pub(super) fn open(self, plan: &Plan, member: Member, log: &Log) -> Result<Ready, Failure> {
+    pub(super) fn open(
+        self,
+        plan: &Plan,
+        member: Member,
+        watched: &Watched<'_>,
+    ) -> Result<Ready, Failure> {
         let Socket { address, listener } = self;
         let refuse = |error| Failure::Listen(address, error);
         // Each shard's stacks are hosts of their own, with a part of the memory.
@@ -75,7 +80,7 @@ impl Socket {
         };
         let runtime = runtime()?;
         let (server_end, client_end) = bridge::wire();
-        let server_end = watched(Box::new(server_end), &plan.watch, log)?;
+        let server_end = watched.device(Box::new(server_end), member);
         let config = on(bridge::server_config(secret().map_err(Failure::Stack)?));
         let server = Shard::new(config, server_end).map_err(Failure::Stack)?;
         let config = on(bridge::client_config(secret().map_err(Failure::Stack)?));

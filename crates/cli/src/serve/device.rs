@@ -9,16 +9,16 @@ use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::shards::Seat;
 use lightwait::stack::secret;
-use lightwait::wrap::{Link, Trace};
 use lightwait_core::Config;
 use lightwait_core::address::Cidr;
 use lightwait_core::config::Member;
 use lightwait_core::flow::Steering;
 
-use super::{Part, Ready, capture, claim, hardware};
+use super::watched::Watched;
+use super::{Part, Ready, claim, hardware};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
-use crate::plan::{DevicePlan, Hardware, Knobs, Plan, Stack, Watch};
+use crate::plan::{DevicePlan, Hardware, Knobs, Plan, Stack};
 use crate::zone::zone_of;
 
 /// A device, open.
@@ -52,13 +52,18 @@ pub(super) fn open(plan: &Plan, log: &Log) -> Result<Vec<Part>, Failure> {
 
 impl Queue {
     /// Opens the shard of a server on it, which listens.
-    pub(super) fn open(self, plan: &Plan, seat: Option<Seat>, log: &Log) -> Result<Ready, Failure> {
+    pub(super) fn open(
+        self,
+        plan: &Plan,
+        seat: Option<Seat>,
+        watched: &Watched<'_>,
+    ) -> Result<Ready, Failure> {
         let Stack::Device { addresses, port, .. } = &plan.stack else {
             unreachable!("a plan with a device")
         };
         let (port, at) = (*port, any(addresses, *port));
         let name = self.name.clone();
-        let shard = self.shard(seat, |device| watched(device, &plan.watch, log))?;
+        let shard = self.shard(seat, |device, member| watched.device(device, member))?;
         let handle = shard.handle();
         let listener = TcpListener::bind_on(&handle, at).map_err(Failure::Stack)?;
         let address = |cidr: &Cidr| url(SocketAddr::new(cidr.address(), port));
@@ -75,10 +80,10 @@ impl Queue {
     pub(crate) fn shard(
         self,
         seat: Option<Seat>,
-        watched: impl FnOnce(Box<dyn Device>) -> Result<Box<dyn Device>, Failure>,
+        watched: impl FnOnce(Box<dyn Device>, Member) -> Box<dyn Device>,
     ) -> Result<Shard, Failure> {
         let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
-        let device = watched(self.device)?;
+        let device = watched(self.device, member);
         let shard = Shard::new(self.host.member(member), device).map_err(Failure::Stack)?;
         Ok(match seat {
             Some(seat) => shard.seated(seat),
@@ -242,30 +247,6 @@ fn log_link(interface: &str, log: &Log) -> impl FnMut(LinkState) + Send + use<> 
         };
         log.write(Record::Trouble { text });
     }
-}
-
-/// The device with the wrappers that the plan asks for. The emulated bad link is next to the
-/// device. The capture and the trace are outside it, so that they show the frames that the stack
-/// sends and receives.
-pub(super) fn watched(
-    device: Box<dyn Device>,
-    watch: &Watch,
-    log: &Log,
-) -> Result<Box<dyn Device>, Failure> {
-    let mut device = device;
-    if let Some(link) = &watch.fault {
-        device = Box::new(Link::both_ways(device, link));
-    }
-    if let Some(capture) = &watch.capture {
-        device = Box::new(capture::captured(device, capture, log)?);
-    }
-    if watch.trace {
-        let log = log.clone();
-        device = Box::new(Trace::new(device, move |line| {
-            log.write(Record::Frame { line: line.to_owned() });
-        }));
-    }
-    Ok(device)
 }
 
 /// The unspecified address that stands for all of ours.

@@ -1,14 +1,18 @@
 //! A server of several shards against the kernel's clients: every shard serves at one address, and
 //! what a device steers wrongly is handed over.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::capture::{Link, check};
 use crate::namespace::{self, Namespace};
 use crate::server::{Cable, OURS, Server, reach};
+use crate::tools;
 
 const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 const CLIENTS: usize = 120;
@@ -79,6 +83,110 @@ fn shards_on_a_tap_serve_at_one_address() {
 fn shards_on_packet_sockets_serve_at_one_address() {
     let test = "shards::shards_on_packet_sockets_serve_at_one_address";
     namespace::inside(test, &[], || serve_on(Cable::PacketSocket));
+}
+
+/// Frames of a capture for which the filter holds: the number of the interface, and the stream.
+fn frames(capture: &Path, filter: &str) -> Vec<(usize, usize)> {
+    let mut tshark = tools::command("tshark");
+    tshark.arg("-n").arg("-r").arg(capture).args(["-Y", filter, "-T", "fields"]);
+    let text = tools::output(tshark.args(["-e", "frame.interface_id", "-e", "tcp.stream"]));
+    let number = |text: &str| text.parse().unwrap();
+    let pair = |line: &str| {
+        let (interface, stream) = line.split_once('\t').unwrap();
+        (number(interface), number(stream))
+    };
+    text.lines().map(pair).collect()
+}
+
+#[test]
+fn a_capture_of_two_shards_has_the_handshakes_of_both() {
+    let test = "shards::a_capture_of_two_shards_has_the_handshakes_of_both";
+    namespace::inside(test, &["tshark"], || {
+        let directory = site();
+        let path = directory.path().join("capture.pcapng");
+        let flags = ["--shards", "2", "--pcap", path.to_str().unwrap()];
+        let server = Server::on(Cable::best(), directory.path(), &flags);
+        download(&OURS);
+        server.stop();
+        let found = check(&path, Link::Good);
+        // Each address was reached before.
+        let all = 2 * CLIENTS + OURS.len();
+        assert!(found.connections >= all, "{found:?}");
+        let streams = |filter: &str| -> BTreeSet<usize> {
+            frames(&path, filter).into_iter().map(|(_, stream)| stream).collect()
+        };
+        // The kernel's SYN, our answer, and what acknowledges it.
+        let syns = streams("tcp.flags.syn == 1 && tcp.flags.ack == 0");
+        let answers = "tcp.flags.syn == 1 && tcp.flags.ack == 1";
+        assert!(syns.len() >= all, "{} of {all}", syns.len());
+        assert_eq!((&syns, &syns), (&streams(answers), &streams("tcp.flags == 0x10")));
+        // A shard answers what it owns.
+        for shard in 0..2 {
+            let owned = frames(&path, answers).iter().filter(|(by, _)| *by == shard).count();
+            assert!(owned > CLIENTS / 2, "shard {shard} answered {owned}");
+        }
+    });
+}
+
+#[test]
+fn shards_of_the_bridge_are_captured_in_one_file() {
+    let test = "shards::shards_of_the_bridge_are_captured_in_one_file";
+    namespace::inside(test, &["tshark"], || {
+        let directory = site();
+        let path = directory.path().join("capture.pcapng");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lightwait"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--shards", "2"]);
+        let server = Server::start(command.arg("--pcap").arg(&path), directory.path());
+        for _ in 0..40 {
+            let mut client = TcpStream::connect(server.address()).unwrap();
+            client.write_all(REQUEST).unwrap();
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).unwrap();
+            assert!(answer.ends_with(&[b'x'; 100_000]), "{} bytes", answer.len());
+        }
+        server.stop();
+        let answers = frames(&path, "tcp.flags.syn == 1 && tcp.flags.ack == 1");
+        let of = |shard| answers.iter().filter(|(by, _)| *by == shard).count();
+        let (one, other) = (of(0), of(1));
+        assert!(one > 0 && other > 0 && one + other == 40, "{one} and {other}");
+    });
+}
+
+#[test]
+fn each_shard_has_a_link_and_its_lines_are_whole() {
+    let test = "shards::each_shard_has_a_link_and_its_lines_are_whole";
+    namespace::inside(test, &[], || {
+        let directory = site();
+        let flags = ["--shards", "2", "--trace", "--fault", "delay=30ms"];
+        let server = Server::on(Cable::best(), directory.path(), &flags);
+        let mut ports = BTreeSet::new();
+        for _ in 0..40 {
+            let begin = Instant::now();
+            let client = TcpStream::connect((OURS[0], 80)).unwrap();
+            let took = begin.elapsed();
+            assert!(took >= Duration::from_millis(60), "answered after {took:?}");
+            ports.insert(client.local_addr().unwrap().port());
+        }
+        let text = server.stop_and_tell();
+        let mut answered = [BTreeSet::new(), BTreeSet::new()];
+        for line in text.lines() {
+            let event: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+            if event["event"] != "frame" {
+                continue;
+            }
+            let shard = event["shard"].as_u64().unwrap() as usize;
+            let told = event["line"].as_str().unwrap();
+            // `0.001250 out 10.77.0.2:80 > 10.77.0.1:41500: S. …`
+            if let Some((head, _)) = told.split_once(": S. ") {
+                let port: u16 = head.rsplit(':').next().unwrap().parse().unwrap();
+                assert!(told.contains(" out "), "{told}");
+                answered[shard].insert(port);
+            }
+        }
+        let [one, other] = &answered;
+        assert!(one.is_disjoint(other) && !one.is_empty() && !other.is_empty(), "{answered:?}");
+        assert!(ports.iter().all(|port| one.contains(port) || other.contains(port)));
+    });
 }
 
 /// A namespace at the far end of a veth whose near end is `lw0`.

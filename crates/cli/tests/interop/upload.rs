@@ -9,7 +9,8 @@ use hyper::{Request, Response};
 use lightwait::executor::spawn_local;
 use lightwait::net::TcpListener;
 use lightwait::rt::Timer;
-use lightwait::wrap::Pcap;
+use lightwait::wrap::{Pcap, Recording};
+use lightwait_core::Medium;
 use lightwait_http::body::RequestBody;
 use lightwait_http::{Body, Clock, Handler, Pending, Server, ServerConfig};
 
@@ -70,7 +71,9 @@ fn a_capture_of_a_post_has_no_fault() {
     namespace::inside("upload::a_capture_of_a_post_has_no_fault", &["curl", "tshark"], || {
         let directory = tools::directory();
         let path = directory.path().join("capture.pcapng");
-        let device = Pcap::create(host::open_device(), &path, "test").unwrap();
+        let recording = Recording::create(&path, Medium::Ethernet, &["test"]).unwrap();
+        let device = Pcap::new(host::open_device(), &recording, 0);
+        drop(recording);
         host::run_beside(Box::new(device), serve(), || post(directory.path(), 16));
         let found = capture::check(&path, capture::Link::Good);
         // To us and back, from both addresses.

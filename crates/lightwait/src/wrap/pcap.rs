@@ -5,8 +5,10 @@
 //! frame is in the file [`INTERVAL`] after it passed, also without further traffic.
 //!
 //! A capture must not stop the traffic, so a thread writes it. Frames that it cannot keep up with
-//! are lost and counted ([`Pcap::on_loss`]). If the file can no longer be written, capturing ends,
-//! and [`Pcap::on_error`] is called.
+//! are lost and counted ([`Recording::on_loss`]). If the file can no longer be written, capturing
+//! ends, and [`Recording::on_error`] is called.
+//!
+//! Several devices may write to one file, each on its own thread: see [`Recording`].
 
 mod files;
 mod output;
@@ -17,6 +19,7 @@ use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lightwait_core::capture::pcapng::{self, Direction};
@@ -51,36 +54,57 @@ pub struct Pcap<D> {
     offered: Offered,
 }
 
-/// The file, and the frames not yet written to it.
+/// A device's place in a recording.
 struct Capture {
+    recording: Recording,
+    /// The number of its interface there.
+    interface: u32,
+    medium: Medium,
+    /// The time at which the first frame passed that may not be written yet.
+    since: Option<Instant>,
+    epoch: Epoch,
+    scratch: Vec<u8>,
+}
+
+/// The file of a capture. It may be that of several devices, each on a thread of its own: the
+/// queues of an interface, one for each shard. Clones are the same file.
+///
+/// Frames are in it in the order in which they passed. Each device has the time of its own clock,
+/// so that the times of two devices may be a turn apart.
+#[derive(Clone)]
+pub struct Recording {
+    blocks: Arc<Mutex<Blocks>>,
+    /// The number of interfaces in it.
+    interfaces: usize,
+    /// What a device's time zero is.
+    epoch: Epoch,
+}
+
+/// The output, and the frames not yet written to it.
+struct Blocks {
     /// `None` after an error.
     output: Option<Output>,
-    on_error: Box<dyn FnMut(io::Error)>,
-    /// An error from before [`Pcap::on_error`] was called.
+    on_error: Box<dyn FnMut(io::Error) + Send>,
+    /// An error from before [`Recording::on_error`] was called.
     untold: Option<io::Error>,
-    medium: Medium,
     buffer: Vec<u8>,
     /// Frames in the buffer.
     gathered: u64,
-    /// The time at which the first of them passed.
-    since: Option<Instant>,
     /// Bytes of the buffer, at most; a larger frame is alone in it.
     most_gathered: usize,
     /// Bytes of a frame, at most.
     snaplen: u32,
     losses: Losses,
-    epoch: Epoch,
-    scratch: Vec<u8>,
 }
 
 /// Frames for which there was no room.
 struct Losses {
     frames: u64,
     told_at: Instant,
-    tell: Box<dyn FnMut(u64)>,
+    tell: Box<dyn FnMut(u64) + Send>,
 }
 
-/// The time in the file of the shard's time zero.
+/// The time in the file of a device's time zero.
 #[derive(Clone, Copy)]
 enum Epoch {
     /// This long after 1970.
@@ -90,9 +114,28 @@ enum Epoch {
 }
 
 impl<D: Device> Pcap<D> {
-    /// Captures into a new file at `path`, with wall time. The interface is called `name` in it. A
-    /// FIFO is opened when a reader opens it; the traffic does not wait for that.
-    pub fn create(device: D, path: &Path, name: &str) -> io::Result<Pcap<D>> {
+    /// Captures into `recording`, as the interface of that number.
+    ///
+    /// # Panics
+    /// If the recording has no such interface.
+    pub fn new(device: D, recording: &Recording, interface: usize) -> Pcap<D> {
+        assert!(interface < recording.interfaces, "no interface {interface} in the recording");
+        let capture = Capture {
+            recording: recording.clone(),
+            interface: interface as u32,
+            medium: device.capabilities().medium,
+            since: None,
+            epoch: recording.epoch,
+            scratch: Vec::new(),
+        };
+        Pcap { device, capture, offered: Offered::default() }
+    }
+}
+
+impl Recording {
+    /// A new file at `path`, with wall time, for devices of that medium: an interface of each of
+    /// these names. A FIFO is opened when a reader opens it; the traffic does not wait for that.
+    pub fn create(path: &Path, medium: Medium, interfaces: &[&str]) -> io::Result<Recording> {
         let background = if fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
             let path = path.to_owned();
             Background::start(move || File::create(path))?
@@ -100,113 +143,136 @@ impl<D: Device> Pcap<D> {
             let file = File::create(path)?;
             Background::start(move || Ok(file))?
         };
-        Ok(Pcap::with(device, Output::Thread(background), name, Epoch::Wall))
+        Ok(Recording::with(Output::Thread(background), medium, interfaces, Epoch::Wall))
     }
 
-    /// Captures into a new file at `path`, of `limit` bytes at most. At half of that the file is
-    /// renamed to end in `.1`, which replaces the previous one, and a new file begins.
+    /// A new file at `path`, of `limit` bytes at most. At half of that the file is renamed to end
+    /// in `.1`, which replaces the previous one, and a new file begins.
     ///
     /// # Panics
     /// If `limit` is less than [`LEAST_LIMIT`].
-    pub fn create_within(device: D, path: &Path, name: &str, limit: u64) -> io::Result<Pcap<D>> {
+    pub fn create_within(
+        path: &Path,
+        medium: Medium,
+        interfaces: &[&str],
+        limit: u64,
+    ) -> io::Result<Recording> {
         assert!(limit >= LEAST_LIMIT, "{limit} bytes do not hold the largest frame twice");
-        let header = header(device.capabilities().medium, name);
-        let files = Rotating::create(path, header, limit)?;
-        let background = Background::start(move || Ok(files))?;
-        let mut pcap = Pcap::with(device, Output::Thread(background), name, Epoch::Wall);
+        let files = Rotating::create(path, header(medium, interfaces), limit)?;
+        let output = Output::Thread(Background::start(move || Ok(files))?);
+        let recording = Recording::with(output, medium, interfaces, Epoch::Wall);
         let most = usize::try_from(limit / 4).unwrap_or(usize::MAX);
-        pcap.capture.most_gathered = BUFFER_BYTES.min(most);
-        Ok(pcap)
+        recording.blocks().most_gathered = BUFFER_BYTES.min(most);
+        Ok(recording)
     }
 
     /// Captures into `pipe`, with wall time.
-    pub fn stream(device: D, pipe: impl Write + Send + 'static, name: &str) -> io::Result<Pcap<D>> {
-        let background = Background::start(move || Ok(pipe))?;
-        Ok(Pcap::with(device, Output::Thread(background), name, Epoch::Wall))
+    pub fn stream(
+        pipe: impl Write + Send + 'static,
+        medium: Medium,
+        interfaces: &[&str],
+    ) -> io::Result<Recording> {
+        let output = Output::Thread(Background::start(move || Ok(pipe))?);
+        Ok(Recording::with(output, medium, interfaces, Epoch::Wall))
     }
 
-    /// Captures into `file`, on this thread, with the shard's own time, counted from 1970.
-    pub fn new(device: D, file: impl Write + 'static, name: &str) -> Pcap<D> {
-        Pcap::with(device, Output::Here(Box::new(file)), name, Epoch::At(Duration::ZERO))
+    /// Captures into `file`, on the threads of the devices, with their own time, counted from 1970.
+    pub fn new(
+        file: impl Write + Send + 'static,
+        medium: Medium,
+        interfaces: &[&str],
+    ) -> Recording {
+        let epoch = Epoch::At(Duration::ZERO);
+        Recording::with(Output::Here(Box::new(file)), medium, interfaces, epoch)
     }
 
-    fn with(device: D, output: Output, name: &str, epoch: Epoch) -> Pcap<D> {
-        let medium = device.capabilities().medium;
-        let mut capture = Capture {
+    fn with(output: Output, medium: Medium, interfaces: &[&str], epoch: Epoch) -> Recording {
+        let mut blocks = Blocks {
             output: Some(output),
             on_error: Box::new(drop),
             untold: None,
-            medium,
-            buffer: header(medium, name),
+            buffer: header(medium, interfaces),
             gathered: 0,
-            since: None,
             most_gathered: BUFFER_BYTES,
             snaplen: u32::MAX,
             losses: Losses { frames: 0, told_at: Instant::ZERO, tell: Box::new(drop) },
-            epoch,
-            scratch: Vec::new(),
         };
         // A reader that is there already need not wait for the first frame.
-        capture.untold = capture.write(Instant::ZERO).err();
-        Pcap { device, capture, offered: Offered::default() }
+        blocks.untold = blocks.write(Instant::ZERO).err();
+        let blocks = Arc::new(Mutex::new(blocks));
+        Recording { blocks, interfaces: interfaces.len(), epoch }
     }
 
     /// Captures the first `bytes` bytes of each frame only.
     #[must_use]
-    pub fn snaplen(mut self, bytes: u32) -> Self {
-        self.capture.snaplen = bytes;
+    pub fn snaplen(self, bytes: u32) -> Self {
+        self.blocks().snaplen = bytes;
         self
     }
 
     /// Sets `tell`, which is called when the file cannot be written and capturing ends.
     #[must_use]
-    pub fn on_error(mut self, mut tell: impl FnMut(io::Error) + 'static) -> Self {
-        if let Some(error) = self.capture.untold.take() {
+    pub fn on_error(self, mut tell: impl FnMut(io::Error) + Send + 'static) -> Self {
+        let untold = self.blocks().untold.take();
+        if let Some(error) = untold {
             tell(error);
         }
-        self.capture.on_error = Box::new(tell);
+        self.blocks().on_error = Box::new(tell);
         self
     }
 
     /// Sets `tell`, which is called with the number of frames lost since the last call because the
     /// file was written too slowly. It is called every ten seconds at most, and at the end.
     #[must_use]
-    pub fn on_loss(mut self, tell: impl FnMut(u64) + 'static) -> Self {
-        self.capture.losses.tell = Box::new(tell);
+    pub fn on_loss(self, tell: impl FnMut(u64) + Send + 'static) -> Self {
+        self.blocks().losses.tell = Box::new(tell);
         self
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The first blocks of a capture.
-fn header(medium: Medium, name: &str) -> Vec<u8> {
+fn header(medium: Medium, interfaces: &[&str]) -> Vec<u8> {
     let mut header = Vec::new();
     pcapng::section(&mut header);
-    pcapng::interface(medium, name, &mut header);
+    interfaces.iter().for_each(|name| pcapng::interface(medium, name, &mut header));
     header
+}
+
+impl Epoch {
+    /// The time in the file of `now`.
+    fn time(&mut self, now: Instant) -> Instant {
+        let epoch = match *self {
+            Epoch::At(epoch) => epoch,
+            Epoch::Wall => {
+                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                wall.saturating_sub(now.since(Instant::ZERO))
+            }
+        };
+        *self = Epoch::At(epoch);
+        now + epoch
+    }
 }
 
 impl Capture {
     /// Adds the frame in `scratch` to the capture.
     fn add_scratch(&mut self, now: Instant, direction: Direction) {
-        if self.output.is_none() {
+        let time = self.epoch.time(now);
+        let mut blocks = self.recording.blocks();
+        if blocks.output.is_none() {
             return;
         }
-        let epoch = match self.epoch {
-            Epoch::At(epoch) => epoch,
-            Epoch::Wall => {
-                let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let epoch = wall.saturating_sub(now.since(Instant::ZERO));
-                self.epoch = Epoch::At(epoch);
-                epoch
-            }
-        };
-        let block = self.scratch.len().min(self.snaplen as usize) + BLOCK_BYTES;
-        if self.buffer.len() + block > self.most_gathered {
-            self.write_or_end(now);
+        let block = self.scratch.len().min(blocks.snaplen as usize) + BLOCK_BYTES;
+        if blocks.buffer.len() + block > blocks.most_gathered {
+            blocks.write_or_end(now);
         }
-        let (time, frame, snaplen) = (now + epoch, &self.scratch, self.snaplen);
-        pcapng::cut_packet(0, time, Some(direction), frame, snaplen, &mut self.buffer);
-        self.gathered += 1;
+        let (frame, snaplen, interface) = (&self.scratch, blocks.snaplen, self.interface);
+        let direction = Some(direction);
+        pcapng::cut_packet(interface, time, direction, frame, snaplen, &mut blocks.buffer);
+        blocks.gathered += 1;
         self.since.get_or_insert(now);
     }
 
@@ -219,17 +285,20 @@ impl Capture {
         self.add_scratch(now, Direction::Inbound);
     }
 
-    /// The time by which the gathered blocks must be written.
+    /// The time by which the last frames must be written.
     fn due(&self) -> Option<Instant> {
         self.since.map(|since| since + INTERVAL)
     }
 
     fn write_if_due(&mut self, now: Instant) {
         if self.due().is_some_and(|due| due <= now) {
-            self.write_or_end(now);
+            self.since = None;
+            self.recording.blocks().write_or_end(now);
         }
     }
+}
 
+impl Blocks {
     /// Writes the gathered blocks. If that fails, capturing ends.
     fn write_or_end(&mut self, now: Instant) {
         if let Err(error) = self.write(now) {
@@ -239,7 +308,6 @@ impl Capture {
 
     fn write(&mut self, now: Instant) -> io::Result<()> {
         let frames = std::mem::take(&mut self.gathered);
-        self.since = None;
         let Some(output) = &mut self.output else { return Ok(()) };
         if self.buffer.is_empty() {
             return Ok(());
@@ -272,7 +340,7 @@ impl Losses {
     }
 }
 
-impl Drop for Capture {
+impl Drop for Blocks {
     fn drop(&mut self) {
         self.write_or_end(Instant::ZERO);
         self.losses.tell();
@@ -327,6 +395,12 @@ impl<D: Device> Device for Pcap<D> {
 
     fn wants_writable(&self) -> bool {
         self.device.wants_writable()
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("interfaces", &self.interfaces).finish_non_exhaustive()
     }
 }
 

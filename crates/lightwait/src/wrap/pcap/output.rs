@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The writer of blocks.
 pub(super) enum Output {
     /// Written when they are handed over.
-    Here(Box<dyn Write>),
+    Here(Box<dyn Write + Send>),
     /// Written by a thread.
     Thread(Background),
 }

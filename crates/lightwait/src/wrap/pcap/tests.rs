@@ -5,28 +5,26 @@ use lightwait_core::capture::pcapng::{Block, Reader};
 use lightwait_core::frame::TxChecksum;
 use lightwait_core::wire::checksum::pseudo_header;
 use lightwait_core::wire::{ip, tcp};
-use std::cell::RefCell;
-use std::rc::Rc;
 
 /// A file in memory, full beyond `limit` bytes.
 #[derive(Clone)]
 struct Memory {
-    bytes: Rc<RefCell<Vec<u8>>>,
+    bytes: Arc<Mutex<Vec<u8>>>,
     limit: usize,
 }
 
 impl Memory {
     fn new(limit: usize) -> Self {
-        Memory { bytes: Rc::default(), limit }
+        Memory { bytes: Arc::default(), limit }
     }
 }
 
 impl Write for Memory {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        if self.bytes.borrow().len() + data.len() > self.limit {
+        if self.bytes.lock().unwrap().len() + data.len() > self.limit {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.bytes.borrow_mut().extend_from_slice(data);
+        self.bytes.lock().unwrap().extend_from_slice(data);
         Ok(data.len())
     }
 
@@ -35,10 +33,18 @@ impl Write for Memory {
     }
 }
 
+fn recording(file: &Memory) -> Recording {
+    Recording::new(file.clone(), Medium::Ip, &["test0"])
+}
+
 fn captured(file: &Memory) -> (Pcap<MemoryDevice>, Wire) {
+    captured_in(&recording(file), 0)
+}
+
+fn captured_in(recording: &Recording, interface: usize) -> (Pcap<MemoryDevice>, Wire) {
     let plain = Capabilities { checksum: true, ..Capabilities::plain(Medium::Ip, 1500) };
     let (device, wire) = MemoryDevice::with_wire(plain, 2);
-    (Pcap::new(device, file.clone(), "test0"), wire)
+    (Pcap::new(device, recording, interface), wire)
 }
 
 /// A TCP segment whose checksum is left to the device: the field holds the pseudo-header's sum.
@@ -59,7 +65,7 @@ fn checksum_is_right(packet: &[u8]) -> bool {
 }
 
 fn packets_in(file: &Memory) -> Vec<(Instant, Option<Direction>, Vec<u8>)> {
-    let bytes = file.bytes.borrow();
+    let bytes = file.bytes.lock().unwrap();
     let blocks: Vec<_> = Reader::new(&bytes).map(Result::unwrap).collect();
     assert_eq!(blocks[..2], [Block::Section, Block::Interface { medium: Some(Medium::Ip) }]);
     let packet = |block: &Block<'_>| match block {
@@ -148,14 +154,13 @@ fn a_frame_is_in_the_file_in_time_though_nothing_follows() {
 #[test]
 fn a_frame_is_cut_and_its_length_is_told() {
     let file = Memory::new(usize::MAX);
-    let (device, _wire) = captured(&file);
-    let mut device = device.snaplen(30);
+    let (mut device, _wire) = captured_in(&recording(&file).snaplen(30), 0);
     let mut outbox = Outbox::new(2);
     push(&mut outbox, &[7; 31], TxChecksum::Complete);
     push(&mut outbox, &[8; 30], TxChecksum::Complete);
     device.transmit(Instant::ZERO, &mut outbox).unwrap();
     drop(device);
-    let bytes = file.bytes.borrow();
+    let bytes = file.bytes.lock().unwrap();
     let lengths = Reader::new(&bytes).filter_map(|block| match block.unwrap() {
         Block::Packet { original_len, bytes, .. } => Some((original_len, bytes.len())),
         _ => None,
@@ -177,8 +182,8 @@ fn within_the_least_bound(frames: u64) -> [Option<(usize, u64)>; 2] {
     let directory = std::env::temp_dir().join(format!("pcap-{}-{frames}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let paths = ["c.pcapng", "c.pcapng.1"].map(|name| directory.join(name));
-    let (device, mut wire) = MemoryDevice::with_wire(Capabilities::plain(Medium::Ip, 1500), 2);
-    let mut device = Pcap::create_within(device, &paths[0], "test0", LEAST_LIMIT).unwrap();
+    let recording = Recording::create_within(&paths[0], Medium::Ip, &["test0"], LEAST_LIMIT);
+    let (mut device, mut wire) = captured_in(&recording.unwrap(), 0);
     let mut outbox = Outbox::new(1);
     for number in 0..frames {
         push(&mut outbox, &[number as u8; 1000], TxChecksum::Complete);
@@ -204,10 +209,11 @@ fn a_bounded_capture_is_two_whole_files_with_the_latest_frames() {
 
 #[test]
 fn a_full_disk_ends_the_capture_and_not_the_traffic() {
-    let (file, told) = (Memory::new(10), Rc::new(RefCell::new(Vec::new())));
-    let (device, mut wire) = captured(&file);
+    let told = Arc::new(Mutex::new(Vec::new()));
     let tell = told.clone();
-    let mut device = device.on_error(move |error| tell.borrow_mut().push(error.kind()));
+    let recording = recording(&Memory::new(10));
+    let recording = recording.on_error(move |error| tell.lock().unwrap().push(error.kind()));
+    let (mut device, mut wire) = captured_in(&recording, 0);
     let mut outbox = Outbox::new(1);
     for seconds in 1..4 {
         push(&mut outbox, b"x", TxChecksum::Complete);
@@ -216,13 +222,67 @@ fn a_full_disk_ends_the_capture_and_not_the_traffic() {
         assert!(wire.drain().is_some());
     }
     drop(device);
-    assert_eq!(*told.borrow(), [io::ErrorKind::StorageFull], "told once");
+    assert_eq!(*told.lock().unwrap(), [io::ErrorKind::StorageFull], "told once");
 }
 
 #[test]
 fn a_file_that_cannot_be_made_is_an_error() {
-    let plain = Capabilities::plain(Medium::Ip, 1500);
-    let (device, _wire) = MemoryDevice::with_wire(plain, 1);
-    let error = Pcap::create(device, Path::new("/nosuchdir/x.pcapng"), "test0").unwrap_err();
+    let path = Path::new("/nosuchdir/x.pcapng");
+    let error = Recording::create(path, Medium::Ip, &["test0"]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn several_devices_are_interfaces_of_one_file() {
+    let file = Memory::new(usize::MAX);
+    let recording = Recording::new(file.clone(), Medium::Ip, &["one", "other"]);
+    let wires = [0, 1].map(|number| captured_in(&recording, number));
+    drop(recording);
+    let mut outbox = Outbox::new(1);
+    let mut devices = wires.map(|(device, _)| device);
+    for (number, byte) in [(0, 1), (1, 2), (0, 3)] {
+        push(&mut outbox, &[byte], TxChecksum::Complete);
+        devices[number].transmit(Instant::from_millis(byte.into()), &mut outbox).unwrap();
+    }
+    // The first asks for all that is gathered to be written.
+    devices[0].receive(Instant::from_millis(1) + INTERVAL, 1, &mut |_| ()).unwrap();
+    let bytes = file.bytes.lock().unwrap().clone();
+    let blocks: Vec<_> = Reader::new(&bytes).map(Result::unwrap).collect();
+    let interface = Block::Interface { medium: Some(Medium::Ip) };
+    assert_eq!(blocks[..3], [Block::Section, interface, interface]);
+    let packets = blocks[3..].iter().map(|block| match block {
+        Block::Packet { interface, bytes, .. } => (*interface, bytes[0]),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(packets.collect::<Vec<_>>(), [(0, 1), (1, 2), (0, 3)]);
+}
+
+#[test]
+fn devices_of_other_threads_write_whole_blocks() {
+    const FRAMES: u64 = 5000;
+    let file = Memory::new(usize::MAX);
+    let recording = Recording::new(file.clone(), Medium::Ip, &["one", "other"]);
+    std::thread::scope(|scope| {
+        for interface in 0..2 {
+            let recording = &recording;
+            scope.spawn(move || {
+                let (mut device, mut wire) = captured_in(recording, interface);
+                let mut outbox = Outbox::new(1);
+                for number in 0..FRAMES {
+                    push(&mut outbox, &number.to_be_bytes(), TxChecksum::Complete);
+                    device.transmit(Instant::from_millis(number), &mut outbox).unwrap();
+                    assert!(wire.drain().is_some());
+                }
+            });
+        }
+    });
+    drop(recording);
+    let bytes = file.bytes.lock().unwrap();
+    let mut seen = [Vec::new(), Vec::new()];
+    for block in Reader::new(&bytes) {
+        if let Block::Packet { interface, bytes, .. } = block.unwrap() {
+            seen[interface as usize].push(u64::from_be_bytes(bytes.try_into().unwrap()));
+        }
+    }
+    assert!(seen.iter().all(|numbers| numbers.iter().copied().eq(0..FRAMES)));
 }
