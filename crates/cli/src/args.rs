@@ -320,6 +320,12 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "NAME", help_heading = "Device", conflicts_with = "af_packet")]
     pub(crate) tap: Option<String>,
 
+    /// Run on a TUN interface of this name, which carries IP packets without Ethernet; the program
+    /// creates it if it does not exist
+    #[arg(long, value_name = "NAME", help_heading = "Device",
+        conflicts_with_all = ["tap", "af_packet", "afxdp", "macvtap"])]
+    pub(crate) tun: Option<String>,
+
     /// Run on an existing interface, by a packet socket
     #[arg(long, value_name = "IFACE", help_heading = "Device")]
     pub(crate) af_packet: Option<String>,
@@ -340,8 +346,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "A/N", help_heading = "Device")]
     pub(crate) ip: Vec<Cidr>,
 
-    /// The kernel's address at its end of the TAP [default: the first of our subnet that is not
-    /// ours]
+    /// The kernel's address at its end of the TAP or TUN [default: the first of our subnet that is
+    /// not ours]
     #[arg(long, value_name = "A/N", help_heading = "Device")]
     pub(crate) host_ip: Vec<Cidr>,
 
@@ -362,7 +368,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "TIME", help_heading = "Device", value_parser = parse_time)]
     pub(crate) probe: Option<Duration>,
 
-    /// Largest IP packet on the TAP, in bytes [default: 1500]
+    /// Largest IP packet on the TAP or TUN, in bytes [default: 1500]
     #[arg(long, value_name = "BYTES", help_heading = "Device")]
     pub(crate) mtu: Option<u16>,
 }
@@ -370,7 +376,7 @@ pub(crate) struct DeviceArgs {
 impl DeviceArgs {
     /// True if they name a device.
     pub(crate) fn name_one(&self) -> bool {
-        let all = [&self.tap, &self.af_packet, &self.afxdp, &self.macvtap];
+        let all = [&self.tap, &self.tun, &self.af_packet, &self.afxdp, &self.macvtap];
         all.into_iter().any(Option::is_some)
     }
 }

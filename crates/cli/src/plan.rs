@@ -108,7 +108,9 @@ impl FromStr for Hardware {
 /// The device that the stack runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DevicePlan {
+    /// A TAP, or a TUN.
     Tap {
+        is_tun: bool,
         name: String,
         mtu: u16,
         /// The kernel's addresses at its end.
@@ -390,8 +392,10 @@ pub(crate) fn device_stack(args: &DeviceArgs, port: u16) -> Result<Stack, Failur
     let existing = |interface: &Option<String>, plan: fn(String) -> DevicePlan| {
         interface.clone().map(|interface| refuse_tap_flags(args).map(|()| plan(interface)))
     };
-    let tap = args.tap.as_ref().map(|name| tap(args, name, &addresses));
-    let device = tap
+    let made = [(&args.tap, false), (&args.tun, true)];
+    let made = made.into_iter().find_map(|(name, is_tun)| Some((name.as_ref()?, is_tun)));
+    let device = made
+        .map(|(name, is_tun)| tap(args, name, is_tun, &addresses))
         .or_else(|| existing(&args.af_packet, |interface| DevicePlan::AfPacket { interface }))
         .or_else(|| existing(&args.afxdp, |interface| DevicePlan::AfXdp { interface }))
         .or_else(|| existing(&args.macvtap, |interface| DevicePlan::Macvtap { interface }))
@@ -424,14 +428,25 @@ pub(crate) fn refuse_device_flags(args: &DeviceArgs) -> Result<(), Failure> {
     ];
     if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
         let text = format!(
-            "{flag} needs a device: give --tap NAME, or --af-packet, --macvtap or --afxdp IFACE"
+            "{flag} needs a device: give --tap NAME, --tun NAME, or --af-packet, --macvtap or \
+             --afxdp IFACE"
         );
         return Err(usage(text));
     }
     Ok(())
 }
 
-fn tap(args: &DeviceArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, Failure> {
+/// A TAP, or a TUN, which the program makes.
+fn tap(
+    args: &DeviceArgs,
+    name: &str,
+    is_tun: bool,
+    addresses: &[Cidr],
+) -> Result<DevicePlan, Failure> {
+    if is_tun && (args.mac.is_some() || args.probe.is_some()) {
+        let text = "--mac and --probe are for a link: a TUN carries IP packets alone";
+        return Err(usage(text.to_owned()));
+    }
     let mtu = args.mtu.unwrap_or(TAP_MTU);
     let v6 = addresses.iter().any(|cidr| cidr.address().is_ipv6());
     let least = if v6 { LEAST_MTU_V6 } else { LEAST_MTU_V4 };
@@ -456,15 +471,16 @@ fn tap(args: &DeviceArgs, name: &str, addresses: &[Cidr]) -> Result<DevicePlan, 
         }
         args.host_ip.clone()
     };
-    Ok(DevicePlan::Tap { name: name.to_owned(), mtu, host_addresses })
+    Ok(DevicePlan::Tap { is_tun, name: name.to_owned(), mtu, host_addresses })
 }
 
 /// Refuses what only the maker of an interface can choose.
 fn refuse_tap_flags(args: &DeviceArgs) -> Result<(), Failure> {
     let flags = [("--mtu", args.mtu.is_some()), ("--host-ip", !args.host_ip.is_empty())];
     if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
-        let text =
-            format!("{flag} is for --tap; an existing interface has its own (ip link, ip addr)");
+        let text = format!(
+            "{flag} is for --tap and --tun; an existing interface has its own (ip link, ip addr)"
+        );
         return Err(usage(text));
     }
     Ok(())

@@ -9,6 +9,8 @@ mod af_packet;
 mod af_xdp;
 #[cfg(target_os = "linux")]
 mod bpf;
+#[cfg(target_os = "linux")]
+mod kind;
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod netlink;
@@ -22,6 +24,8 @@ mod refusal;
 mod stamp;
 #[cfg(target_os = "linux")]
 mod tap;
+#[cfg(target_os = "linux")]
+mod tun;
 #[cfg(target_os = "linux")]
 mod virtio;
 #[cfg(target_os = "linux")]
@@ -40,6 +44,8 @@ pub use netlink::{KernelAddress, kernel_address, kernel_addresses};
 pub use presence::LinkState;
 #[cfg(target_os = "linux")]
 pub use tap::{Tap, TapConfig};
+#[cfg(target_os = "linux")]
+pub use tun::Tun;
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -19,7 +19,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::device::{Device, LARGEST_PACKET, MemoryDevice};
 #[cfg(target_os = "linux")]
-use crate::device::{Tap, TapConfig};
+use crate::device::{Tap, TapConfig, Tun};
 use crate::driver::{self, SPIN, Stop};
 use crate::executor::JoinHandle;
 use crate::shard::{Handle, Shard};
@@ -44,10 +44,29 @@ impl Stack {
     /// text says which command helps.
     #[cfg(target_os = "linux")]
     pub fn tap(name: &str, address: &str) -> io::Result<Stack> {
+        Stack::made(name, address, |config| Ok(Box::new(Tap::open(config)?)))
+    }
+
+    /// A stack on the TUN of that name, as [`Stack::tap`] is on a TAP.
+    ///
+    /// # Errors
+    /// Those of [`Stack::tap`].
+    #[cfg(target_os = "linux")]
+    pub fn tun(name: &str, address: &str) -> io::Result<Stack> {
+        Stack::made(name, address, |config| Ok(Box::new(Tun::open(config)?)))
+    }
+
+    /// A stack on an interface that `open` makes.
+    #[cfg(target_os = "linux")]
+    fn made(
+        name: &str,
+        address: &str,
+        open: impl FnOnce(&TapConfig) -> io::Result<Box<dyn Device>>,
+    ) -> io::Result<Stack> {
         let ours = parse(address)?;
         let mut config = TapConfig::new(name);
         config.host_addresses = vec![neighbour(ours)?];
-        Stack::on(Box::new(Tap::open(&config)?), ours, |_| ())
+        Stack::on(open(&config)?, ours, |_| ())
     }
 
     /// Two stacks at the ends of a wire in memory: 10.0.0.1 and 10.0.0.2.

@@ -227,9 +227,9 @@ fn usage(text: impl Into<String>) -> Failure {
 fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
     let has_device = args.device.name_one();
     match args.stack {
-        Some(StackKind::Kernel) if has_device => Err(usage(
-            "--stack kernel has no device: leave out --tap, --af-packet, --macvtap and --afxdp",
-        )),
+        Some(StackKind::Kernel) if has_device => {
+            Err(usage("--stack kernel has no device: leave out the flag that names one"))
+        }
         _ if has_device => {
             let stack = device_stack(&args.device, 80)?;
             let knobs = knobs(args, Memory::of_machine().bytes(), client_setting(args.close))?;

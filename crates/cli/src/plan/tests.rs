@@ -106,6 +106,7 @@ fn flags_of_a_device_need_one() {
 fn a_tap_gets_port_80_and_the_kernel_the_first_foreign_address() {
     let expected = Stack::Device {
         device: DevicePlan::Tap {
+            is_tun: false,
             name: "lw0".to_owned(),
             mtu: 1500,
             host_addresses: cidrs(&["10.9.0.1/24", "fd00::1/64"]),

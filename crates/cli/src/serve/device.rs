@@ -4,7 +4,9 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use lightwait::device::{AfPacket, AfXdp, AfXdpConfig, Device, LinkState, Tap, TapConfig, XdpMode};
+use lightwait::device::{
+    AfPacket, AfXdp, AfXdpConfig, Device, LinkState, Tap, TapConfig, Tun, XdpMode,
+};
 use lightwait::net::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::shards::Seat;
@@ -155,18 +157,10 @@ fn open_device(
 ) -> Result<Opened, Failure> {
     let queues = usize::from(steering.shards());
     match plan {
-        DevicePlan::Tap { name, mtu, host_addresses } => {
-            let mut config = TapConfig::new(name);
-            config.mtu = *mtu;
-            config.host_addresses.clone_from(host_addresses);
-            let flag = format!("--tap {name}");
-            let all =
-                Tap::open_queues(&config, queues).map_err(|error| Failure::Device(flag, error))?;
-            let interface = all[0].name().to_owned();
-            let name = format!("TAP {interface}");
-            let is_steered = if queues > 1 { all[0].steer(steering) } else { Ok(()) };
-            let queues = first_tells(all, |tap| tap.on_link(log_link(&interface, log)));
-            Ok(Opened { queues, is_steered, interface, own: [0; 6], name })
+        DevicePlan::Tap { is_tun, name, mtu, host_addresses } => {
+            let host_addresses = host_addresses.clone();
+            let config = TapConfig { mtu: *mtu, host_addresses, ..TapConfig::new(name) };
+            open_made(*is_tun, &config, steering, log)
         }
         DevicePlan::AfPacket { interface } => {
             let flag = format!("--af-packet {interface}");
@@ -206,6 +200,33 @@ fn open_device(
             Ok(Opened { queues, is_steered: Ok(()), interface, own, name })
         }
     }
+}
+
+/// Opens a TAP or a TUN, which is made if there is none.
+fn open_made(
+    is_tun: bool,
+    config: &TapConfig,
+    steering: &Steering,
+    log: &Log,
+) -> Result<Opened, Failure> {
+    let queues = usize::from(steering.shards());
+    let mode = if is_tun { "tun" } else { "tap" };
+    let refused = |error| Failure::Device(format!("--{mode} {}", config.name), error);
+    let (interface, steered, queues) = if is_tun {
+        let all = Tun::open_queues(config, queues).map_err(refused)?;
+        let (name, steered) = (all[0].name().to_owned(), all[0].steer(steering));
+        let queues = first_tells(all, |tun| tun.on_link(log_link(&name, log)));
+        (name, steered, queues)
+    } else {
+        let all = Tap::open_queues(config, queues).map_err(refused)?;
+        let (name, steered) = (all[0].name().to_owned(), all[0].steer(steering));
+        let queues = first_tells(all, |tap| tap.on_link(log_link(&name, log)));
+        (name, steered, queues)
+    };
+    // There is no choice with one queue.
+    let is_steered = if queues.len() > 1 { steered } else { Ok(()) };
+    let name = format!("{} {interface}", mode.to_uppercase());
+    Ok(Opened { queues, is_steered, interface, own: [0; 6], name })
 }
 
 /// The name of a way to a card, for people.

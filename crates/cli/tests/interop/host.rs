@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::thread;
 
-use lightwait::device::{AfPacket, Device, Tap, TapConfig};
+use lightwait::device::{AfPacket, Device, Tap, TapConfig, Tun};
 use lightwait::driver::{self, SPIN, Stop};
 use lightwait::shard::Shard;
 use lightwait_core::{Capabilities, Config, Medium};
@@ -14,12 +14,11 @@ use crate::server::{Cable, OURS};
 pub(crate) fn open_device() -> Box<dyn Device> {
     let cable = Cable::best();
     cable.prepare();
+    let host_addresses = ["10.77.0.1/24", "fd77::1/64"].map(|it| it.parse().unwrap()).into();
+    let config = TapConfig { host_addresses, ..TapConfig::new("lw0") };
     match cable {
-        Cable::Tap => {
-            let host_addresses =
-                ["10.77.0.1/24", "fd77::1/64"].map(|address| address.parse().unwrap()).into();
-            Box::new(Tap::open(&TapConfig { host_addresses, ..TapConfig::new("lw0") }).unwrap())
-        }
+        Cable::Tap => Box::new(Tap::open(&config).unwrap()),
+        Cable::Tun => Box::new(Tun::open(&config).unwrap()),
         Cable::PacketSocket => Box::new(AfPacket::open("lw0", true).unwrap()),
     }
 }

@@ -25,6 +25,7 @@ pub(crate) const URLS: [&str; 2] = ["http://10.77.0.2", "http://[fd77::2]"];
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cable {
     Tap,
+    Tun,
     PacketSocket,
 }
 
@@ -48,6 +49,7 @@ impl Cable {
     pub(crate) fn flags(self) -> &'static [&'static str] {
         match self {
             Cable::Tap => &["--tap", "lw0"],
+            Cable::Tun => &["--tun", "lw0"],
             Cable::PacketSocket => &["--af-packet", "lw0", "--probe", "100ms"],
         }
     }

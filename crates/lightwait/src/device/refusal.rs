@@ -8,21 +8,23 @@ use std::io;
 
 use lightwait_core::address::Cidr;
 
+use super::kind::Kind;
+
 /// A call of a device's to the kernel, with what its text names.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call<'a> {
     /// Opening `/dev/net/tun`.
     OpenTun,
-    /// Attaching to the TAP of that name, or making it (TUNSETIFF).
-    Attach(&'a str),
+    /// Attaching to the TAP or TUN of that name, or making it (TUNSETIFF).
+    Attach(Kind, &'a str),
     /// The same for one queue of several.
-    AttachQueue(&'a str),
+    AttachQueue(Kind, &'a str),
     /// Opening the macvtap of that name and number.
     OpenMacvtap(&'a str, u32),
     /// Asking what a descriptor is attached to (TUNGETIFF).
     Attached,
-    /// Setting how a TAP's frames look: what, in words.
-    Shape(&'a str),
+    /// Setting how the frames of a TAP or TUN look: what, in words.
+    Shape(Kind, &'a str),
     /// Loading a program of eBPF: the end of the verifier's log.
     LoadProgram(&'a str),
     /// Loading a program of XDP, or making its map: the end of the verifier's log.
@@ -62,11 +64,11 @@ impl Call<'_> {
         let errno = error.raw_os_error().unwrap_or_default();
         let text = match self {
             Call::OpenTun => open_tun(errno),
-            Call::Attach(name) => attach(name, errno),
-            Call::AttachQueue(name) => attach_queue(name, errno),
+            Call::Attach(kind, name) => attach(kind, name, errno),
+            Call::AttachQueue(kind, name) => attach_queue(kind, name, errno),
             Call::OpenMacvtap(name, index) => open_macvtap(name, index, errno),
             Call::Attached => attached(errno),
-            Call::Shape(what) => format!("the TAP refuses {what}"),
+            Call::Shape(kind, what) => format!("the {kind} refuses {what}"),
             Call::LoadProgram(log) => load_program(log, errno),
             Call::LoadXdp(log) => xdp::load(log, errno),
             Call::AttachXdp(name) => xdp::attach(name, errno),
@@ -139,35 +141,38 @@ fn open_tun(errno: i32) -> String {
     .to_owned()
 }
 
-fn attach(name: &str, errno: i32) -> String {
+fn attach(kind: Kind, name: &str, errno: i32) -> String {
     match errno {
-        libc::EPERM => attach_denied(name, ""),
-        libc::EBUSY => format!("the TAP `{name}` is in use by another program"),
+        libc::EPERM => attach_denied(kind, name, ""),
+        libc::EBUSY => format!("the {kind} `{name}` is in use by another program"),
         libc::EINVAL => format!(
-            "there is an interface `{name}` already, and it is no TAP, or one with several queues"
+            "there is an interface `{name}` already, and it is no {kind}, or one with several \
+             queues"
         ),
-        _ => format!("cannot attach to the TAP `{name}`"),
+        _ => format!("cannot attach to the {kind} `{name}`"),
     }
 }
 
-fn attach_queue(name: &str, errno: i32) -> String {
+fn attach_queue(kind: Kind, name: &str, errno: i32) -> String {
+    let mode = kind.mode();
     match errno {
-        libc::EPERM => attach_denied(name, " multi_queue"),
+        libc::EPERM => attach_denied(kind, name, " multi_queue"),
         libc::EINVAL => format!(
-            "there is an interface `{name}` already, and it is no TAP, or one with a single queue: \
-             delete it and have it made again (`sudo ip tuntap add dev {name} mode tap \
+            "there is an interface `{name}` already, and it is no {kind}, or one with a single \
+             queue: delete it and have it made again (`sudo ip tuntap add dev {name} mode {mode} \
              multi_queue user $USER`)"
         ),
-        libc::E2BIG => format!("the TAP `{name}` has 256 queues at most"),
-        _ => attach(name, errno),
+        libc::E2BIG => format!("the {kind} `{name}` has 256 queues at most"),
+        _ => attach(kind, name, errno),
     }
 }
 
-fn attach_denied(name: &str, queues: &str) -> String {
+fn attach_denied(kind: Kind, name: &str, queues: &str) -> String {
+    let mode = kind.mode();
     format!(
-        "making the TAP `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
+        "making the {kind} `{name}` needs CAP_NET_ADMIN: run as root, or `sudo setcap \
          cap_net_admin+ep` the program, or have it made for this user (`sudo ip tuntap add dev \
-         {name} mode tap{queues} user $USER`)"
+         {name} mode {mode}{queues} user $USER`)"
     )
 }
 
@@ -188,12 +193,12 @@ fn open_macvtap(name: &str, index: u32, errno: i32) -> String {
 
 fn attached(errno: i32) -> String {
     match errno {
-        libc::ENOTTY => "the descriptor is not attached to a TAP: it is of another kind",
+        libc::ENOTTY => "the descriptor is not attached to a TAP or a TUN: it is of another kind",
         libc::EBADFD => {
-            "the descriptor is not attached to a TAP: attach it first (TUNSETIFF), or the TAP is \
-             gone"
+            "the descriptor is not attached to a TAP or a TUN: attach it first (TUNSETIFF), or the \
+             interface is gone"
         }
-        _ => "cannot ask what TAP the descriptor is attached to",
+        _ => "cannot ask what interface the descriptor is attached to",
     }
     .to_owned()
 }
@@ -293,11 +298,11 @@ mod tests {
     fn calls() -> [Call<'static>; 21] {
         [
             Call::OpenTun,
-            Call::Attach("lw0"),
-            Call::AttachQueue("lw0"),
+            Call::Attach(Kind::Tap, "lw0"),
+            Call::AttachQueue(Kind::Tap, "lw0"),
             Call::OpenMacvtap("lw0", 4),
             Call::Attached,
-            Call::Shape("a virtio header of 12 bytes"),
+            Call::Shape(Kind::Tap, "a virtio header of 12 bytes"),
             Call::LoadProgram("R7 !read_ok"),
             Call::LoadXdp("R1 invalid"),
             Call::AttachXdp("lw0"),
@@ -330,13 +335,21 @@ mod tests {
             (Call::OpenTun, libc::ENXIO, "has no driver"),
             (Call::OpenTun, libc::EACCES, "chmod 666 /dev/net/tun"),
             (Call::OpenTun, libc::EPERM, "--device /dev/net/tun"),
-            (Call::Attach("lw0"), libc::EPERM, "ip tuntap add dev lw0 mode tap user $USER"),
-            (Call::Attach("lw0"), libc::EBUSY, "in use by another program"),
-            (Call::Attach("lw0"), libc::EINVAL, "it is no TAP"),
-            (Call::AttachQueue("lw0"), libc::EPERM, "mode tap multi_queue user $USER"),
-            (Call::AttachQueue("lw0"), libc::EBUSY, "in use by another program"),
-            (Call::AttachQueue("lw0"), libc::EINVAL, "ip tuntap add dev lw0 mode tap multi_queue"),
-            (Call::AttachQueue("lw0"), libc::E2BIG, "256 queues at most"),
+            (
+                Call::Attach(Kind::Tap, "lw0"),
+                libc::EPERM,
+                "ip tuntap add dev lw0 mode tap user $USER",
+            ),
+            (Call::Attach(Kind::Tap, "lw0"), libc::EBUSY, "in use by another program"),
+            (Call::Attach(Kind::Tap, "lw0"), libc::EINVAL, "it is no TAP"),
+            (Call::AttachQueue(Kind::Tap, "lw0"), libc::EPERM, "mode tap multi_queue user $USER"),
+            (Call::AttachQueue(Kind::Tap, "lw0"), libc::EBUSY, "in use by another program"),
+            (
+                Call::AttachQueue(Kind::Tap, "lw0"),
+                libc::EINVAL,
+                "ip tuntap add dev lw0 mode tap multi_queue",
+            ),
+            (Call::AttachQueue(Kind::Tap, "lw0"), libc::E2BIG, "256 queues at most"),
             (Call::OpenMacvtap("lw0", 4), libc::ENOENT, "no /dev/tap4 for `lw0`: it is no macvtap"),
             (Call::OpenMacvtap("lw0", 4), libc::EACCES, "sudo chown $USER /dev/tap4"),
             (Call::Attached, libc::ENOTTY, "of another kind"),

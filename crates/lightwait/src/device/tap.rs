@@ -30,6 +30,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
 use self::ioctl::{Attached, Queues};
+use super::kind::Kind;
 use super::netlink::{Netlink, Way};
 use super::packet_fd::PacketFd;
 use super::presence::Presence;
@@ -44,7 +45,7 @@ const DETACHED: [i32; 1] = [libc::EBADFD];
 /// The longest name of an interface, in bytes (IFNAMSIZ without its zero).
 const NAME_LEN_MAX: usize = 15;
 
-/// The configuration of a TAP.
+/// The configuration of a TAP, or of a TUN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
     /// The interface's name; if it is empty, the kernel chooses one (`tap0`, …).
@@ -58,7 +59,7 @@ pub struct TapConfig {
 }
 
 impl TapConfig {
-    /// A TAP of that name: MTU 1500, offload on, no address for the kernel's end.
+    /// An interface of that name: MTU 1500, offload on, no address for the kernel's end.
     pub fn new(name: &str) -> Self {
         TapConfig { name: name.to_owned(), mtu: 1500, host_addresses: Vec::new(), offload: true }
     }
@@ -82,8 +83,13 @@ impl Tap {
     /// Opens the interface, makes it if there is none, brings it up and gives the kernel's end its
     /// addresses. The error says which command helps.
     pub fn open(config: &TapConfig) -> io::Result<Tap> {
+        Tap::open_one(Kind::Tap, config)
+    }
+
+    /// Opens the only queue of an interface of that kind.
+    pub(super) fn open_one(kind: Kind, config: &TapConfig) -> io::Result<Tap> {
         check_name(&config.name)?;
-        let (fd, attached) = attach(&config.name, config.offload, Queues::One)?;
+        let (fd, attached) = attach(kind, &config.name, config.offload, Queues::One)?;
         set_up(&attached.name, config)?;
         Tap::with(fd, attached, config.mtu, config.offload)
     }
@@ -98,17 +104,26 @@ impl Tap {
     /// An interface that there is already must have been made for several queues (`ip tuntap add
     /// dev NAME mode tap multi_queue`), and no other program may use it.
     pub fn open_queues(config: &TapConfig, queues: usize) -> io::Result<Vec<Tap>> {
+        Tap::open_several(Kind::Tap, config, queues)
+    }
+
+    /// Opens so many queues of an interface of that kind.
+    pub(super) fn open_several(
+        kind: Kind,
+        config: &TapConfig,
+        queues: usize,
+    ) -> io::Result<Vec<Tap>> {
         if queues <= 1 {
-            return Ok(vec![Tap::open(config)?]);
+            return Ok(vec![Tap::open_one(kind, config)?]);
         }
         check_name(&config.name)?;
-        refuse_in_use(&config.name)?;
-        let (fd, attached) = attach(&config.name, config.offload, Queues::Several)?;
+        refuse_in_use(kind, &config.name)?;
+        let (fd, attached) = attach(kind, &config.name, config.offload, Queues::Several)?;
         let (name, mut offload) = (attached.name.clone(), config.offload);
         offload &= attached.has_virtio_header;
         let mut opened = vec![(fd, attached)];
         for _ in 1..queues {
-            opened.push(attach(&name, offload, Queues::Several)?);
+            opened.push(attach(kind, &name, offload, Queues::Several)?);
         }
         set_up(&name, config)?;
         let mut taps = Vec::with_capacity(queues);
@@ -165,22 +180,32 @@ impl Tap {
     /// A TAP whose descriptor another process opened and attached, and whose interface it set up.
     /// That process decided whether frames carry a virtio header.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Tap> {
+        Tap::from_fd_of(Kind::Tap, fd)
+    }
+
+    /// The interface, of that kind, which the descriptor is attached to.
+    pub(super) fn from_fd_of(kind: Kind, fd: OwnedFd) -> io::Result<Tap> {
         let attached =
             ioctl::attached(fd.as_fd()).map_err(|error| Call::Attached.refused(&error))?;
+        if attached.kind != kind {
+            let text = format!("`{}` is a {}; a {kind} is needed", attached.name, attached.kind);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if attached.has_packet_info {
+            let name = attached.name;
+            let text = format!("`{name}` puts four bytes before each frame: attach with IFF_NO_PI");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let mtu = Netlink::open()?.interface(&attached.name)?.mtu;
         let offload = attached.has_virtio_header;
         Tap::with(fd, attached, u16::try_from(mtu).unwrap_or(u16::MAX), offload)
     }
 
     fn with(fd: OwnedFd, attached: Attached, mtu: u16, offload: bool) -> io::Result<Tap> {
-        if !attached.is_tap {
-            let text = format!("`{}` is a TUN; a TAP is needed", attached.name);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let mut header_len = 0;
+        let (kind, mut header_len) = (attached.kind, 0);
         if attached.has_virtio_header {
             let set = ioctl::set_virtio_header_len(fd.as_fd(), virtio::HEADER_LEN);
-            set.map_err(|error| Call::Shape("a virtio header of 12 bytes").refused(&error))?;
+            set.map_err(|error| Call::Shape(kind, "a virtio header of 12 bytes").refused(&error))?;
             header_len = virtio::HEADER_LEN;
         }
         // If the kernel refuses, its frames come plain, and ours may still be large.
@@ -192,10 +217,13 @@ impl Tap {
             hardware: None,
             dropped_before: Some(netlink.dropped(index, Way::Sent)?),
             frames: PacketFd::new(fd, header_len)?,
-            presence: Presence::new(netlink, index, format!("the TAP `{}`", attached.name)),
+            presence: Presence::new(netlink, index, format!("the {kind} `{}`", attached.name)),
             name: attached.name,
             capabilities: Capabilities {
-                medium: Medium::Ethernet,
+                medium: match kind {
+                    Kind::Tap => Medium::Ethernet,
+                    Kind::Tun => Medium::Ip,
+                },
                 mtu,
                 checksum: offload,
                 segmentation: if offload { LARGEST_PACKET } else { 0 },
@@ -211,10 +239,14 @@ impl Tap {
     /// Needs CAP_BPF or CAP_SYS_ADMIN, in the machine's own user namespace; the error says so. A
     /// host whose frames are not steered is as correct.
     pub fn steer(&self, steering: &Steering) -> io::Result<()> {
-        let code = bpf::steering::owner(steering, bpf::steering::Start::Link);
+        let (kind, start) = match self.capabilities.medium {
+            Medium::Ethernet => (Kind::Tap, bpf::steering::Start::Link),
+            Medium::Ip => (Kind::Tun, bpf::steering::Start::Network),
+        };
+        let code = bpf::steering::owner(steering, start);
         let program = bpf::Program::load(bpf::Kind::SocketFilter, &code)?;
         let set = ioctl::steer(self.frames.as_fd(), program.as_fd());
-        set.map_err(|error| Call::Shape("a program that steers").refused(&error))
+        set.map_err(|error| Call::Shape(kind, "a program that steers").refused(&error))
     }
 
     /// Calls `listener` when frames are refused because the interface is down, and when it is up
@@ -296,30 +328,35 @@ fn check_name(name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// Attaches a new descriptor to the TAP `name`, made if there is none.
-fn attach(name: &str, offload: bool, queues: Queues) -> io::Result<(OwnedFd, Attached)> {
+/// Attaches a new descriptor to the interface `name`, made if there is none.
+fn attach(
+    kind: Kind,
+    name: &str,
+    offload: bool,
+    queues: Queues,
+) -> io::Result<(OwnedFd, Attached)> {
     let fd = open_device_file(DEVICE_FILE).map_err(|error| Call::OpenTun.refused(&error))?;
-    let attached = match ioctl::attach(fd.as_fd(), name, offload, queues) {
+    let attached = match ioctl::attach(fd.as_fd(), kind, name, offload, queues) {
         // A kernel without virtio headers.
         Err(error) if offload && error.raw_os_error() == Some(libc::EINVAL) => {
-            ioctl::attach(fd.as_fd(), name, false, queues)
+            ioctl::attach(fd.as_fd(), kind, name, false, queues)
         }
         result => result,
     };
     let call = match queues {
-        Queues::One => Call::Attach(name),
-        Queues::Several => Call::AttachQueue(name),
+        Queues::One => Call::Attach(kind, name),
+        Queues::Several => Call::AttachQueue(kind, name),
     };
     Ok((fd, attached.map_err(|error| call.refused(&error))?))
 }
 
-/// Refuses a TAP of which another program has a queue: the kernel would give it some of our frames,
-/// and us other numbers. A TAP has a carrier while a program is attached to it.
-fn refuse_in_use(name: &str) -> io::Result<()> {
+/// Refuses an interface of which another program has a queue: the kernel would give it some of our
+/// frames, and us other numbers. It has a carrier while a program is attached to it.
+fn refuse_in_use(kind: Kind, name: &str) -> io::Result<()> {
     match Netlink::open()?.interface(name) {
         Ok(interface) if interface.carrier => {
             let busy = io::Error::from_raw_os_error(libc::EBUSY);
-            Err(Call::AttachQueue(name).refused(&busy))
+            Err(Call::AttachQueue(kind, name).refused(&busy))
         }
         Ok(_) => Ok(()),
         // An empty name is out of range, too.

@@ -16,6 +16,8 @@ mod packet_pair;
 mod presence;
 mod queues;
 mod refusals;
+#[cfg(feature = "tokio-driver")]
+mod tun;
 mod vlan;
 
 use std::net::{Ipv4Addr, UdpSocket};

@@ -173,7 +173,7 @@ fn syns_come_to_their_owner<D: Device>(queues: &mut [D], interface: &str, steeri
 }
 
 /// True if the kernel lets us load a program; an error names the capability.
-fn is_steered(result: std::io::Result<()>) -> bool {
+pub(crate) fn is_steered(result: std::io::Result<()>) -> bool {
     let Err(error) = result else { return true };
     assert!(error.to_string().contains("needs CAP_BPF or CAP_SYS_ADMIN"), "{error}");
     eprintln!("skipped: {error}");

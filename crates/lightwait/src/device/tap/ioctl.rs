@@ -1,30 +1,35 @@
-//! The system calls of a TAP: tun(4), linux/if_tun.h. Only this module of the device needs
-//! `unsafe`: ioctls have no types.
+//! The system calls of a TAP and of a TUN: tun(4), linux/if_tun.h. Only this module of the device
+//! needs `unsafe`: ioctls have no types.
 #![allow(unsafe_code, reason = "ioctl(2) on /dev/net/tun has no safe wrapper")]
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The name of an interface and its flags: the kind of TAP or TUN.
+use crate::device::kind::Kind;
+
+/// The name of an interface, and its flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attached {
     pub(super) name: String,
-    pub(super) is_tap: bool,
+    pub(super) kind: Kind,
     pub(super) has_virtio_header: bool,
+    /// Flags and a protocol come before each frame.
+    pub(super) has_packet_info: bool,
 }
 
-/// How many descriptors may be attached to a TAP at a time, which is settled when it is made.
+/// How many descriptors may be attached to an interface at a time. That is settled when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queues {
     One,
     Several,
 }
 
-/// Attaches the descriptor to the TAP `name`, made if there is none (an empty name lets the kernel
-/// choose), with a virtio header before each frame if `virtio_header`.
+/// Attaches the descriptor to the interface `name`, made if there is none (an empty name lets the
+/// kernel choose), with a virtio header before each frame if `virtio_header`.
 pub(super) fn attach(
     fd: BorrowedFd<'_>,
+    kind: Kind,
     name: &str,
     virtio_header: bool,
     queues: Queues,
@@ -33,7 +38,11 @@ pub(super) fn attach(
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI;
+    let mut flags = libc::IFF_NO_PI;
+    flags |= match kind {
+        Kind::Tap => libc::IFF_TAP,
+        Kind::Tun => libc::IFF_TUN,
+    };
     if virtio_header {
         flags |= libc::IFF_VNET_HDR;
     }
@@ -93,8 +102,9 @@ fn describe(request: &libc::ifreq) -> Attached {
     let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
     Attached {
         name: name.to_string_lossy().into_owned(),
-        is_tap: flags & libc::IFF_TAP != 0,
+        kind: if flags & libc::IFF_TAP != 0 { Kind::Tap } else { Kind::Tun },
         has_virtio_header: flags & libc::IFF_VNET_HDR != 0,
+        has_packet_info: flags & libc::IFF_NO_PI == 0,
     }
 }
 
