@@ -8,6 +8,7 @@
 use super::Host;
 use crate::error::Error;
 use crate::ip::icmp::{Cause, IcmpError};
+use crate::ip::shards::Content;
 use crate::tcp::State;
 use crate::tcp::connection::Shape;
 use crate::tcp::send::narrow::{PathNews, Probed};
@@ -25,6 +26,10 @@ impl Host {
             Cause::TooBig(mtu) => {
                 let is_lowered = self.ip.on_too_big(now, error, mtu);
                 self.shared.counters.path_mtu_lowered += u64::from(is_lowered);
+                if is_lowered {
+                    // The others have connections to that peer, too.
+                    self.ip.shards.send_to_others(|| Content::TooBig(*error, mtu));
+                }
             }
             Cause::Soft(error) => self.on_error(now, index, error, false),
             Cause::Hard(error) => self.on_error(now, index, error, true),

@@ -70,6 +70,10 @@ impl Host {
                 self.events.push_back(Event::Addresses);
                 false
             }
+            Content::TooBig(error, mtu) => {
+                self.ip.on_too_big(now, &error, mtu);
+                false
+            }
             Content::Want { what, left } => {
                 self.on_wanted(from, what, left);
                 false

@@ -4,12 +4,12 @@
 //!   any shard ── Segment, Error ──▶ the owner of the connection
 //!   replica   ── Arp, Packet, Ask ─▶ the first shard, which speaks for the host on the link
 //!   the first ── Neighbour, Routes ▶ replicas
-//!   any shard ── Want, Grant ────▶ any other
+//!   any shard ── TooBig, Want, Grant ▶ any other
 //! ```
 //!
 //! A message may be lost on the way, where its receiver is too busy to take it: like a frame that
-//! found no room. A segment is retransmitted, a question is asked again, and routes are published
-//! again.
+//! found no room. A segment is retransmitted, a question is asked again, routes are published again,
+//! and a limit goes back to the shard that gave it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -62,6 +62,8 @@ pub(crate) enum Content {
     Neighbour(Told),
     /// The addresses and routes of the host.
     Routes(Arc<Routes>),
+    /// TCP has believed that error: the next hop takes packets of so many bytes.
+    TooBig(IcmpError, u32),
     /// The sender has so much left of that limit, and wants more.
     Want { what: Leased, left: usize },
     /// A part of the sender's limit.

@@ -273,6 +273,9 @@ fn errors_and_fragments_find_the_owner() {
     cable.icmp(&Message::Unreachable { code: 4, next_hop_mtu: 1000, quoted: &packet });
     assert_eq!(cable.hosts[2].counters().path_mtu_lowered, 1);
     assert_eq!(cable.hosts[0].counters().handed_over, 1);
+    // Every shard learns how long a packet to that peer may be.
+    let peer: IpAddr = [10, 0, 0, 2].into();
+    assert_eq!([0, 1, 2, 3].map(|shard| cable.hosts[shard].ip.path_mtu(peer)), [1000; 4]);
     cable.muted = None;
     cable.pass(SECOND * 2);
     // A segment of the peer comes in two fragments: the first shard puts them together.
