@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A message may be lost on the way, where its receiver is too busy to take it: like a frame that
-//! found no room. A segment is retransmitted, a question is asked again, routes are published again,
-//! and a limit goes back to the shard that gave it.
+//! found no room. A segment is retransmitted, a question is asked again, routes are published
+//! again, and a limit goes back to the shard that gave it.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
