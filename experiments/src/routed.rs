@@ -16,7 +16,9 @@ use std::time::Duration;
 use lightwait::clock::Clock;
 use lightwait::device::{AfPacket, Device, Tap, TapConfig};
 use lightwait::wrap::Plain;
-use lightwait_wan::{LinkText, RECEIVE_BUFFER_BYTES, Release, Router, Snapshot, Steps, Way};
+use lightwait_wan::{
+    Ends, LinkText, RECEIVE_BUFFER_BYTES, Release, Router, Snapshot, Steps, Threads, Way,
+};
 use rustix::process::setpriority_process;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -86,7 +88,7 @@ pub(crate) enum Kind {
     Taps(&'static str, &'static str),
 }
 
-/// A router's result, and its processor time.
+/// A router's result, and its processor time: that of the thread from B to A if there are two.
 pub(crate) struct Routed<T> {
     pub(crate) found: T,
     pub(crate) snapshot: Snapshot,
@@ -100,11 +102,22 @@ pub(crate) fn routed<T>(
     release: Release,
     body: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Routed<T>, Failure> {
+    routed_by(Threads::One, kind, links, release, body)
+}
+
+/// Does as [`routed`], with so many threads of the router's.
+pub(crate) fn routed_by<T>(
+    threads: Threads,
+    kind: Kind,
+    links: [&str; 2],
+    release: Release,
+    body: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Routed<T>, Failure> {
     let stop = &AtomicBool::new(false);
     let (ready, is_ready) = sync_channel(1);
     thread::scope(|scope| {
         let router = scope.spawn(move || {
-            run(kind, links, release, stop, || {
+            run(threads, kind, links, release, stop, || {
                 // The receiver may be gone if the experiment is over.
                 let _ = ready.send(());
             })
@@ -119,6 +132,7 @@ pub(crate) fn routed<T>(
 }
 
 fn run(
+    threads: Threads,
     kind: Kind,
     links: [&str; 2],
     release: Release,
@@ -132,29 +146,44 @@ fn run(
     let back = back.and_then(|link| link.config(Way::BToA)).map_err(|error| text(&error))?;
     let clock = Clock::new();
     let begin = clock.now();
-    let mut router = Router::new(devices, [there, back], release, Steps::default(), begin);
+    let mut router = Router::new(devices, [there, back], release, &Steps::default(), begin);
     ready();
     let before = processor_time();
     let is_over = || stop.load(Ordering::Relaxed);
-    let ended = router.run(&clock, is_over, None, Duration::from_secs(1), |_| ());
+    let ended = router.run(threads, &clock, is_over, None, Duration::from_secs(1), |_, _| ());
     let processor = processor_time() - before;
     ended.map_err(|error| text(&error))?;
     Ok((router.snapshot(clock.now()), processor))
 }
 
-fn open(kind: Kind) -> io::Result<[Box<dyn Device>; 2]> {
+fn open(kind: Kind) -> io::Result<[Ends<AnyDevice>; 2]> {
     match kind {
-        Kind::Sockets => {
-            let [a, b] = ["lw1", "lw2"]
-                .map(|name| AfPacket::open(name, true)?.with_receive_buffer(RECEIVE_BUFFER_BYTES));
-            let [a, b] = [a.map(Plain::new), b.map(Plain::new)];
-            Ok([Box::new(a?), Box::new(b?)])
-        }
+        Kind::Sockets => Ok([packet_socket("lw1")?, packet_socket("lw2")?]),
         Kind::Taps(a, b) => {
-            let tap = |name| Tap::open(&TapConfig { offload: false, ..TapConfig::new(name) });
-            Ok([Box::new(Plain::new(tap(a)?)), Box::new(Plain::new(tap(b)?))])
+            let tap = |name| {
+                let tap = Tap::open(&TapConfig { offload: false, ..TapConfig::new(name) })?;
+                Ok::<_, io::Error>(ends(tap.try_clone()?, tap))
+            };
+            Ok([tap(a)?, tap(b)?])
         }
     }
+}
+
+/// A device of a router, or a handle on one.
+pub(crate) type AnyDevice = Box<dyn Device + Send>;
+
+/// A packet socket with the room that `lightwait wan` gives it.
+pub(crate) fn packet_socket(interface: &str) -> io::Result<Ends<AnyDevice>> {
+    let socket = AfPacket::open(interface, true)?.with_receive_buffer(RECEIVE_BUFFER_BYTES)?;
+    Ok(ends(socket.try_clone()?, socket))
+}
+
+/// Two handles on a device, whose offloads are undone.
+fn ends(
+    receiving: impl Device + Send + 'static,
+    sending: impl Device + Send + 'static,
+) -> Ends<AnyDevice> {
+    Ends { receiving: Box::new(Plain::new(receiving)), sending: Box::new(Plain::new(sending)) }
 }
 
 /// Processor time of this thread so far.

@@ -8,12 +8,13 @@ mod plan;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lightwait::clock::Clock;
 use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig, kernel_addresses};
 use lightwait::wrap::{Pcap, Plain, Recording};
 use lightwait_core::address::Cidr;
-use lightwait_wan::{RECEIVE_BUFFER_BYTES, Report, Router, WayReport};
+use lightwait_wan::{Ends, RECEIVE_BUFFER_BYTES, Report, Router, Threads, WayReport};
 
 use crate::failure::{Failure, print};
 use crate::serve::device::no_carrier;
@@ -32,26 +33,25 @@ pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
     announce(&plan, &devices);
     let clock = Clock::new();
     let begin = clock.now();
-    let [a, b] = devices.map(|device| device.device);
-    let (links, steps) = (plan.links.clone(), plan.steps.clone());
-    let mut router = Router::new([a, b], links, plan.release, steps, begin);
+    let devices = devices.map(|device| device.ends);
+    let mut router = Router::new(devices, plan.links.clone(), plan.release, &plan.steps, begin);
     if plan.flows {
         router = router.with_flows();
     }
     let until = plan.duration.map(|duration| begin + duration);
     let outcome = router.run(
+        plan.threads,
         &clock,
         || signals.is_stop(),
         until,
         live::INTERVAL,
-        |router| {
-            view.show(router.live(clock.now()));
-        },
+        |way, live| view.show(way, live),
     );
     view.end();
     let report = Report {
         devices: names,
         release: plan.release,
+        threads: plan.threads,
         ways: plan.texts.each_ref().map(|text| WayReport { link: text.to_string() }),
         snapshot: router.snapshot(clock.now()),
     };
@@ -65,9 +65,12 @@ pub(crate) fn wan(args: &WanArgs) -> Result<ExitCode, Failure> {
     Ok(signals.exit_code())
 }
 
+/// A device, or a handle on one, for any thread.
+type AnyDevice = Box<dyn Device + Send>;
+
 /// An open device.
 struct Opened {
-    device: Box<dyn Device>,
+    ends: Ends<AnyDevice>,
     /// The interface's name.
     name: String,
 }
@@ -89,8 +92,8 @@ fn open(name: &DeviceName, pcap: Option<&PathBuf>, teller: &Teller) -> Result<Op
         teller.say(&text);
     }
     let Some(path) = pcap else { return Ok(opened) };
-    let device = captured(opened.device, path, &opened.name, teller)?;
-    Ok(Opened { device, ..opened })
+    let ends = captured(opened.ends, path, &opened.name, teller)?;
+    Ok(Opened { ends, ..opened })
 }
 
 /// The warning about a device on which the kernel has an IPv4 address.
@@ -104,16 +107,21 @@ fn addressed(name: &str, addresses: &[Cidr]) -> Option<String> {
 
 fn open_tap(name: &str, teller: &Teller) -> Result<Opened, Failure> {
     let config = TapConfig { offload: false, ..TapConfig::new(name) };
-    let tap = Tap::open(&config).map_err(|error| Failure::Device(format!("tap:{name}"), error))?;
+    let flag = |error| Failure::Device(format!("tap:{name}"), error);
+    let tap = Tap::open(&config).map_err(flag)?;
+    let other = tap.try_clone().map_err(flag)?;
     let name = tap.name().to_owned();
-    let tap = tap.on_link(tell_link(&name, teller));
-    Ok(Opened { device: Box::new(Plain::new(tap)), name })
+    let tell = tell_link(&name, teller);
+    let [receiving, sending] =
+        [tap, other].map(|tap| Box::new(Plain::new(tap.on_link(tell.clone()))) as _);
+    Ok(Opened { ends: Ends { receiving, sending }, name })
 }
 
 fn open_interface(name: &str, teller: &Teller) -> Result<Opened, Failure> {
-    let socket = AfPacket::open(name, true)
-        .and_then(|socket| socket.with_receive_buffer(RECEIVE_BUFFER_BYTES));
-    let socket = socket.map_err(|error| {
+    let sockets = AfPacket::open(name, true)
+        .and_then(|socket| socket.with_receive_buffer(RECEIVE_BUFFER_BYTES))
+        .and_then(|socket| Ok([socket.try_clone()?, socket]));
+    let sockets = sockets.map_err(|error| {
         let text = match error.kind() {
             io::ErrorKind::NotFound => {
                 format!("{error}; `ip link` shows those there are, and tap:{name} makes a TAP")
@@ -122,28 +130,39 @@ fn open_interface(name: &str, teller: &Teller) -> Result<Opened, Failure> {
         };
         Failure::Device(name.to_owned(), io::Error::new(error.kind(), text))
     })?;
-    if let Ok(false) = socket.has_carrier() {
+    if let Ok(false) = sockets[0].has_carrier() {
         teller.say(&no_carrier(name));
     }
-    let socket = socket.on_link(tell_link(name, teller));
-    Ok(Opened { device: Box::new(Plain::new(socket)), name: name.to_owned() })
+    let tell = tell_link(name, teller);
+    let [receiving, sending] =
+        sockets.map(|socket| Box::new(Plain::new(socket.on_link(tell.clone()))) as _);
+    Ok(Opened { ends: Ends { receiving, sending }, name: name.to_owned() })
 }
 
-fn tell_link(name: &str, teller: &Teller) -> impl FnMut(LinkState) + Send + use<> {
+/// Says when the interface goes down and comes up: once, though both handles may notice.
+fn tell_link(name: &str, teller: &Teller) -> impl FnMut(LinkState) + Clone + Send + use<> {
     let (name, teller) = (name.to_owned(), teller.clone());
-    move |state| match state {
-        LinkState::Down => teller.say(&format!("{name} is down: `ip link set dev {name} up`")),
-        LinkState::Up => teller.say(&format!("{name} is up again")),
+    let told = Arc::new(Mutex::new(LinkState::Up));
+    move |state| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *told, state) == state {
+            return;
+        }
+        match state {
+            LinkState::Down => teller.say(&format!("{name} is down: `ip link set dev {name} up`")),
+            LinkState::Up => teller.say(&format!("{name} is up again")),
+        }
     }
 }
 
+/// Captures both ends into one file.
 fn captured(
-    device: Box<dyn Device>,
+    ends: Ends<AnyDevice>,
     path: &Path,
     name: &str,
     teller: &Teller,
-) -> Result<Box<dyn Device>, Failure> {
-    let recording = Recording::create(path, device.capabilities().medium, &[name]);
+) -> Result<Ends<AnyDevice>, Failure> {
+    let recording = Recording::create(path, ends.receiving.capabilities().medium, &[name]);
     let recording = recording.map_err(|error| Failure::Output(path.to_owned(), error))?;
     let shown = path.display().to_string();
     let (on_error, on_loss) = ((shown.clone(), teller.clone()), (shown, teller.clone()));
@@ -155,7 +174,8 @@ fn captured(
         let (path, teller) = &on_loss;
         teller.say(&format!("{path}: {frames} frames lost: it is written too slowly"));
     });
-    Ok(Box::new(Pcap::new(device, &recording, 0)))
+    let capture = |device| Box::new(Pcap::new(device, &recording, 0)) as _;
+    Ok(Ends { receiving: capture(ends.receiving), sending: capture(ends.sending) })
 }
 
 /// Reports on standard error that routing begins, and describes the links.
@@ -166,15 +186,19 @@ fn announce(plan: &WanPlan, devices: &[Opened; 2]) {
         text => text,
     });
     eprintln!("{a} → {b}: {there}\n{b} → {a}: {back}");
-    let [mtu_a, mtu_b] = devices.each_ref().map(|device| device.device.capabilities().mtu);
+    let [mtu_a, mtu_b] = devices.each_ref().map(|device| device.ends.sending.capabilities().mtu);
     if mtu_a != mtu_b {
         eprintln!(
             "lightwait: the MTU of {a} is {mtu_a}, that of {b} {mtu_b}: larger packets do not pass"
         );
     }
+    let threads = match plan.threads {
+        Threads::One => "",
+        Threads::OneEach => " on two threads",
+    };
     match plan.duration {
-        Some(duration) => eprintln!("Routing for {duration:?}."),
-        None => eprintln!("Routing; Ctrl-C ends it with a report."),
+        Some(duration) => eprintln!("Routing for {duration:?}{threads}."),
+        None => eprintln!("Routing{threads}; Ctrl-C ends it with a report."),
     }
 }
 

@@ -23,7 +23,8 @@ const CALIBRATION: Duration = Duration::from_millis(1);
 /// The clock returns ns, so its resolution is no finer than this.
 const FINEST_HZ: u64 = 1_000_000_000;
 
-/// A monotonic clock whose origin is the moment of its creation. Clones are the same clock.
+/// A monotonic clock whose origin is the moment of its creation, unless another is given. Clones
+/// are the same clock.
 ///
 /// This is the measurement service of Aron & Druschel's timer framework. [`Clock::now`] returns the
 /// time, and [`Clock::measure_resolution`] its resolution.
@@ -43,11 +44,23 @@ impl Clock {
         Clock::on_counter(cycles::trusted())
     }
 
-    /// Uses the cycle counter if it `is_trusted` and can be calibrated, else the system's clock.
+    /// A clock of another thread that stands at [`Instant::ZERO`] when this one does
+    /// ([`Clock::origin`]). Both follow the system's clock, and may be microseconds apart.
+    pub fn with_origin(origin: StdInstant) -> Self {
+        Clock::on(origin, cycles::trusted())
+    }
+
+    /// Uses the cycle counter if it `is_trusted`, from now on.
     fn on_counter(is_trusted: bool) -> Self {
-        let origin = StdInstant::now();
+        Clock::on(StdInstant::now(), is_trusted)
+    }
+
+    /// Uses the cycle counter if it `is_trusted` and can be calibrated, else the system's clock.
+    fn on(origin: StdInstant, is_trusted: bool) -> Self {
         let calibrated = is_trusted.then(|| calibrate(&origin)).flatten();
-        let Some(discipline) = calibrated else { return Clock::of_system() };
+        let Some(discipline) = calibrated else {
+            return Clock { origin, ..Clock::of_system() };
+        };
         let resolution_hz = discipline.cycles_per_second().clamp(1, FINEST_HZ);
         Clock { origin, counter: Some(Rc::new(discipline)), resolution_hz }
     }
@@ -62,6 +75,11 @@ impl Clock {
     /// True if the clock reads the cycle counter, and not the system's clock.
     pub fn counts_cycles(&self) -> bool {
         self.counter.as_ref().is_some_and(|discipline| discipline.counts_cycles())
+    }
+
+    /// The moment at which the clock stood at [`Instant::ZERO`].
+    pub fn origin(&self) -> StdInstant {
+        self.origin
     }
 
     /// The time now, in nanoseconds since the origin.
@@ -136,6 +154,17 @@ mod tests {
                 assert!(error < 100_000, "{error} ns");
             }
         }
+    }
+
+    #[test]
+    fn clocks_of_one_origin_tell_the_same_time_on_any_thread() {
+        let ours = Clock::new();
+        std::thread::sleep(Duration::from_millis(5));
+        let origin = ours.origin();
+        let theirs =
+            std::thread::spawn(move || error_after(&Clock::with_origin(origin), CALIBRATION));
+        let errors = [theirs.join().unwrap(), error_after(&ours, CALIBRATION)];
+        assert!(errors.iter().all(|error| *error < 100_000), "{errors:?} ns");
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! The router works on frames: ARP and neighbour discovery pass as well. A loop polls without rest
 //! and releases each packet when it is due, so that the distances between packets stay as they were
-//! (Aron & Druschel 1999, "Delay Router"). The router reports how late each packet left. It can
+//! (Aron & Druschel 1999, "Delay Router"). Each direction has a loop on a thread of its own, or one
+//! has both ([`Threads`]). The router reports how late each packet left. It can
 //! also release packets only at intervals, to show the bursts that result.
 //!
 //! [`Router`] moves the frames; [`LinkText`], [`Profile`] and [`Steps`] describe the links; and
@@ -27,7 +28,9 @@ pub use lateness::Lateness;
 pub use link_text::{DescriptionError, LinkText};
 pub use profile::{BUILT_IN, Profile};
 pub use report::{LATE, Report, WayReport};
-pub use router::{Change, Live, RECEIVE_BUFFER_BYTES, Release, Router, Snapshot, WaySnapshot};
+pub use router::{
+    Change, Ends, Live, RECEIVE_BUFFER_BYTES, Release, Router, Snapshot, Threads, WaySnapshot,
+};
 pub use steps::{Step, Steps};
 
 /// A direction through the router.

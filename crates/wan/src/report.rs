@@ -7,7 +7,7 @@ use lightwait_netem::Counters;
 use serde_json::{Value, json};
 
 use crate::FlowSnapshot;
-use crate::router::{Release, Snapshot, WaySnapshot};
+use crate::router::{Release, Snapshot, Threads, WaySnapshot};
 
 /// The report warns if more than one packet in a hundred, and ten at least, leave later than this.
 /// It is about the time of a full packet at 100 Mbit/s.
@@ -23,6 +23,8 @@ pub struct Report {
     pub devices: [String; 2],
     /// The way in which packets were released.
     pub release: Release,
+    /// The router's threads.
+    pub threads: Threads,
     /// Each direction, in the order of [`crate::Way::ALL`].
     pub ways: [WayReport; 2],
     /// The counters.
@@ -82,9 +84,10 @@ impl Report {
     /// The report as text for people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{:.1} s; packets released {}; longest time between two looks {}\n",
+            "{:.1} s; packets released {}{}; longest time between two looks {}\n",
             self.snapshot.elapsed.as_secs_f64(),
             released(self.release),
+            if self.threads == Threads::OneEach { " on two threads" } else { "" },
             shown(self.snapshot.longest_turn),
         );
         for (number, (way, about)) in self.snapshot.ways.iter().zip(&self.ways).enumerate() {
@@ -114,6 +117,7 @@ impl Report {
             "b": self.devices[1],
             "duration_s": self.snapshot.elapsed.as_secs_f64(),
             "release": released(self.release),
+            "threads": self.threads.count(),
             "longest_turn_us": micros(self.snapshot.longest_turn),
             "a_to_b": there,
             "b_to_a": back,

@@ -1,21 +1,21 @@
-//! The router: two devices, a link in each direction, and the loop that polls them.
+//! The router: two devices, a link in each direction, and the loops that poll them.
+
+mod one_way;
 
 use std::io;
+use std::panic::resume_unwind;
+use std::slice;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use lightwait::clock::Clock;
 use lightwait::device::{Device, Losses};
-use lightwait_core::frame::BURST;
-use lightwait_core::{Instant, Outbox};
-use lightwait_netem::{Counters, Delivered, Link, LinkConfig, QueueLimit, Queued};
+use lightwait_core::Instant;
+use lightwait_netem::{Counters, LinkConfig, QueueLimit, Queued};
 
-#[cfg(doc)]
-use crate::Way;
-use crate::flows::Flows;
-use crate::{FlowSnapshot, Lateness, Steps};
-
-/// Packets that leave in one direction before the other one has its turn, at most.
-const RELEASES: usize = 64;
+use crate::{FlowSnapshot, Lateness, Steps, Way};
+use one_way::OneWay;
 
 /// Room for frames that wait at a packet socket, in bytes
 /// ([`with_receive_buffer`](lightwait::device::AfPacket::with_receive_buffer)). They wait in one
@@ -23,6 +23,9 @@ const RELEASES: usize = 64;
 /// This holds 2700 small frames, which take the router 4 to 30 ms, or 900 full ones: those of 10 ms
 /// at 1 Gbit/s. A TAP's queue holds 1000 frames.
 pub const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+
+/// The time between two looks whether a thread should end.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The times at which due packets are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,38 +36,46 @@ pub enum Release {
     Every(Duration),
 }
 
-/// Two devices joined by an emulated link in each direction.
-pub struct Router {
-    devices: [Box<dyn Device>; 2],
-    /// In the order of [`Way::ALL`].
-    ways: [OneWay; 2],
-    release: Release,
-    steps: Steps,
-    began: Instant,
-    /// The beginning of the last turn.
-    turned: Instant,
-    longest_turn: Duration,
+/// The threads of a router. Each takes a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One for both directions, in turns.
+    One,
+    /// One for each direction.
+    OneEach,
 }
 
-/// One direction.
+impl Threads {
+    /// The threads where this many cores may be used. Two that poll leave one for others.
+    pub fn for_cores(cores: u16) -> Threads {
+        if cores > 2 { Threads::OneEach } else { Threads::One }
+    }
+
+    /// The number of threads.
+    pub fn count(self) -> usize {
+        match self {
+            Threads::One => 1,
+            Threads::OneEach => 2,
+        }
+    }
+}
+
+/// A device as two handles, so that a thread may receive while another sends:
+/// [`Tap::try_clone`](lightwait::device::Tap::try_clone),
+/// [`AfPacket::try_clone`](lightwait::device::AfPacket::try_clone).
 #[derive(Debug)]
-struct OneWay {
-    link: Link,
-    /// The packet that is being sent, and the time at which it was due.
-    leaving: Outbox,
-    due: Instant,
-    /// The time at which the last packet entered the link.
-    entered: Instant,
-    /// The last time at which the source device was found empty.
-    emptied: Instant,
-    /// Packets that are due have not left yet.
-    is_behind: bool,
-    lateness: Lateness,
-    /// The greatest lateness since the last call of `live`, in ns.
-    latest_ns: u64,
-    changes: Vec<Change>,
-    /// What each flow got, if the caller asks for it.
-    flows: Option<Flows>,
+pub struct Ends<D> {
+    /// The router receives from it.
+    pub receiving: D,
+    /// The router sends to it.
+    pub sending: D,
+}
+
+/// Two devices joined by an emulated link in each direction.
+pub struct Router<D> {
+    /// In the order of [`Way::ALL`].
+    ways: [OneWay<D>; 2],
+    began: Instant,
 }
 
 /// A change of a link while the router runs.
@@ -85,7 +96,7 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// Each direction, in the order of [`Way::ALL`].
     pub ways: [WaySnapshot; 2],
-    /// The longest time between two turns.
+    /// The longest time between two turns of a direction.
     pub longest_turn: Duration,
 }
 
@@ -120,90 +131,46 @@ pub struct Live {
     pub queued: Queued,
     /// Packets that wait or are on their way.
     pub in_flight: usize,
-    /// The greatest lateness since the last call of [`Router::live`].
+    /// The greatest lateness since the last state.
     pub latest: Duration,
 }
 
-impl Router {
+impl<D: Device> Router<D> {
     /// Joins device A (the first) and B by these links, in the order of [`Way::ALL`]. Starts at
     /// `now`.
     pub fn new(
-        devices: [Box<dyn Device>; 2],
+        devices: [Ends<D>; 2],
         links: [LinkConfig; 2],
         release: Release,
-        steps: Steps,
+        steps: &Steps,
         now: Instant,
-    ) -> Router {
+    ) -> Router<D> {
+        let [a, b] = devices;
+        let [there, back] = links;
+        let one_way =
+            |way, devices, link| OneWay::new(way, devices, link, release, steps.clone(), now);
         Router {
-            devices,
-            ways: links.map(|config| OneWay::new(config, now)),
-            release,
-            steps,
+            ways: [
+                one_way(Way::AToB, (a.receiving, b.sending), there),
+                one_way(Way::BToA, (b.receiving, a.sending), back),
+            ],
             began: now,
-            turned: now,
-            longest_turn: Duration::ZERO,
         }
     }
 
     /// Counts what each flow gets, too. It costs some 100 ns a packet.
     #[must_use]
-    pub fn with_flows(mut self) -> Router {
-        for way in &mut self.ways {
-            way.link.keep_gone();
-            way.flows = Some(Flows::default());
-        }
+    pub fn with_flows(mut self) -> Router<D> {
+        self.ways.iter_mut().for_each(OneWay::count_flows);
         self
     }
 
-    /// Polls without rest until `is_over` returns true or `until` is reached. Calls `tell` with
-    /// itself every `interval`; `tell` should be quick.
-    ///
-    /// This is a loop of its own: a driver ([`lightwait::driver`]) would ask for deadlines and
-    /// prepare to sleep, and the router never sleeps.
-    ///
-    /// # Errors
-    /// If a device fails.
-    pub fn run(
-        &mut self,
-        clock: &Clock,
-        is_over: impl Fn() -> bool,
-        until: Option<Instant>,
-        interval: Duration,
-        mut tell: impl FnMut(&mut Router),
-    ) -> io::Result<()> {
-        let mut tell_at = clock.now() + interval;
-        self.turned = clock.now();
-        while !is_over() && until.is_none_or(|until| self.turned < until) {
-            self.turn(|| clock.now())?;
-            if self.turned >= tell_at {
-                tell(self);
-                tell_at = self.turned + interval;
-                // The time of `tell` does not count as a turn.
-                self.turned = clock.now();
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs one turn: receives frames, and releases due ones. Returns true if there were any.
+    /// Runs one turn of each direction: receives frames, and releases due ones. Returns true if
+    /// there were any.
     pub fn turn(&mut self, now: impl Fn() -> Instant) -> io::Result<bool> {
-        let begin = now();
-        self.longest_turn = self.longest_turn.max(begin.since(self.turned));
-        self.turned = begin;
-        while let Some(step) = self.steps.take_due(begin.since(self.began)) {
-            let began = self.began;
-            for ((way, config), text) in self.ways.iter_mut().zip(step.links).zip(step.texts) {
-                way.change(began, step.at, config, text.to_string());
-            }
-        }
-        let [a, b] = &mut self.devices;
         let [there, back] = &mut self.ways;
-        let (release, began) = (self.release, self.began);
-        let mut moved = there.take_in(&mut **a, &now)?;
-        moved |= there.release(&mut **b, release, began, &now)?;
-        moved |= back.take_in(&mut **b, &now)?;
-        moved |= back.release(&mut **a, release, began, &now)?;
-        Ok(moved)
+        let moved = there.turn(&now)?;
+        Ok(back.turn(&now)? || moved)
     }
 
     /// The time at which the next packet is due.
@@ -219,160 +186,116 @@ impl Router {
     /// The counters by `now`. The kernel may not know the losses of a device: its interface is
     /// gone, or in another network namespace. Everything else is known.
     pub fn snapshot(&mut self, now: Instant) -> Snapshot {
-        let [of_a, of_b] = self.devices.each_mut().map(|device| device.losses().ok());
-        let [there, back] = &self.ways;
+        let [there, back] = &mut self.ways;
+        let of_a = losses(&mut there.from, &mut back.to);
+        let of_b = losses(&mut back.from, &mut there.to);
         Snapshot {
             elapsed: now.since(self.began),
+            longest_turn: there.longest_turn.max(back.longest_turn),
             ways: [there.snapshot(of_a, of_b), back.snapshot(of_b, of_a)],
-            longest_turn: self.longest_turn,
         }
     }
 }
 
-impl OneWay {
-    fn new(config: LinkConfig, now: Instant) -> OneWay {
-        OneWay {
-            link: Link::changeable(now, config),
-            leaving: Outbox::new(1),
-            due: now,
-            entered: now,
-            emptied: now,
-            is_behind: false,
-            lateness: Lateness::new(),
-            latest_ns: 0,
-            changes: Vec::new(),
-            flows: None,
-        }
-    }
-
-    /// The link is another one from `at` after `began` on, unless it stays the same. Its seed does.
-    fn change(&mut self, began: Instant, at: Duration, config: LinkConfig, link: String) {
-        let config = LinkConfig { seed: self.link.config().seed, ..config };
-        if *self.link.config() == config {
-            return;
-        }
-        self.changes.push(Change { at, link, before: self.link.counters() });
-        self.entered = self.entered.max(began + at);
-        self.link.reconfigure(self.entered, config);
-    }
-
-    /// Receives frames, unless earlier ones that are due have not left: a large segment becomes
-    /// many packets, and what came faster than it leaves would wait here without bound. It waits at
-    /// the device, which has a bound and counts what it drops.
+impl<D: Device + Send> Router<D> {
+    /// Polls without rest until `is_over` returns true or `until` is reached. Calls `tell` with the
+    /// state of each direction every `interval`, on the direction's thread; `tell` should be quick.
+    /// `clock` has the time of this thread.
     ///
-    /// Each frame comes with its time of arrival if the device knows that, else with the time at
-    /// which it was found. The device may use another clock: a frame came since the last turn
-    /// that found the device empty, and before it is handed over. The clock is read again then,
-    /// since something else may have had the processor after the first reading.
-    fn take_in(&mut self, from: &mut dyn Device, clock: &impl Fn() -> Instant) -> io::Result<bool> {
-        if self.is_behind {
-            return Ok(false);
-        }
-        let now = clock();
-        let (link, entered, flows) = (&mut self.link, &mut self.entered, &mut self.flows);
-        let earliest = self.emptied.min(now);
-        let received = from.receive(now, BURST, &mut |frames| {
-            let found = clock();
-            for frame in frames {
-                *entered = (*entered).max(frame.arrived.clamp(earliest, found));
-                link.push(*entered, frame.bytes);
-                if let Some(flows) = flows {
-                    flows.on_in(*entered, frame.bytes);
-                }
-            }
-        })?;
-        if received < BURST {
-            self.emptied = now;
-        }
-        Ok(received > 0)
-    }
-
-    /// Sends due packets, one at a time: each has its own time, and its own lateness.
-    fn release(
+    /// These are loops of their own: a driver ([`lightwait::driver`]) would ask for deadlines and
+    /// prepare to sleep, and the router never sleeps. Two threads share nothing but the order to
+    /// end.
+    ///
+    /// # Errors
+    /// If a device fails. The other direction then ends, too.
+    pub fn run(
         &mut self,
-        to: &mut dyn Device,
-        release: Release,
-        began: Instant,
-        clock: &impl Fn() -> Instant,
-    ) -> io::Result<bool> {
-        let begin = clock();
-        let until = match release {
-            Release::Polling => begin,
-            Release::Every(interval) => last_tick(began, interval, begin),
+        threads: Threads,
+        clock: &Clock,
+        is_over: impl Fn() -> bool + Sync,
+        until: Option<Instant>,
+        interval: Duration,
+        tell: impl Fn(Way, Live) + Sync,
+    ) -> io::Result<()> {
+        let run = Run { ended: AtomicBool::new(false), is_over, until, interval, tell };
+        let [there, back] = match threads {
+            Threads::One => return run.route(&mut self.ways, clock),
+            Threads::OneEach => self.ways.each_mut().map(slice::from_mut),
         };
-        let mut now = begin;
-        self.is_behind = true;
-        for number in 0..RELEASES {
-            if self.leaving.is_empty() {
-                let Some(Delivered { arrival, entered, packet }) = self.link.deliver(until) else {
-                    self.is_behind = false;
-                    self.count_gone();
-                    return Ok(number > 0);
-                };
-                self.due = arrival;
-                if let Some(flows) = &mut self.flows {
-                    flows.on_out(arrival, arrival.since(entered), &packet);
-                }
-                if let Some(frame) = self.leaving.push() {
-                    frame.head.extend_from_slice(&packet);
-                }
-                self.link.recycle(packet);
-            }
-            to.transmit(now, &mut self.leaving)?;
-            if !self.leaving.is_empty() {
-                return Ok(number > 0);
-            }
-            now = clock();
-            let late_ns = now.nanos_since(self.due);
-            self.lateness.record(late_ns);
-            self.latest_ns = self.latest_ns.max(late_ns);
-        }
-        Ok(true)
-    }
-
-    /// Counts what the link dropped and lost, by flow.
-    fn count_gone(&mut self) {
-        let Some(flows) = &mut self.flows else { return };
-        while let Some(packet) = self.link.take_gone() {
-            flows.on_lost(&packet);
-            self.link.recycle(packet);
-        }
-    }
-
-    fn live(&mut self, now: Instant) -> Live {
-        Live {
-            counters: self.link.counters(),
-            queue: self.link.config().queue,
-            queued: self.link.queued(now),
-            in_flight: self.link.in_flight(),
-            latest: Duration::from_nanos(std::mem::take(&mut self.latest_ns)),
-        }
-    }
-
-    /// `from` and `to` are the losses of the two devices, as far as they are known.
-    fn snapshot(&self, from: Option<Losses>, to: Option<Losses>) -> WaySnapshot {
-        WaySnapshot {
-            counters: self.link.counters(),
-            in_flight: self.link.in_flight(),
-            lateness: self.lateness.clone(),
-            changes: self.changes.clone(),
-            missed: from.map(|losses| losses.missed),
-            refused: to.map(|losses| losses.refused),
-            flows: self.flows.as_ref().map(Flows::largest).unwrap_or_default(),
-        }
+        let (run, origin) = (&run, clock.origin());
+        thread::scope(|scope| {
+            let there = move || run.route(there, &Clock::with_origin(origin));
+            let there =
+                thread::Builder::new().name("a to b".to_owned()).spawn_scoped(scope, there)?;
+            let back = run.route(back, clock);
+            there.join().unwrap_or_else(|panic| resume_unwind(panic)).and(back)
+        })
     }
 }
 
-/// The last tick at or before `now`; ticks are `interval` apart, from `began` on.
-fn last_tick(began: Instant, interval: Duration, now: Instant) -> Instant {
-    let interval_ns = (interval.as_nanos() as u64).max(1);
-    let elapsed_ns = now.nanos_since(began);
-    began.plus_nanos(elapsed_ns - elapsed_ns % interval_ns)
+/// A run of the router: what its threads have together.
+struct Run<O, T> {
+    /// A direction has ended, so that the other one does.
+    ended: AtomicBool,
+    is_over: O,
+    until: Option<Instant>,
+    interval: Duration,
+    tell: T,
 }
 
-impl std::fmt::Debug for Router {
+impl<O: Fn() -> bool, T: Fn(Way, Live)> Run<O, T> {
+    /// Polls these directions in turns.
+    fn route<D: Device>(&self, ways: &mut [OneWay<D>], clock: &Clock) -> io::Result<()> {
+        let _ending = Ending(&self.ended);
+        let begin_turns = |ways: &mut [OneWay<D>]| {
+            let now = clock.now();
+            ways.iter_mut().for_each(|way| way.turned = now);
+            now
+        };
+        let mut now = begin_turns(ways);
+        let (mut look_at, mut tell_at) = (now, now + self.interval);
+        while self.until.is_none_or(|until| now < until) {
+            // What others write is read seldom: it would cost a turn more than an empty device.
+            if now >= look_at {
+                if self.ended.load(Ordering::Relaxed) || (self.is_over)() {
+                    break;
+                }
+                look_at = now + LOOK;
+            }
+            for way in &mut *ways {
+                way.turn(&|| clock.now())?;
+                now = way.turned;
+            }
+            if now >= tell_at {
+                tell_at = now + self.interval;
+                ways.iter_mut().for_each(|way| (self.tell)(way.way, way.live(now)));
+                // The time of `tell` does not count as a turn.
+                now = begin_turns(ways);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends both directions when it is dropped: at the end of one, its error or its panic.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The losses of a device: each handle knows its own.
+fn losses(receiving: &mut impl Device, sending: &mut impl Device) -> Option<Losses> {
+    let (one, other) = (receiving.losses().ok()?, sending.losses().ok()?);
+    Some(Losses { missed: one.missed + other.missed, refused: one.refused + other.refused })
+}
+
+impl<D> std::fmt::Debug for Router<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Router").field("ways", &self.ways).finish_non_exhaustive()
+        let links = self.ways.each_ref().map(|way| &way.link);
+        f.debug_struct("Router").field("links", &links).finish_non_exhaustive()
     }
 }
 

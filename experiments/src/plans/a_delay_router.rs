@@ -12,14 +12,16 @@ use std::time::Duration;
 use lightwait::clock::Clock;
 use lightwait::device::{AfPacket, Device};
 use lightwait_core::{Instant, Outbox};
-use lightwait_wan::Release;
+use lightwait_wan::{Release, Threads};
 use serde_json::{Value, json};
 
 use crate::ablation::Ablation;
 use crate::chart::{Chart, Mark, Scale};
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
-use crate::routed::{self, Kind, Routed, ip, lay_cables, routed, run_before_others, silence};
+use crate::routed::{
+    self, Kind, Routed, ip, lay_cables, routed, routed_by, run_before_others, silence,
+};
 
 /// The paper's interval of the interrupt, and its burst.
 const INTERRUPT: Duration = Duration::from_millis(10);
@@ -31,6 +33,8 @@ const PACKETS: usize = 16_000;
 const FULL_BYTES: usize = 14 + 1500;
 const SMALL_BYTES: usize = 60;
 const FLOOD: Duration = Duration::from_secs(3);
+/// Runs of each comparison of threads, in turn.
+const RUNS: usize = 3;
 const GOAL_PACKETS: f64 = 500_000.0;
 
 /// An experimental EtherType (IEEE 802): no stack answers such frames.
@@ -141,22 +145,24 @@ fn spaced(release: Release) -> Result<Value, Failure> {
     }))
 }
 
+/// Sends small packets from an interface, as fast as possible.
+fn send_flood(interface: &str) -> Outcome {
+    silence(interface)?;
+    let (mut device, mut outbox) = (AfPacket::open(interface, true)?, Outbox::new(1));
+    let end = std::time::Instant::now() + FLOOD;
+    while std::time::Instant::now() < end {
+        for number in 0..64 {
+            send(&mut device, &mut outbox, number, SMALL_BYTES)?;
+        }
+    }
+    Ok(())
+}
+
 /// Sends small packets one way, as fast as possible. Returns the packets that leave in a second,
 /// and in a second of the router's processor time.
 fn flooded(kind: Kind, from: &str) -> Result<Value, Failure> {
     let Routed { snapshot, processor, .. } =
-        routed(kind, ["delay=1ms", ""], Release::Polling, || {
-            let interface = from;
-            silence(interface)?;
-            let (mut device, mut outbox) = (AfPacket::open(interface, true)?, Outbox::new(1));
-            let end = std::time::Instant::now() + FLOOD;
-            while std::time::Instant::now() < end {
-                for number in 0..64 {
-                    send(&mut device, &mut outbox, number, SMALL_BYTES)?;
-                }
-            }
-            Ok(())
-        })?;
+        routed(kind, ["delay=1ms", ""], Release::Polling, || send_flood(from))?;
     let way = &snapshot.ways[0];
     let out = way.counters.delivered as f64;
     Ok(json!({
@@ -165,6 +171,72 @@ fn flooded(kind: Kind, from: &str) -> Result<Value, Failure> {
         "missed": way.missed,
         "late_p99_us": way.lateness.percentile(99.0).as_nanos() as f64 / 1000.0,
     }))
+}
+
+/// Sends small packets both ways, a sender each, through a router with so many threads. Returns
+/// what leaves of both ways together, and how late in the worse one. A second of processor time is
+/// that of one thread.
+fn flooded_both_ways(kind: Kind, from: [&str; 2], threads: Threads) -> Result<Value, Failure> {
+    let links = ["delay=1ms", "delay=1ms"];
+    let Routed { snapshot, processor, .. } =
+        routed_by(threads, kind, links, Release::Polling, || {
+            thread::scope(|scope| {
+                let flood =
+                    |interface| move || send_flood(interface).map_err(|why| why.to_string());
+                let senders = from.map(|interface| scope.spawn(flood(interface)));
+                for sender in senders {
+                    sender.join().map_err(|_| "a sender panicked")??;
+                }
+                Ok(())
+            })
+        })?;
+    let out = snapshot.ways.each_ref().map(|way| way.counters.delivered as f64);
+    let both = out[0] + out[1];
+    let of_thread = if threads == Threads::One { both } else { out[1] };
+    let missed: u64 = snapshot.ways.iter().filter_map(|way| way.missed).sum();
+    let late = |percent| {
+        let late = snapshot.ways.iter().map(|way| way.lateness.percentile(percent));
+        late.max().map_or(0.0, |late| late.as_nanos() as f64 / 1000.0)
+    };
+    Ok(json!({
+        "threads": threads.count(),
+        "packets_per_second": both / FLOOD.as_secs_f64(),
+        "packets_per_processor_second": of_thread / processor.as_secs_f64(),
+        "missed": missed,
+        "late_median_us": late(50.0),
+        "late_p99_us": late(99.0),
+    }))
+}
+
+/// How late full packets leave that are sent 120 µs apart, one way, with so many threads.
+fn late_beside_nothing(threads: Threads) -> Result<Value, Failure> {
+    let Routed { snapshot, .. } =
+        routed_by(threads, Kind::Sockets, ["delay=30ms", ""], Release::Polling, || {
+            send_spaced(&mut AfPacket::open("lw0", true)?).map(drop)
+        })?;
+    let late = &snapshot.ways[0].lateness;
+    let us = |percent| late.percentile(percent).as_nanos() as f64 / 1000.0;
+    Ok(json!([us(50.0), us(99.0), late.max().as_nanos() as f64 / 1000.0]))
+}
+
+/// Compares one thread with two: in turn, since others may use the machine.
+fn by_threads(taps: Option<Kind>) -> Result<Value, Failure> {
+    let (mut floods, mut late) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        for threads in [Threads::One, Threads::OneEach] {
+            if let Some(taps) = taps {
+                let mut found = flooded_both_ways(taps, ["lw4", "lw5"], threads)?;
+                found["between"] = "TAP".into();
+                floods.push(found);
+            }
+            let mut found = flooded_both_ways(Kind::Sockets, ["lw0", "lw3"], threads)?;
+            found["between"] = "packet socket".into();
+            floods.push(found);
+            let us = late_beside_nothing(threads)?;
+            late.push(json!({ "threads": floods.last().map(|f| f["threads"].clone()), "us": us }));
+        }
+    }
+    Ok(json!({ "floods": floods, "late": late }))
 }
 
 /// Measures, in a namespace.
@@ -179,14 +251,17 @@ pub(crate) fn measure() -> Result<Value, Failure> {
         Ok(()) => {
             ip("tuntap add dev lw5 mode tap")?;
             silence("lw5")?;
-            Some(flooded(Kind::Taps("lw4", "lw5"), "lw4")?)
+            Some(Kind::Taps("lw4", "lw5"))
         }
         Err(_) => None,
     };
+    let by_threads = by_threads(taps)?;
+    let taps = taps.map(|taps| flooded(taps, "lw4")).transpose()?;
     Ok(json!({
         "polling": polling,
         "interrupt": interrupt,
         "throughput": { "TAP": taps, "packet socket": sockets },
+        "by_threads": by_threads,
     }))
 }
 
@@ -273,6 +348,7 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         format!("to {:.1} µs; {} back to back at most", polling.3, polling.1),
     );
     throughput(report, &found["throughput"])?;
+    threads(report, &found["by_threads"])?;
     report.picture("spacing", &chart(&found))
 }
 
@@ -308,6 +384,41 @@ fn throughput(report: &mut Report, found: &Value) -> Outcome {
         format!("{rate:.0} a second of processor time"),
     );
     Ok(())
+}
+
+fn threads(report: &mut Report, found: &Value) -> Outcome {
+    let all = |key: &str| found[key].as_array().cloned().unwrap_or_default();
+    let whole = |value: &Value| format!("{:.0}", value.as_f64().unwrap_or(0.0));
+    let mut table = Table::new(&[
+        "between",
+        "threads",
+        "packets/s, both ways",
+        "packets/s of a thread's time",
+        "missed",
+        "late, median µs",
+        "late, 99th µs",
+    ]);
+    for flood in all("floods") {
+        table.row(&[
+            &flood["between"].as_str().unwrap_or_default(),
+            &flood["threads"],
+            &whole(&flood["packets_per_second"]),
+            &whole(&flood["packets_per_processor_second"]),
+            &flood["missed"],
+            &whole(&flood["late_median_us"]),
+            &whole(&flood["late_p99_us"]),
+        ]);
+    }
+    report.say("Frames of 60 bytes, both ways, as many as a sender for each has:");
+    report.table("threads", &table)?;
+    let mut table = Table::new(&["threads", "late, median µs", "late, 99th µs", "late, max µs"]);
+    for late in all("late") {
+        let [median, p99, most] =
+            [0, 1, 2].map(|n| format!("{:.1}", late["us"][n].as_f64().unwrap_or(0.0)));
+        table.row(&[&late["threads"], &median, &p99, &most]);
+    }
+    report.say("Full packets, sent 120 µs apart, one way:");
+    report.table("threads-late", &table)
 }
 
 fn chart(found: &Value) -> Chart {

@@ -12,8 +12,8 @@ use lightwait_wan::LinkText;
 ///
 /// Frames that arrive on A leave on B, and the reverse, with the delay, the rate and the losses of
 /// a link in each direction. All frames pass, ARP and neighbour discovery too. The router polls
-/// without rest, which takes one processor, so that packets keep their distances. The report shows
-/// how late they left, and whether the machine kept up.
+/// without rest, which takes a processor for each of its threads, so that packets keep their
+/// distances. The report shows how late they left, and whether the machine kept up.
 ///
 /// A and B are interfaces without addresses of their own, such as one end of a veth pair each, or
 /// new TAPs: `tap:lw0`. A profile applies first, then flags for both directions, then --a-to-b and
@@ -53,6 +53,12 @@ pub(crate) struct WanArgs {
     /// all due packets leave together
     #[arg(long, value_name = "TIME", help_heading = "Router", value_parser = parse_time)]
     pub(crate) interrupt: Option<Duration>,
+
+    /// Threads: 1 for both directions, or 2, one for each. A thread takes a processor [default: 2
+    /// where there are three processors, else 1]
+    #[arg(long, value_name = "1|2", help_heading = "Router",
+          value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) threads: Option<u8>,
 
     /// Time to run [default: until a signal]
     #[arg(long, short, value_name = "TIME", help_heading = "Router", value_parser = parse_time)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use lightwait_netem::QueueLimit;
-use lightwait_wan::{Live, Release};
+use lightwait_wan::{Live, Release, Way};
 
 use super::plan::WanPlan;
 
@@ -23,7 +23,7 @@ const UNKNOWN: u64 = 1;
 
 /// The view of a running router.
 pub(super) struct View {
-    states: Option<SyncSender<[Live; 2]>>,
+    states: Option<SyncSender<(Way, Live)>>,
     drawing: Option<JoinHandle<()>>,
     teller: Teller,
 }
@@ -31,22 +31,27 @@ pub(super) struct View {
 impl View {
     /// The view of that plan's router.
     pub(super) fn new(plan: &WanPlan) -> View {
-        let (states, received) = sync_channel(2);
+        let (states, received) = sync_channel(4);
         let teller = Teller { all: MultiProgress::new() };
         let [a, b] = [0, 1].map(|n| plan.devices[n].interface().to_owned());
         let bars = [format!("{a} → {b}"), format!("{b} → {a}")].map(|name| bar(&teller.all, name));
-        let drawer =
-            Drawer { teller: teller.clone(), bars, release: plan.release, told: None, last: None };
+        let drawer = Drawer {
+            teller: teller.clone(),
+            bars,
+            release: plan.release,
+            told: None,
+            last: [None; 2],
+        };
         let drawing = thread::Builder::new().name("view".to_owned());
         let drawing = drawing.spawn(move || drawer.run(&received)).ok();
         View { states: Some(states), drawing, teller }
     }
 
-    /// Shows `state`, unless the terminal is too slow.
-    pub(super) fn show(&self, state: [Live; 2]) {
+    /// Shows the state of a direction, unless the terminal is too slow.
+    pub(super) fn show(&self, way: Way, live: Live) {
         if let Some(states) = &self.states {
             // If the channel is full, a later state follows.
-            let _ = states.try_send(state);
+            let _ = states.try_send((way, live));
         }
     }
 
@@ -94,15 +99,14 @@ struct Drawer {
     release: Release,
     /// The time of the last line.
     told: Option<Instant>,
-    /// The last state, and its time.
-    last: Option<(Instant, [Live; 2])>,
+    /// The last state of each direction, and its time.
+    last: [Option<(Instant, Live)>; 2],
 }
 
 impl Drawer {
-    fn run(mut self, states: &Receiver<[Live; 2]>) {
-        for state in states {
-            let now = Instant::now();
-            let latest = state.iter().map(|live| live.latest).max().unwrap_or_default();
+    fn run(mut self, states: &Receiver<(Way, Live)>) {
+        for (way, live) in states {
+            let (now, latest) = (Instant::now(), live.latest);
             let may_tell = self.told.is_none_or(|told| now - told >= QUIET);
             if self.release == Release::Polling && latest >= LATE && may_tell {
                 self.told = Some(now);
@@ -112,17 +116,14 @@ impl Drawer {
                 );
                 self.teller.say(&text);
             }
-            for (number, live) in state.iter().enumerate() {
-                let before = self.last.map(|(at, state)| (now - at, state[number]));
-                self.draw(number, live, before);
-            }
-            self.last = Some((now, state));
+            let last = self.last[way as usize].replace((now, live));
+            self.draw(way, &live, last.map(|(at, before)| (now - at, before)));
         }
         self.bars.iter().for_each(ProgressBar::finish_and_clear);
     }
 
-    fn draw(&self, number: usize, live: &Live, before: Option<(Duration, Live)>) {
-        let bar = &self.bars[number];
+    fn draw(&self, way: Way, live: &Live, before: Option<(Duration, Live)>) {
+        let bar = &self.bars[way as usize];
         let (queued, limit) = match live.queue {
             QueueLimit::Packets(limit) => (live.queued.packets as u64, limit as u64),
             QueueLimit::Bytes(limit) => (live.queued.bytes as u64, limit as u64),

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lightwait::shards::available_cores;
 use lightwait_netem::LinkConfig;
-use lightwait_wan::{DescriptionError, LinkText, Profile, Release, Steps, Way};
+use lightwait_wan::{DescriptionError, LinkText, Profile, Release, Steps, Threads, Way};
 
 use super::args::{DeviceName, WanArgs};
 use crate::failure::Failure;
@@ -18,6 +19,7 @@ pub(super) struct WanPlan {
     pub(super) links: [LinkConfig; 2],
     pub(super) steps: Steps,
     pub(super) release: Release,
+    pub(super) threads: Threads,
     pub(super) duration: Option<Duration>,
     pub(super) pcaps: [Option<PathBuf>; 2],
     pub(super) flows: bool,
@@ -59,11 +61,21 @@ impl WanPlan {
             links,
             steps,
             release: args.interrupt.map_or(Release::Polling, Release::Every),
+            threads: threads(args.threads)?,
             duration: args.duration,
             pcaps: [args.pcap_a.clone(), args.pcap_b.clone()],
             flows: args.flows,
             json: args.json,
         })
+    }
+}
+
+/// The threads that the flag asks for, or as many as this process has cores for.
+fn threads(given: Option<u8>) -> Result<Threads, Failure> {
+    match given {
+        Some(1) => Ok(Threads::One),
+        Some(_) => Ok(Threads::OneEach),
+        None => Ok(Threads::for_cores(available_cores().map_err(Failure::Stack)?)),
     }
 }
 
@@ -157,6 +169,7 @@ mod tests {
             ("a b --a-to-b trace=/no/such", "--a-to-b: trace /no/such: cannot be read"),
             ("a b --profile modem", "--profile: there is no profile `modem`"),
             ("a b --steps /no/such", "--steps: /no/such: cannot be read"),
+            ("a b --threads 3", "3 is not in 1..=2"),
             ("a b --interrupt 0s", "--interrupt: give a time above zero"),
             ("a", "<B>"),
             ("", "<A>"),

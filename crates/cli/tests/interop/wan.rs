@@ -32,7 +32,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 /// A router in a process of its own.
 pub(crate) struct Wan {
     process: Child,
-    _stderr: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
 }
 
 impl Wan {
@@ -52,7 +52,7 @@ impl Wan {
         while !all.contains("Routing") {
             assert!(stderr.read_line(&mut all).unwrap() > 0, "it ended: {all}");
         }
-        Wan { process, _stderr: stderr }
+        Wan { process, stderr }
     }
 
     fn signal(&self, signal: &str) {
@@ -132,17 +132,21 @@ fn a_round_trip_takes_twice_the_delay_between_packet_sockets() {
     let _alone = alone();
     namespace::inside(test, &[], || {
         lay_cables();
-        let wan = Wan::start(["lw1", "lw2"], &["--delay", "30ms"]);
-        let directory = tools::directory();
-        let server = serve(directory.path());
-        check_round_trips();
-        server.stop();
-        let report = wan.stop();
-        for way in ["a_to_b", "b_to_a"] {
-            assert_eq!(report[way]["link"], "delay=30ms");
-            assert!(report[way]["packets_out"].as_u64().unwrap() > 40, "{report}");
-            // Of a machine that has other work to do: far below the delay.
-            assert!(report[way]["late_us"]["median"].as_f64().unwrap() < 5000.0, "{report}");
+        for threads in ["1", "2"] {
+            let flags = ["--delay", "30ms", "--threads", threads];
+            let wan = Wan::start(["lw1", "lw2"], &flags);
+            let directory = tools::directory();
+            let server = serve(directory.path());
+            check_round_trips();
+            server.stop();
+            let report = wan.stop();
+            assert_eq!(report["threads"].to_string(), threads);
+            for way in ["a_to_b", "b_to_a"] {
+                assert_eq!(report[way]["link"], "delay=30ms");
+                assert!(report[way]["packets_out"].as_u64().unwrap() > 40, "{report}");
+                // Of a machine that has other work to do: far below the delay.
+                assert!(report[way]["late_us"]["median"].as_f64().unwrap() < 5000.0, "{report}");
+            }
         }
     });
 }
@@ -155,7 +159,8 @@ fn a_round_trip_takes_twice_the_delay_between_taps() {
         if !namespace::can_make_tap() {
             return;
         }
-        let wan = Wan::start(["tap:lw0", "tap:lw3"], &["--delay", "30ms"]);
+        let flags = ["--delay", "30ms", "--threads", "2"];
+        let wan = Wan::start(["tap:lw0", "tap:lw3"], &flags);
         give_addresses("lw0");
         let directory = tools::directory();
         let server = serve(directory.path());
@@ -176,7 +181,7 @@ fn a_file_arrives_whole_at_the_rate_through_losses_in_packets() {
         let [a, b] = captures.each_ref().map(|path| path.to_str().unwrap());
         let down = "rate=40Mbit,delay=2ms,queue=256KiB,loss=0.5%,seed=3";
         let flags = ["--delay", "2ms", "--b-to-a", down, "--pcap-a", a, "--pcap-b", b];
-        let wan = Wan::start(["lw1", "lw2"], &flags);
+        let wan = Wan::start(["lw1", "lw2"], &[&flags[..], &["--threads", "2"]].concat());
         let site = tools::directory();
         tools::write_file(&site.path().join("file"), 8);
         let expected = tools::sha256_of_file(&site.path().join("file"));
@@ -206,6 +211,8 @@ fn a_file_arrives_whole_at_the_rate_through_losses_in_packets() {
             // Our server and the kernel hand over large segments: the router has packets.
             assert_eq!(frames("frame.len > 1514"), 0, "{}", path.display());
             assert!(frames("tcp.len > 1000") > least, "{}", path.display());
+            // Both handles on a device write to its file: both ways are in it.
+            assert!(frames("tcp.dstport == 80") > 100, "{}", path.display());
         }
     });
 }
@@ -267,7 +274,8 @@ fn a_step_changes_the_delay_of_a_router_that_runs() {
         let directory = tools::directory();
         let steps = directory.path().join("steps.toml");
         std::fs::write(&steps, "[[step]]\nat = '5s'\nb-to-a = 'delay=80ms'\n").unwrap();
-        let flags = ["--delay", "10ms", "--steps", steps.to_str().unwrap()];
+        let steps = steps.to_str().unwrap();
+        let flags = ["--delay", "10ms", "--steps", steps, "--threads", "2"];
         let begin = Instant::now();
         let wan = Wan::start(["lw1", "lw2"], &flags);
         let server = serve(directory.path());
@@ -312,19 +320,48 @@ fn a_router_that_was_held_up_has_a_short_row_before_it() {
         // Something for the kernel's counters.
         drop(TcpStream::connect("127.0.0.1:1"));
         lay_cables();
-        let wan = Wan::start(["lw1", "lw2"], &[]);
-        std::thread::sleep(Duration::from_millis(300));
-        wan.signal("STOP");
-        flood("lw0", 20_000);
-        wan.signal("CONT");
-        std::thread::sleep(Duration::from_millis(500));
-        let report = wan.stop();
-        let way = &report["a_to_b"];
-        let [taken, missed] =
-            ["packets_in", "missed_by_device"].map(|key| way[key].as_u64().unwrap());
-        // 2 MiB of 768 bytes each, by the kernel's count; some by the kernel's own stack.
-        assert!((100..4000).contains(&taken) && missed > 10_000, "{report}");
-        assert!(report["warnings"].to_string().contains("the kernel dropped"), "{report}");
+        for threads in ["1", "2"] {
+            let wan = Wan::start(["lw1", "lw2"], &["--threads", threads]);
+            std::thread::sleep(Duration::from_millis(300));
+            wan.signal("STOP");
+            flood("lw0", 20_000);
+            wan.signal("CONT");
+            std::thread::sleep(Duration::from_millis(500));
+            let report = wan.stop();
+            let way = &report["a_to_b"];
+            let [taken, missed] =
+                ["packets_in", "missed_by_device"].map(|key| way[key].as_u64().unwrap());
+            // 2 MiB of 768 bytes each, by the kernel's count; some by the kernel's own stack.
+            assert!((100..4000).contains(&taken) && missed > 10_000, "{report}");
+            assert!(report["warnings"].to_string().contains("the kernel dropped"), "{report}");
+        }
+    });
+}
+
+#[test]
+fn a_device_that_goes_ends_both_directions_with_a_report() {
+    let test = "wan::a_device_that_goes_ends_both_directions_with_a_report";
+    let _alone = alone();
+    namespace::inside(test, &[], || {
+        // Something for the kernel's counters.
+        drop(TcpStream::connect("127.0.0.1:1"));
+        for threads in ["1", "2"] {
+            lay_cables();
+            let mut wan = Wan::start(["lw1", "lw2"], &["--threads", threads]);
+            ip("link set lw3 up");
+            flood("lw0", 10);
+            std::thread::sleep(Duration::from_millis(100));
+            ip("link del lw3");
+            let status = wan.process.wait().unwrap();
+            let (mut report, mut told) = (String::new(), String::new());
+            wan.process.stdout.take().unwrap().read_to_string(&mut report).unwrap();
+            wan.stderr.read_to_string(&mut told).unwrap();
+            assert_eq!(status.code(), Some(1), "{told}");
+            assert_eq!(told.matches("the interface `lw2` is gone").count(), 1, "{told}");
+            let report: Value = serde_json::from_str(&report).unwrap();
+            assert!(report["a_to_b"]["packets_out"].as_u64().unwrap() >= 10, "{report}");
+            ip("link del lw0");
+        }
     });
 }
 

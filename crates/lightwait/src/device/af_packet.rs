@@ -129,6 +129,21 @@ impl AfPacket {
         Ok(self)
     }
 
+    /// Another handle on this socket, for another thread: one may receive while the other sends.
+    /// Each handle counts what it moved itself. The losses of the device are the sum of both. Each
+    /// has its own listener ([`AfPacket::on_link`]), and either may be the one to notice.
+    pub fn try_clone(&self) -> io::Result<AfPacket> {
+        Ok(AfPacket {
+            frames: self.frames.try_clone()?,
+            presence: self.presence.try_clone()?,
+            hardware: self.hardware,
+            capabilities: self.capabilities,
+            // The kernel forgets what it has told: whichever handle asked has it.
+            missed: 0,
+            is_shared: self.is_shared,
+        })
+    }
+
     /// Calls `listener` when the interface goes down and when it is up again. If the interface is
     /// gone, [`Device::receive`] and [`Device::transmit`] fail.
     #[must_use]

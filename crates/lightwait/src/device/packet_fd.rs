@@ -100,6 +100,14 @@ impl PacketFd {
         PacketFd { reader, stamps: Some(Stamps::default()), ..self }
     }
 
+    /// Another handle on the descriptor, which has moved nothing yet.
+    pub(super) fn try_clone(&self) -> io::Result<PacketFd> {
+        let mut other = PacketFd::new(self.fd.try_clone()?, self.header_len)?;
+        other.reader = self.reader;
+        other.stamps = self.stamps.as_ref().map(|_| Stamps::default());
+        Ok(other)
+    }
+
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -46,6 +46,11 @@ impl Presence {
         Presence { netlink, index, name, look_at: None, came_up: false, listener: None }
     }
 
+    /// Watches the same interface for another handle, without a listener.
+    pub(super) fn try_clone(&self) -> io::Result<Presence> {
+        Ok(Presence::new(Netlink::open()?, self.index, self.name.clone()))
+    }
+
     /// Calls `listener` at each change from now on.
     pub(super) fn tell(&mut self, listener: impl FnMut(LinkState) + Send + 'static) {
         self.listener = Some(Box::new(listener));

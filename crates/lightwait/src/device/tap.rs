@@ -75,7 +75,7 @@ pub struct Tap {
     hardware: Option<[u8; 6]>,
     capabilities: Capabilities,
     /// Frames that the kernel dropped before we opened the interface. It counts them for all queues
-    /// together, so that the first one alone reports them.
+    /// together, so that the first handle of the first one alone reports them.
     dropped_before: Option<u64>,
 }
 
@@ -247,6 +247,20 @@ impl Tap {
         let program = bpf::Program::load(bpf::Kind::SocketFilter, &code)?;
         let set = ioctl::steer(self.frames.as_fd(), program.as_fd());
         set.map_err(|error| Call::Shape(kind, "a program that steers").refused(&error))
+    }
+
+    /// Another handle on this queue, for another thread: one may receive while the other sends.
+    /// Each handle counts what it moved itself. The losses of the device are the sum of both. Each
+    /// has its own listener ([`Tap::on_link`]), and either may be the one to notice.
+    pub fn try_clone(&self) -> io::Result<Tap> {
+        Ok(Tap {
+            frames: self.frames.try_clone()?,
+            presence: self.presence.try_clone()?,
+            name: self.name.clone(),
+            hardware: self.hardware,
+            capabilities: self.capabilities,
+            dropped_before: None,
+        })
     }
 
     /// Calls `listener` when frames are refused because the interface is down, and when it is up

@@ -6,7 +6,7 @@ use lightwait_core::frame::TxChecksum;
 
 use crate::frames::{BROADCAST, arp};
 use crate::namespace::{can_make_tap, inside, ip};
-use crate::{KERNEL, OURS, send};
+use crate::{KERNEL, OURS, receive, send};
 
 /// Sends more frames from `from` than the kernel's queue holds, and fetches those that `to` has
 /// only afterwards. Then sends as many with a fetch after each. Returns how many were missed each
@@ -65,6 +65,64 @@ fn the_room_of_a_packet_socket_bounds_what_waits() {
         assert!((100..260).contains(&set), "{set}");
         // An ordinary user gets less than 8 MiB, by the kernel's limit of 208 KiB or more.
         assert!(unset > 2 * set, "{unset} {set}");
+    });
+}
+
+/// Two handles know of the losses together, whichever was asked first.
+fn handles_share_losses<D: Device>(from: &mut dyn Device, to: [D; 2]) {
+    const SENT: u64 = 20_000;
+    let [mut receiving, mut sending] = to;
+    let frame = [arp(BROADCAST, 1, OURS, KERNEL), vec![0; 1400]].concat();
+    (0..SENT).for_each(|_| send(from, &frame, TxChecksum::Complete));
+    let first = sending.losses().unwrap().missed;
+    let fetched = receiving.receive(Instant::ZERO, usize::MAX, &mut |_| ()).unwrap() as u64;
+    (0..SENT).for_each(|_| send(from, &frame, TxChecksum::Complete));
+    let fetched =
+        fetched + receiving.receive(Instant::ZERO, usize::MAX, &mut |_| ()).unwrap() as u64;
+    let [one, other] = [&mut receiving, &mut sending].map(|handle| handle.losses().unwrap().missed);
+    assert!(other >= first && one + other > 0, "{first} {one} {other}");
+    // The kernel sends a few frames of its own; a veth may drop some before the socket.
+    assert!((one + other + fetched).abs_diff(2 * SENT) < 40, "{one} {other} {fetched}");
+}
+
+#[test]
+fn two_handles_on_a_device_know_its_losses_together() {
+    inside("losses::two_handles_on_a_device_know_its_losses_together", || {
+        ip("link add lw0 type veth peer name lw1");
+        let [mut from, to] = ["lw0", "lw1"].map(|name| AfPacket::open(name, true).unwrap());
+        handles_share_losses(&mut from, [to.try_clone().unwrap(), to]);
+        if can_make_tap() {
+            let tap = Tap::open(&TapConfig::new("lw2")).unwrap();
+            let mut from = AfPacket::open("lw2", true).unwrap();
+            handles_share_losses(&mut from, [tap.try_clone().unwrap(), tap]);
+        }
+    });
+}
+
+#[test]
+fn one_handle_receives_what_the_other_is_answered() {
+    inside("losses::one_handle_receives_what_the_other_is_answered", || {
+        if !can_make_tap() {
+            return;
+        }
+        let config = TapConfig { offload: false, ..TapConfig::new("lw0") };
+        let config = TapConfig { host_addresses: vec!["10.77.0.1/24".parse().unwrap()], ..config };
+        let mut sending = Tap::open(&config).unwrap();
+        let mut receiving = sending.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            let answered = scope.spawn(move || {
+                let is_answer = |bytes: &[u8]| bytes.get(20..22) == Some(&[0, 2]);
+                receive(&mut receiving, is_answer);
+                receiving.counters()
+            });
+            let question = arp(BROADCAST, 1, OURS, KERNEL);
+            while !answered.is_finished() {
+                send(&mut sending, &question, TxChecksum::Complete);
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            assert_eq!(answered.join().unwrap().transmitted, 0);
+        });
+        assert_eq!(sending.counters().received, 0);
     });
 }
 

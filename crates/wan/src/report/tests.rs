@@ -16,6 +16,7 @@ fn report(change: impl FnOnce(&mut WaySnapshot)) -> Report {
     Report {
         devices: ["tap:lw0".to_owned(), "eth1".to_owned()],
         release: Release::Polling,
+        threads: Threads::OneEach,
         ways: ["loss=1%", ""].map(|link| WayReport { link: link.to_owned() }),
         snapshot: Snapshot {
             elapsed: Duration::from_millis(2500),
@@ -37,6 +38,8 @@ fn a_router_that_keeps_up_warns_of_nothing() {
     });
     assert_eq!(good.warnings(), Vec::<String>::new());
     assert_eq!(good.json()["keeps_up"], true);
+    assert_eq!(good.json()["threads"], 2);
+    assert!(good.text().contains("released by polling on two threads; "), "{}", good.text());
     let bad = report(|way| {
         late(way, 980, 3);
         late(way, 20, 5000);

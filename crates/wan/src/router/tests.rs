@@ -1,20 +1,52 @@
 //! The loop in virtual time, with devices in memory.
 
+mod threads;
+
+use super::one_way::RELEASES;
 use super::*;
 use lightwait::device::MemoryDevice;
 use lightwait::device::memory::Wire;
 use lightwait::wrap::Plain;
+use lightwait_core::frame::BURST;
 use lightwait_core::wire::ip;
-use lightwait_core::{Capabilities, Medium, RxFrame};
+use lightwait_core::{Capabilities, Medium, Outbox, RxFrame};
 use proptest::prelude::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const START: Instant = Instant::from_millis(1000);
 
+/// A handle on a device in memory.
+struct Handle(Rc<RefCell<dyn Device>>);
+
+impl Device for Handle {
+    fn capabilities(&self) -> Capabilities {
+        self.0.borrow().capabilities()
+    }
+    fn receive(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut lightwait::device::Sink<'_>,
+    ) -> io::Result<usize> {
+        self.0.borrow_mut().receive(now, budget, sink)
+    }
+    fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        self.0.borrow_mut().transmit(now, outbox)
+    }
+    fn losses(&mut self) -> io::Result<Losses> {
+        self.0.borrow_mut().losses()
+    }
+}
+
+fn ends(device: impl Device + 'static) -> Ends<Handle> {
+    let device: Rc<RefCell<dyn Device>> = Rc::new(RefCell::new(device));
+    Ends { receiving: Handle(device.clone()), sending: Handle(device) }
+}
+
 /// A router between two wires, in virtual time.
 struct World {
-    router: Router,
+    router: Router<Handle>,
     wires: [Wire; 2],
     now: Cell<Instant>,
     /// Frames that came out at the end of each wire: the time, and the first bytes as a number.
@@ -23,14 +55,14 @@ struct World {
 
 impl World {
     fn new(links: [&str; 2], release: Release) -> World {
-        World::with_steps(links, release, Steps::default())
+        World::with_steps(links, release, &Steps::default())
     }
 
-    fn with_steps(links: [&str; 2], release: Release, steps: Steps) -> World {
+    fn with_steps(links: [&str; 2], release: Release, steps: &Steps) -> World {
         let plain = Capabilities::plain(Medium::Ethernet, 1500);
         let [(a, wire_a), (b, wire_b)] = [(); 2].map(|()| MemoryDevice::with_wire(plain, 4096));
         let links = links.map(|link| link.parse().unwrap());
-        let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
+        let devices = [ends(a), ends(b)];
         World {
             router: Router::new(devices, links, release, steps, START),
             wires: [wire_a, wire_b],
@@ -162,7 +194,7 @@ fn steps_change_the_links_at_their_times() {
     std::fs::write(&path, "[[step]]\nat = '10ms'\na-to-b = 'delay=5ms'\n").unwrap();
     let first = ["delay=1ms", "delay=2ms"];
     let steps = Steps::read(&path, &first.map(|text| text.parse().unwrap())).unwrap();
-    let mut world = World::with_steps(first, Release::Polling, steps);
+    let mut world = World::with_steps(first, Release::Polling, &steps);
     for (at_us, number) in [(0, 1), (9_990, 2), (10_000, 3)] {
         world.look_until(at_us, 10);
         world.arrive(0, number, 100);
@@ -186,8 +218,8 @@ fn what_a_device_cannot_take_waits_and_keeps_its_place() {
     let (a, mut wire_a) = MemoryDevice::with_wire(plain, 64);
     let (b, mut wire_b) = MemoryDevice::with_wire(plain, 2);
     let links = ["", ""].map(|link| link.parse().unwrap());
-    let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
-    let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+    let devices = [ends(a), ends(b)];
+    let mut router = Router::new(devices, links, Release::Polling, &Steps::default(), START);
     (0..5).for_each(|n| assert!(wire_a.inject(RxFrame::plain(&[n; 20]))));
     let mut out = Vec::new();
     for ms in 0..5 {
@@ -221,8 +253,8 @@ fn packets_of_large_segments_do_not_pile_up_in_the_router() {
     let segment = RxFrame { segment_size: 100, ..RxFrame::plain(&bytes) };
     (0..SEGMENTS).for_each(|_| assert!(wire_a.inject(segment)));
     let links = ["", ""].map(|link| link.parse().unwrap());
-    let devices: [Box<dyn Device>; 2] = [Box::new(Plain::new(a)), Box::new(b)];
-    let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+    let devices = [ends(Plain::new(a)), ends(b)];
+    let mut router = Router::new(devices, links, Release::Polling, &Steps::default(), START);
     let mut most = 0;
     for _ in 0..2 * SEGMENTS * PACKETS / RELEASES {
         // The other direction has its turn each time.
@@ -278,8 +310,8 @@ fn a_devices_time_of_arrival_counts_if_it_is_possible() {
         let arrived = Box::new(move |now| now - Duration::from_micros(waited_us));
         let a = Reporting { device, arrived, knows_losses: true };
         let links = ["delay=1ms", ""].map(|link| link.parse().unwrap());
-        let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
-        let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+        let devices = [ends(a), ends(b)];
+        let mut router = Router::new(devices, links, Release::Polling, &Steps::default(), START);
         router.turn(|| us_after(0)).unwrap();
         assert!(wire.inject(RxFrame::plain(&[0; 20])));
         router.turn(|| us_after(50)).unwrap();
@@ -294,9 +326,9 @@ fn losses_that_are_not_known_leave_the_other_numbers() {
     // As of a TAP whose interface has gone to another network namespace.
     let arrived = Box::new(|_| Instant::FAR_FUTURE);
     let a = Reporting { device, arrived, knows_losses: false };
-    let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
+    let devices = [ends(a), ends(b)];
     let links = ["", ""].map(|link| link.parse().unwrap());
-    let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+    let mut router = Router::new(devices, links, Release::Polling, &Steps::default(), START);
     assert!(wire.inject(RxFrame::plain(&[0; 20])));
     router.turn(|| START).unwrap();
     let [there, back] = router.snapshot(START).ways;
@@ -320,8 +352,8 @@ fn a_frame_found_after_a_lost_processor_does_not_leave_early() {
         });
         let a = Reporting { device, arrived: arrives, knows_losses: true };
         let links = ["delay=20ms", ""].map(|link| link.parse().unwrap());
-        let devices: [Box<dyn Device>; 2] = [Box::new(a), Box::new(b)];
-        let mut router = Router::new(devices, links, Release::Polling, Steps::default(), START);
+        let devices = [ends(a), ends(b)];
+        let mut router = Router::new(devices, links, Release::Polling, &Steps::default(), START);
         assert!(wire.inject(RxFrame::plain(&[0; 20])));
         router.turn(|| now.get()).unwrap();
         assert_eq!(router.deadline(), Some(counted + Duration::from_millis(20)));

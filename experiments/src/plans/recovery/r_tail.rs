@@ -24,6 +24,7 @@ use super::{COUNTED, COUNTING, Sender};
 use crate::ablation::Ablation;
 use crate::plan::{Failure, Outcome};
 use crate::report::{Report, Table};
+use crate::routed::AnyDevice;
 use crate::statistics::quantile;
 
 const RTT: Duration = Duration::from_millis(40);
@@ -124,7 +125,7 @@ fn measure(
     let noted = tails.clone();
     let wrap = move |device| {
         let least = LENGTHS[0] as u32;
-        Box::new(TailLoss { device, losses, least, tails: noted }) as Box<_>
+        Box::new(TailLoss { device, losses, least, tails: noted.clone() }) as AnyDevice
     };
     let body = || {
         site.greet(&source)?;

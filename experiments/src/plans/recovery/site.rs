@@ -12,10 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use lightwait::clock::Clock;
-use lightwait::device::{AfPacket, Device};
-use lightwait::wrap::Plain;
 use lightwait_bench::live::{self, Namespace, Server};
-use lightwait_wan::{LinkText, RECEIVE_BUFFER_BYTES, Release, Router, Snapshot, Steps, Way};
+use lightwait_wan::{Ends, LinkText, Release, Router, Snapshot, Steps, Threads, Way};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Sender;
@@ -23,7 +21,7 @@ use super::download::download;
 use super::kernel::KernelServer;
 use crate::plan::Failure;
 use crate::report::Report;
-use crate::routed::run_before_others;
+use crate::routed::{AnyDevice, packet_socket, run_before_others};
 
 const OURS: &str = "10.9.0.1:80";
 const LINUX: &str = "10.9.0.3:80";
@@ -171,7 +169,7 @@ impl Site {
         &self,
         links: &Links,
         seed: u64,
-        wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device> + Send,
+        wrap: impl Fn(AnyDevice) -> AnyDevice + Send,
         body: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<(T, Snapshot), Failure> {
         let texts = links.seeded(seed)?;
@@ -187,7 +185,7 @@ impl Site {
                     // The receiver may be gone if the experiment is over.
                     let _ = ready.send(());
                 };
-                self.route(&texts, steps, wrap, stop, ready).map_err(|why| why.to_string())
+                self.route(&texts, &steps, wrap, stop, ready).map_err(|why| why.to_string())
             });
             // If the router is never ready, its thread has ended, with the reason.
             let found = is_ready.recv().map_err(Failure::from).and_then(|()| body());
@@ -200,25 +198,23 @@ impl Site {
     fn route(
         &self,
         texts: &[LinkText; 2],
-        steps: Steps,
-        wrap: impl FnOnce(Box<dyn Device>) -> Box<dyn Device>,
+        steps: &Steps,
+        wrap: impl Fn(AnyDevice) -> AnyDevice,
         stop: &AtomicBool,
         ready: impl FnOnce(),
     ) -> Result<Snapshot, Failure> {
         enter(&self.middle)?;
         run_before_others();
-        let open = |name: &str| -> io::Result<Box<dyn Device>> {
-            let socket = AfPacket::open(name, true)?.with_receive_buffer(RECEIVE_BUFFER_BYTES)?;
-            Ok(Box::new(Plain::new(socket)))
-        };
-        let devices = [wrap(open("router-a")?), open("router-c")?];
+        let Ends { receiving, sending } = packet_socket("router-a")?;
+        let a = Ends { receiving: wrap(receiving), sending: wrap(sending) };
+        let devices = [a, packet_socket("router-c")?];
         let configs = [texts[0].config(Way::AToB)?, texts[1].config(Way::BToA)?];
         let clock = Clock::new();
         let begin = clock.now();
         let mut router = Router::new(devices, configs, Release::Polling, steps, begin).with_flows();
         ready();
         let is_over = || stop.load(Ordering::Relaxed);
-        router.run(&clock, is_over, None, Duration::from_secs(1), |_| ())?;
+        router.run(Threads::One, &clock, is_over, None, Duration::from_secs(1), |_, _| ())?;
         Ok(router.snapshot(clock.now()))
     }
 

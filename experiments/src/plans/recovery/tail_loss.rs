@@ -12,6 +12,8 @@ use lightwait_core::wire::ip::{Packet, protocol};
 use lightwait_core::wire::tcp::Segment;
 use lightwait_core::{Capabilities, Instant, Outbox};
 
+use crate::routed::AnyDevice;
+
 /// What happened to the answers, by the receiver's port. Each connection carries one answer.
 pub(super) type Tails = Arc<Mutex<HashMap<u16, Tail>>>;
 
@@ -86,7 +88,7 @@ fn whole_length(payload: &[u8]) -> Option<u32> {
 
 /// Loses the last segments of each answer longer than `least` that comes from a device.
 pub(super) struct TailLoss {
-    pub(super) device: Box<dyn Device>,
+    pub(super) device: AnyDevice,
     pub(super) losses: u32,
     /// Shorter answers pass: they are not measured.
     pub(super) least: u32,
