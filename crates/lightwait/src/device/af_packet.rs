@@ -17,11 +17,17 @@
 //! the kernel takes only a frame that an outer tag of 802.1Q makes 4 bytes longer; other tags need
 //! an MTU with room for them.
 //!
+//! Frames that come are found in a ring of memory that the kernel shares with us, without a system
+//! call each: 4096 of them, which take 8 MiB of the kernel's memory for each socket. Longer ones
+//! than 2 KiB are read from the socket, up to 8 MiB of them. Where the kernel refuses the ring, all
+//! frames are.
+//!
 //! Several sockets may share the frames of an interface, one for each shard of a host:
 //! [`AfPacket::open_queues`].
 //!
 //! Needs CAP_NET_RAW in the network namespace, which `unshare -Urn` gives an ordinary user.
 
+mod ring;
 mod socket;
 
 use std::io;
@@ -30,10 +36,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use lightwait_core::flow::Steering;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 
-use self::socket::Sharing;
+use self::ring::Ring;
+use self::socket::{Described, Sharing};
 use super::bpf::{self, Program};
 use super::netlink::{Interface, Netlink};
-use super::packet_fd::PacketFd;
+use super::packet_fd::{PacketFd, Reader};
 use super::presence::Presence;
 use super::refusal::Call;
 use super::{Counters, Device, LARGEST_PACKET, LinkState, Losses, Sink, virtio};
@@ -119,17 +126,24 @@ impl AfPacket {
         set.map_err(|error| Call::Option("PACKET_FANOUT_DATA").refused(&error))
     }
 
-    /// Sets the room for frames that wait to be received: 8 MiB unless set, and no more than the
+    /// Sets the room for frames that wait to be received, in place of the ring: no more than the
     /// kernel's limit without CAP_NET_ADMIN. The kernel doubles `bytes`, and each frame takes some
     /// hundred of its own: a small one 768 in all. It drops frames for which there is no room
     /// ([`Losses::missed`]). So this bounds how long a frame waits where more come than are taken.
     pub fn with_receive_buffer(self, bytes: usize) -> io::Result<AfPacket> {
-        let room = socket::set_receive_buffer(self.frames.as_fd(), bytes);
+        let frames = self.frames.described(Box::new(Described));
+        let refused = |error: io::Error| Call::Option("PACKET_RX_RING").refused(&error);
+        socket::set_ring(frames.as_fd(), None).map_err(refused)?;
+        let this = AfPacket { frames, ..self };
+        let room = socket::set_receive_buffer(this.frames.as_fd(), bytes);
         room.map_err(|error| Call::Option("SO_RCVBUF").refused(&error))?;
-        Ok(self)
+        Ok(this)
     }
 
     /// Another handle on this socket, for another thread: one may receive while the other sends.
+    /// Fails where the socket receives through a ring: give that up first, by
+    /// [`AfPacket::with_receive_buffer`].
+    ///
     /// Each handle counts what it moved itself. The losses of the device are the sum of both. Each
     /// has its own listener ([`AfPacket::on_link`]), and either may be the one to notice.
     pub fn try_clone(&self) -> io::Result<AfPacket> {
@@ -223,6 +237,7 @@ struct Unbound<'a> {
     interface: &'a str,
     link: Interface,
     netlink: Netlink,
+    reader: Box<dyn Reader>,
 }
 
 impl Unbound<'_> {
@@ -247,7 +262,11 @@ impl Unbound<'_> {
         room.map_err(option("SO_RCVBUF"))?;
         let hears = socket::hear_every_address(&socket, link.index);
         hears.map_err(option("PACKET_ADD_MEMBERSHIP"))?;
-        Ok(Unbound { socket, has_virtio_header, interface, link, netlink })
+        let reader: Box<dyn Reader> = match Ring::new(&socket, header_len(has_virtio_header)) {
+            Ok(ring) => Box::new(ring),
+            Err(_) => Box::new(Described),
+        };
+        Ok(Unbound { socket, has_virtio_header, interface, link, netlink, reader })
     }
 
     fn bind(&self) -> io::Result<()> {
@@ -257,11 +276,10 @@ impl Unbound<'_> {
 
     /// The device, once the socket is bound.
     fn device(self) -> io::Result<AfPacket> {
-        let Unbound { socket, has_virtio_header, interface, link, netlink } = self;
-        let header_len = if has_virtio_header { virtio::SHORT_HEADER_LEN } else { 0 };
-        let frames = PacketFd::new(socket, header_len)?;
+        let Unbound { socket, has_virtio_header, interface, link, netlink, reader } = self;
+        let frames = PacketFd::new(socket, header_len(has_virtio_header))?;
         Ok(AfPacket {
-            frames: frames.described(socket::read_described),
+            frames: frames.described(reader),
             presence: Presence::new(netlink, link.index, format!("the interface `{interface}`")),
             hardware: link.hardware,
             missed: 0,
@@ -274,6 +292,10 @@ impl Unbound<'_> {
             },
         })
     }
+}
+
+fn header_len(has_virtio_header: bool) -> usize {
+    if has_virtio_header { virtio::SHORT_HEADER_LEN } else { 0 }
 }
 
 #[cfg(test)]

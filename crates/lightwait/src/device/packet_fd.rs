@@ -1,6 +1,8 @@
-//! Frames through a file descriptor: one system call a frame, with or without a virtio header
-//! before it. TAP and packet sockets share this code.
+//! Frames through a file descriptor, with or without a virtio header before each. TAP and packet
+//! sockets share this code. A frame takes one system call each way; a receive ring saves that of
+//! the frames that come.
 
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,12 +45,27 @@ pub(super) struct Read {
     pub(super) is_known_good: bool,
 }
 
-/// Reads a frame.
-pub(super) type Reader = fn(BorrowedFd<'_>, &mut [u8]) -> rustix::io::Result<Read>;
+/// Reads frames, one a call.
+pub(super) trait Reader: fmt::Debug + Send {
+    /// Reads the next frame to the start of `buffer`. Fails with EAGAIN if none waits.
+    fn read(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<Read>;
+
+    /// A reader for another handle on the descriptor; nothing if there can be one reader alone.
+    fn another(&self) -> Option<Box<dyn Reader>>;
+}
 
 /// Reads with read(2), which returns nothing beside the frame.
-fn read_plain(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<Read> {
-    rustix::io::read(fd, buffer).map(|len| Read { len, ..Read::default() })
+#[derive(Debug)]
+struct Plain;
+
+impl Reader for Plain {
+    fn read(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<Read> {
+        rustix::io::read(fd, buffer).map(|len| Read { len, ..Read::default() })
+    }
+
+    fn another(&self) -> Option<Box<dyn Reader>> {
+        Some(Box::new(Plain))
+    }
 }
 
 /// A frame in the buffer.
@@ -59,11 +76,11 @@ struct Arrived {
     is_known_good: bool,
 }
 
-/// A descriptor that reads and writes one frame a call.
+/// A descriptor from which frames are read, and to which they are written.
 #[derive(Debug)]
 pub(super) struct PacketFd {
     fd: OwnedFd,
-    reader: Reader,
+    reader: Box<dyn Reader>,
     /// Both clocks, if `reader` returns receive times.
     stamps: Option<Stamps>,
     /// Bytes of virtio header before each frame: 12, 10, or 0.
@@ -91,19 +108,23 @@ impl PacketFd {
         fcntl_setfl(&fd, fcntl_getfl(&fd)? | OFlags::NONBLOCK)?;
         let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
         let (arrived, counters) = (Vec::with_capacity(BURST), Counters::default());
-        let (reader, stamps, full, trouble) = (read_plain as Reader, None, false, false);
+        let (reader, stamps): (Box<dyn Reader>, _) = (Box::new(Plain), None);
+        let (full, trouble) = (false, false);
         Ok(PacketFd { fd, reader, stamps, header_len, buffer, arrived, full, trouble, counters })
     }
 
     /// Frames with what `reader` returns beside them.
-    pub(super) fn described(self, reader: Reader) -> PacketFd {
+    pub(super) fn described(self, reader: Box<dyn Reader>) -> PacketFd {
         PacketFd { reader, stamps: Some(Stamps::default()), ..self }
     }
 
     /// Another handle on the descriptor, which has moved nothing yet.
     pub(super) fn try_clone(&self) -> io::Result<PacketFd> {
         let mut other = PacketFd::new(self.fd.try_clone()?, self.header_len)?;
-        other.reader = self.reader;
+        other.reader = self.reader.another().ok_or_else(|| {
+            let text = "a receive ring has one handle: give it up (with_receive_buffer)";
+            io::Error::new(io::ErrorKind::Unsupported, text)
+        })?;
         other.stamps = self.stamps.as_ref().map(|_| Stamps::default());
         Ok(other)
     }
@@ -151,7 +172,7 @@ impl PacketFd {
         self.arrived.clear();
         let mut begin = ALIGNMENT;
         while self.arrived.len() < most.min(BURST) && begin + LARGEST_LEN <= BUFFER_LEN {
-            match (self.reader)(self.fd.as_fd(), &mut self.buffer[begin..]) {
+            match self.reader.read(self.fd.as_fd(), &mut self.buffer[begin..]) {
                 Ok(read) => {
                     let end = begin + read.len;
                     self.note(now, begin..end, read);

@@ -90,6 +90,9 @@ fn two_handles_on_a_device_know_its_losses_together() {
     inside("losses::two_handles_on_a_device_know_its_losses_together", || {
         ip("link add lw0 type veth peer name lw1");
         let [mut from, to] = ["lw0", "lw1"].map(|name| AfPacket::open(name, true).unwrap());
+        // A ring has one handle.
+        assert_eq!(to.try_clone().unwrap_err().kind(), std::io::ErrorKind::Unsupported);
+        let to = to.with_receive_buffer(8 << 20).unwrap();
         handles_share_losses(&mut from, [to.try_clone().unwrap(), to]);
         if can_make_tap() {
             let tap = Tap::open(&TapConfig::new("lw2")).unwrap();

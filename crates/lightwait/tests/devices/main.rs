@@ -7,6 +7,7 @@ mod af_xdp;
 mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_tcp;
+mod long_frames;
 mod losses;
 #[cfg(feature = "tokio-driver")]
 mod macvtap;

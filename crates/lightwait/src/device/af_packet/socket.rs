@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use crate::device::packet_fd::Read;
+use crate::device::packet_fd::{Read, Reader};
 use crate::device::vlan::Tag;
 
 /// Every protocol, in network order, as both socket(2) and the address require it.
@@ -154,6 +154,23 @@ pub(super) fn describe_frames(socket: &OwnedFd) -> io::Result<()> {
     set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)
 }
 
+/// Gives the socket a receive ring of that shape ([`Ring`](super::ring::Ring)), or takes it away.
+/// What waits is lost.
+pub(super) fn set_ring(
+    socket: BorrowedFd<'_>,
+    request: Option<&libc::tpacket_req>,
+) -> io::Result<()> {
+    let none =
+        libc::tpacket_req { tp_block_size: 0, tp_block_nr: 0, tp_frame_size: 0, tp_frame_nr: 0 };
+    if request.is_some() {
+        let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+        // Frames longer than a slot wait at the socket, as without a ring.
+        set(socket, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, &1)?;
+    }
+    set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, request.unwrap_or(&none))
+}
+
 /// Frames for which there was no room, since the last call.
 pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
@@ -176,6 +193,20 @@ pub(super) fn take_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
 /// aligned as their headers must be.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
+
+/// Reads with recvmsg(2), which returns what the kernel keeps beside the frame.
+#[derive(Debug)]
+pub(super) struct Described;
+
+impl Reader for Described {
+    fn read(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<Read> {
+        read_described(socket, buffer)
+    }
+
+    fn another(&self) -> Option<Box<dyn Reader>> {
+        Some(Box::new(Described))
+    }
+}
 
 /// Reads a frame, and what the kernel keeps beside it.
 pub(super) fn read_described(
@@ -245,6 +276,7 @@ fn last_errno() -> Errno {
 trait OptionValue {}
 impl OptionValue for libc::c_int {}
 impl OptionValue for libc::packet_mreq {}
+impl OptionValue for libc::tpacket_req {}
 /// Refers to instructions, which are alive.
 impl OptionValue for libc::sock_fprog {}
 
