@@ -107,7 +107,10 @@ fn a_capture_of_two_shards_has_the_handshakes_of_both() {
         let server = Server::on(Cable::best(), directory.path(), &flags);
         download(&OURS);
         server.stop();
-        let found = check(&path, Link::Good);
+        // What the kernel's own hash sends to the other shard may come behind the connection's end,
+        // and is reset.
+        let link = if namespace::has_root() { Link::Good } else { Link::Bad };
+        let found = check(&path, link);
         // Each address was reached before.
         let all = 2 * CLIENTS + OURS.len();
         assert!(found.connections >= all, "{found:?}");
