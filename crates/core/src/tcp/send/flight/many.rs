@@ -291,7 +291,8 @@ impl Many {
                 let late = if at < latest.at { end } else { end.min(latest.end) };
                 let late = Departure { at, end: late };
                 if self.is_in_flight_since(start, late) {
-                    let due = at.plus_nanos(wait_ns);
+                    // On a link of no delay it would be sent again for ever at one point in time.
+                    let due = at.plus_nanos(wait_ns.max(1));
                     if due > now {
                         return due;
                     }
