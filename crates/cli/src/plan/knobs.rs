@@ -125,6 +125,11 @@ impl Knobs {
     pub(crate) fn on(&self, config: Config) -> Config {
         Config { tcp: self.tcp.clone(), limits: self.limits.clone(), ..config }
     }
+
+    /// The limits of the stack, all shards together.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
 }
 
 /// A valid configuration, to try knobs on.

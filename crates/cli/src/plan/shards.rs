@@ -73,7 +73,18 @@ impl Plan {
             ("--max-connections", self.server.max_connections),
             ("--max-responses", self.server.max_responses),
         ];
-        match limits.iter().find(|(_, limit)| *limit < shards) {
+        // What a host of one shard may have none of, none of several may have either.
+        let core = self.knobs.limits();
+        let core = [
+            ("limits.connections", core.connections),
+            ("limits.pages", core.pages),
+            ("limits.time_wait", core.time_wait),
+            ("limits.orphans", core.orphans),
+            ("limits.challenge_acks_per_second", core.challenge_acks_per_second as usize),
+            ("limits.replies_per_second", core.replies_per_second as usize),
+        ];
+        let given = core.into_iter().filter(|(_, limit)| *limit > 0);
+        match limits.into_iter().chain(given).find(|(_, limit)| *limit < shards) {
             Some((flag, limit)) => Err(usage(format!(
                 "{flag} {limit}: {shards} shards share it, and each needs one at least"
             ))),

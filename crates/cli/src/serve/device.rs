@@ -181,9 +181,9 @@ fn open_device(
                 .map_err(|error| Failure::Device(flag, error))?;
             let (interface, own) = (interface.clone(), all[0].hardware().unwrap_or_default());
             let name = format!("macvtap {interface}");
-            let queues = all.into_iter().map(|queue| Box::new(queue) as _).collect();
-            // The kernel spreads frames by a hash of its own: docs/devices.md says so.
-            Ok(Opened { queues, is_steered: Ok(()), interface, own, name })
+            let queues: Vec<_> = all.into_iter().map(|queue| Box::new(queue) as _).collect();
+            let is_steered = by_its_own_hash(queues.len());
+            Ok(Opened { queues, is_steered, interface, own, name })
         }
         DevicePlan::AfXdp { interface } => {
             let flag = format!("--afxdp {interface}");
@@ -196,9 +196,17 @@ fn open_device(
                 log.write(Record::Trouble { text: no_carrier(&interface) });
             }
             let queues = first_tells(all, |socket| socket.on_link(log_link(&interface, log)));
-            // The card spreads frames by a hash of its own: docs/devices.md says so.
-            Ok(Opened { queues, is_steered: Ok(()), interface, own, name })
+            let is_steered = by_its_own_hash(queues.len());
+            Ok(Opened { queues, is_steered, interface, own, name })
         }
+    }
+}
+
+/// Whether so many queues have what they own, where nobody takes our rule.
+fn by_its_own_hash(queues: usize) -> io::Result<()> {
+    match queues {
+        1 => Ok(()),
+        _ => Err(io::Error::other("a hash of its own chooses the queue")),
     }
 }
 

@@ -27,6 +27,13 @@ impl PagePool {
         self.limit / self.per_page
     }
 
+    /// Pages that everybody can still take: connections for as long as they live, and senders that
+    /// hold pages and wait for no other.
+    pub(crate) fn left_to_all(&self) -> usize {
+        let senders = self.more.saturating_sub(self.in_use);
+        senders.min(self.left_for_connections()) / self.per_page
+    }
+
     /// Lets there be so many pages from now on.
     pub(crate) fn set_limit(&mut self, pages: usize) {
         self.limit = pages.saturating_mul(self.per_page);

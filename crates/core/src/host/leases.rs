@@ -2,7 +2,7 @@
 //!
 //! Each shard begins with its [part](crate::Limits::part) of what connections need. One that has
 //! little room left asks the others. Each that has more room gives away an equal part of the
-//! difference: it never has less left than the one that asked, so that nothing goes to and fro.
+//! difference: it never has less left than the one that asked.
 //!
 //! ```text
 //!   shard 0: 2 of 100 left          shards 1 to 3: 80 of 100 left
@@ -21,11 +21,14 @@ use crate::config::{Config, Limits};
 use crate::ip::shards::Content;
 use crate::time::{Duration, Instant};
 
-/// Between an ask and the next, where the last has brought something.
+/// Between an ask and the next, where the last has brought something, or more is needed since.
 const WAIT_MIN: Duration = Duration::from_millis(5);
 /// Between an ask and the next at most: where the others have nothing to give, they are asked
 /// after twice as long each time.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// A shard gives where it has so large a part of its limit more than the one that asks: small
+/// differences do not move.
+const PART_LEAST: usize = 64;
 
 /// What this shard may use now, and when it asks for more.
 #[derive(Debug)]
@@ -41,13 +44,22 @@ pub(super) struct Leases {
 struct Ask {
     at: Instant,
     wait: Duration,
+    /// What was left when they were asked last.
+    left: usize,
+}
+
+impl Ask {
+    /// Lets the others be asked soon, and as soon again.
+    fn hurry(&mut self, now: Instant) {
+        (self.at, self.wait) = (self.at.min(now + WAIT_MIN), WAIT_MIN);
+    }
 }
 
 impl Leases {
     pub(super) fn new(config: &Config) -> Leases {
         let limits = config.limits.clone();
         let window_bytes_per_page = limits.receive_window_bytes / limits.pages.max(1) as u64;
-        let asks = [Ask { at: Instant::ZERO, wait: WAIT_MIN }; Leased::ALL.len()];
+        let asks = [Ask { at: Instant::ZERO, wait: WAIT_MIN, left: 0 }; Leased::ALL.len()];
         Leases { limits, asks, window_bytes_per_page }
     }
 
@@ -94,10 +106,10 @@ impl Host {
             }
             Leased::Memory => {
                 let (pool, budget) = (&self.shared.pool, &self.shared.budget);
-                let pages = Room::of(pool.limit(), pool.in_use());
+                let pages = pool.left_to_all();
                 let windows = budget.left().checked_div(self.leases.window_bytes_per_page);
-                let left = windows.map_or(pages.left, |windows| pages.left.min(windows as usize));
-                Room { left, ..pages }
+                let left = windows.map_or(pages, |windows| pages.min(windows as usize));
+                Room { left, limit: pool.limit() }
             }
         }
     }
@@ -105,16 +117,23 @@ impl Host {
     /// Asks the other shards for what is short here, if it is time to.
     pub(super) fn ask_for_room(&mut self, now: Instant) {
         for what in Leased::ALL {
-            if now < self.leases.asks[what as usize].at {
-                continue;
-            }
             let room = self.room(what);
+            let ask = &mut self.leases.asks[what as usize];
             if !room.is_little() || what == Leased::TimeWait && self.config.limits.time_wait == 0 {
+                // The next shortage is a new one.
+                ask.hurry(now);
                 continue;
             }
-            let Ask { at, wait } = &mut self.leases.asks[what as usize];
-            *at = now + *wait;
-            *wait = (*wait * 2).min(WAIT_MAX);
+            if room.left < ask.left {
+                // More is needed since.
+                ask.hurry(now);
+            }
+            if now < ask.at {
+                continue;
+            }
+            ask.left = room.left;
+            ask.at = now + ask.wait;
+            ask.wait = (ask.wait * 2).min(WAIT_MAX);
             self.ip.shards.send_to_others(|| Content::Want { what, left: room.left });
         }
     }
@@ -136,8 +155,9 @@ impl Host {
 
     /// Shard `from` has so much left of its limit, and wants more.
     pub(super) fn on_wanted(&mut self, from: u16, what: Leased, left: usize) {
-        let more = self.room(what).left.saturating_sub(left);
-        if more < 2 || !self.ip.shards.has_room() {
+        let room = self.room(what);
+        let more = room.left.saturating_sub(left);
+        if more < (room.limit / PART_LEAST).max(2) || !self.ip.shards.has_room() {
             return;
         }
         let amount = (more / usize::from(self.config.member.of)).max(1);
@@ -154,13 +174,18 @@ impl Host {
         self.ip.shards.send(from, Content::Grant(grant));
     }
 
-    /// A part of a limit has come, or comes back.
-    pub(super) fn on_granted(&mut self, grant: Grant) {
+    /// A part of a limit has come.
+    pub(super) fn on_granted(&mut self, now: Instant, grant: Grant) {
+        self.take_grant(grant);
+        self.leases.asks[grant.what as usize].hurry(now);
+    }
+
+    /// A part of a limit comes, or comes back because it was lost on its way.
+    pub(super) fn take_grant(&mut self, grant: Grant) {
         let limits = &mut self.leases.limits;
         *grant.limit_in(limits) += grant.amount;
         limits.receive_window_bytes += grant.window_bytes;
         self.follow_limits();
-        self.leases.asks[grant.what as usize].wait = WAIT_MIN;
     }
 
     /// Lets all that keeps a limit of its own follow.

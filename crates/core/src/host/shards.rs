@@ -28,7 +28,7 @@ impl Host {
     /// A message has found no room on its way to shard `to`.
     pub fn on_message_lost(&mut self, to: u16, message: &Message) {
         if let Content::Grant(grant) = message.content {
-            self.on_granted(grant);
+            self.take_grant(grant);
         }
         self.ip.on_message_lost(to, message);
         self.shared.counters.messages_lost = self.ip.messages_lost();
@@ -79,7 +79,7 @@ impl Host {
                 false
             }
             Content::Grant(grant) => {
-                self.on_granted(grant);
+                self.on_granted(now, grant);
                 false
             }
         };

@@ -286,8 +286,9 @@ fn check_queues(socket: BorrowedFd<'_>, name: &str, queues: u32) -> io::Result<(
         None => Ok(()),
         Some(there) if there == queues => Ok(()),
         Some(there) => Err(invalid(format!(
-            "`{name}` has {there} receive queues, and AF_XDP needs one for each shard, {queues} in \
-             all: `sudo ethtool -L {name} combined {queues}`, or `rx {queues} tx {queues}`"
+            "`{name}` has {there} receive queue(s), and AF_XDP needs one for each shard, {queues} \
+             in all: `sudo ethtool -L {name} combined {queues}`, or `rx {queues} tx {queues}`, as \
+             far as the card has them (`ethtool -l {name}`)"
         ))),
     }
 }

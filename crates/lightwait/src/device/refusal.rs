@@ -147,7 +147,7 @@ fn attach(kind: Kind, name: &str, errno: i32) -> String {
         libc::EBUSY => format!("the {kind} `{name}` is in use by another program"),
         libc::EINVAL => format!(
             "there is an interface `{name}` already, and it is no {kind}, or one with several \
-             queues"
+             queues: open several, or have it made again without `multi_queue`"
         ),
         _ => format!("cannot attach to the {kind} `{name}`"),
     }
