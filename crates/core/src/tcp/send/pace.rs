@@ -23,7 +23,7 @@ impl SendHalf {
 
     fn start_pacing(&mut self, now: Instant, options: &SocketOptions) {
         let most = options.max_pacing_rate.map_or(u64::MAX, NonZeroU64::get);
-        let (rate, mss) = (self.congestion.pacing_rate(self.rtt.srtt_ns()), self.mss.into());
+        let (rate, mss) = (self.modelled_rate(), self.mss.into());
         let new = || Box::new(Pacer::new(rate, most, mss));
         let pacer = self.rare_mut().pacer.get_or_insert_with(new);
         pacer.restart(now, most, rate, mss);
@@ -67,9 +67,15 @@ impl SendHalf {
         self.pacer()?.awaited()
     }
 
+    /// The rate of the congestion control, a segment a second at least: where the peer took nothing
+    /// for minutes, BBR's model would let the next burst wait for as long.
+    fn modelled_rate(&self) -> u64 {
+        self.congestion.pacing_rate(self.rtt.srtt_ns()).max(self.mss.into())
+    }
+
     /// The congestion window, the round trip or the size of segments is another.
     pub(super) fn update_pace(&mut self) {
-        let (rate, mss) = (self.congestion.pacing_rate(self.rtt.srtt_ns()), self.mss.into());
+        let (rate, mss) = (self.modelled_rate(), self.mss.into());
         if let Some(pacer) = self.pacer_mut() {
             pacer.set_rate(rate, mss);
         }
@@ -86,8 +92,7 @@ impl SendHalf {
 
     /// The rate at which it sends, or would, if it were paced.
     pub(crate) fn pacing_rate(&self) -> u64 {
-        let would = || self.congestion.pacing_rate(self.rtt.srtt_ns());
-        self.pacer().map_or_else(would, Pacer::rate)
+        self.pacer().map_or_else(|| self.congestion.pacing_rate(self.rtt.srtt_ns()), Pacer::rate)
     }
 
     /// How it paces, if it does.
