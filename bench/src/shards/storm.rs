@@ -25,7 +25,7 @@ const FRAMES: u16 = 4096;
 pub enum Storm {
     /// First fragments of packets that are never whole.
     Fragments,
-    /// ICMP errors about connections, of which the other shard owns half.
+    /// ICMP errors about connections. The other shard owns half of these.
     Errors,
     /// Echo requests.
     Echoes,
@@ -47,13 +47,12 @@ impl Storm {
     /// Its frame of that number: an IPv4 packet.
     fn frame(self, number: u16) -> Vec<u8> {
         let mut payload = Vec::new();
-        let quoted = [[80, number].map(u16::to_be_bytes).concat(), vec![0; 16]].concat();
-        let quoted = packet(*SERVER.ip(), CLIENT, protocol::TCP, &quoted);
         match self {
             Storm::Fragments => payload = vec![0; 1400],
             Storm::Errors => {
-                Message::Unreachable { code: 1, next_hop_mtu: 0, quoted: &quoted }
-                    .emit(&mut payload);
+                let quoted = [[80, number].map(u16::to_be_bytes).concat(), vec![0; 16]].concat();
+                let quoted = &packet(*SERVER.ip(), CLIENT, protocol::TCP, &quoted);
+                Message::Unreachable { code: 1, next_hop_mtu: 0, quoted }.emit(&mut payload);
             }
             Storm::Echoes => {
                 let data = &[7; 56];

@@ -144,7 +144,7 @@ fn a_round_trip_takes_twice_the_delay_between_packet_sockets() {
             for way in ["a_to_b", "b_to_a"] {
                 assert_eq!(report[way]["link"], "delay=30ms");
                 assert!(report[way]["packets_out"].as_u64().unwrap() > 40, "{report}");
-                // Of a machine that has other work to do: far below the delay.
+                // The machine may be busy. It is far below the delay all the same.
                 assert!(report[way]["late_us"]["median"].as_f64().unwrap() < 5000.0, "{report}");
             }
         }

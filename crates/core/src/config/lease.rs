@@ -22,7 +22,7 @@ impl Leased {
 pub(crate) struct Grant {
     pub(crate) what: Leased,
     pub(crate) amount: usize,
-    /// Of receive windows, beside the pages of [`Leased::Memory`].
+    /// The receive windows that go with the pages of [`Leased::Memory`].
     pub(crate) window_bytes: u64,
 }
 

@@ -33,7 +33,7 @@ impl Member {
         self.index > 0
     }
 
-    /// The whole of which its part is `part`, or little more.
+    /// The whole, or little more, if `part` is its part.
     pub(crate) fn whole_at_most(self, part: usize) -> usize {
         part.saturating_mul(self.of.into()) + usize::from(self.of - 1)
     }

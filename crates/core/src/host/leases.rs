@@ -138,8 +138,8 @@ impl Host {
         }
     }
 
-    /// When to ask again, though no segment may come until then: for memory, for which connections
-    /// may wait, and for that of which the last ask has brought some.
+    /// When to ask again, though no segment may come until then. Connections may wait for memory.
+    /// For the rest the others are asked on while they give.
     pub(super) fn lease_deadline(&self) -> Option<Instant> {
         if self.config.member.is_alone() {
             return None;

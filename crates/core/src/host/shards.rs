@@ -114,9 +114,8 @@ impl Host {
     pub(super) fn on_error_about(&mut self, now: Instant, error: IcmpError) {
         match self.ip.shards.elsewhere(&error.tuple) {
             Some(owner) => {
-                let content = Content::Error(error);
-                let is_handed = self.ip.shards.hand_over_rare(now, owner, content);
-                self.shared.counters.handed_over += u64::from(is_handed);
+                let cx = &mut Context { now, counters: &mut self.shared.counters };
+                self.ip.shards.hand_over_rare(cx, owner, Content::Error(error));
             }
             None => self.on_icmp_error(now, &error),
         }

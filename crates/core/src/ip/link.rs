@@ -211,9 +211,7 @@ impl Ip {
 
     pub(crate) fn on_arp(&mut self, cx: &mut Context<'_>, packet: &arp::Packet) {
         if self.shards.is_replica() {
-            let is_handed = self.shards.hand_over_rare(cx.now, 0, Content::Arp(*packet));
-            cx.counters.handed_over += u64::from(is_handed);
-            return;
+            return self.shards.hand_over_rare(cx, 0, Content::Arp(*packet));
         }
         let sender = IpAddr::V4(packet.sender);
         let for_us = self.is_ours(IpAddr::V4(packet.target));

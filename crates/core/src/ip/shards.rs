@@ -143,15 +143,14 @@ impl Shards {
         self.outbound.len() < WAITING_MAX
     }
 
-    /// Hands over what is no segment, if little of that has come of late. Returns whether it did.
-    pub(crate) fn hand_over_rare(&mut self, now: Instant, to: u16, content: Content) -> bool {
-        let is_rare = self.rare.take(now);
-        if is_rare {
+    /// Hands over what is no segment, if little of that has come of late.
+    pub(crate) fn hand_over_rare(&mut self, cx: &mut Context<'_>, to: u16, content: Content) {
+        if self.rare.take(cx.now) {
+            cx.counters.handed_over += 1;
             self.send(to, content);
         } else {
             self.on_lost(to, &content);
         }
-        is_rare
     }
 
     fn send_to_replicas(&mut self, content: impl Fn() -> Content) {
@@ -201,8 +200,7 @@ impl Ip {
         origin: Origin,
     ) {
         let content = Content::Packet { bytes: bytes.to_vec(), checksum, origin };
-        let is_handed = self.shards.hand_over_rare(cx.now, 0, content);
-        cx.counters.handed_over += u64::from(is_handed);
+        self.shards.hand_over_rare(cx, 0, content);
     }
 
     /// Tells replicas what has changed: addresses and routes, and neighbours' hardware addresses.

@@ -4,24 +4,13 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use super::link::{Cable, host};
+use super::shards::{PEER, SECOND, SHARDS, right_way};
 use crate::buffer::PAGE_BYTES;
 use crate::config::lease::Leased;
 use crate::config::{Limits, Member};
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Steering, Tuple};
 use crate::ip::shards::Content;
-use crate::time::Duration;
-use crate::wire::ends;
-
-const SHARDS: u16 = 4;
-const PEER: usize = SHARDS as usize;
-const SECOND: Duration = Duration::from_secs(1);
-
-/// The owner of what a frame carries; a host that is alone has all.
-fn owner(bytes: &[u8], of: u16) -> u16 {
-    let steering = Steering::new(&[1; 32], of);
-    ends::of_packet(&bytes[14..]).map_or(0, |tuple| steering.owner(&tuple))
-}
 
 /// Four shards at 10.0.0.1 that listen, and a peer at 10.0.0.2.
 fn cable(limit: impl Fn(&mut Limits)) -> Cable {
@@ -29,7 +18,7 @@ fn cable(limit: impl Fn(&mut Limits)) -> Cable {
     limit(&mut ours.limits);
     let shards = (0..SHARDS).map(|index| ours.member(Member { index, of: SHARDS }));
     let mut cable = Cable::new(shards.chain([host(&["10.0.0.2/24"], 2)]).collect());
-    cable.steer = owner;
+    cable.steer = right_way;
     for shard in &mut cable.hosts {
         shard.listen("0.0.0.0:80".parse().unwrap(), 1024).unwrap();
     }

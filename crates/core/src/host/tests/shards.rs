@@ -16,10 +16,10 @@ use crate::time::Duration;
 use crate::wire::icmpv4::{Echo, Message};
 use crate::wire::{arp, ends, ethernet};
 
-const SHARDS: u16 = 4;
+pub(super) const SHARDS: u16 = 4;
 /// The host on the other end of the cable.
-const PEER: usize = SHARDS as usize;
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const PEER: usize = SHARDS as usize;
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 /// The owner of what a frame carries, as a good device finds it.
 fn by_owner(bytes: &[u8], shards: u16) -> u16 {
@@ -64,7 +64,7 @@ fn to_one_too(steer: fn(&[u8], u16) -> u16, bytes: &[u8], of: u16) -> u16 {
     if of == 1 { 0 } else { steer(bytes, of) }
 }
 
-fn right_way(bytes: &[u8], of: u16) -> u16 {
+pub(super) fn right_way(bytes: &[u8], of: u16) -> u16 {
     to_one_too(by_owner, bytes, of)
 }
 
