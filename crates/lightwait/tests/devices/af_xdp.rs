@@ -195,7 +195,7 @@ fn each_queue_has_a_socket() {
         for wrong in [1, 2, 4] {
             let error = AfXdp::open_queues(&config(), wrong).unwrap_err().to_string();
             let advice = format!("ethtool -L lw0 combined {wrong}");
-            assert!(error.contains("has 3 receive queues") && error.contains(&advice), "{error}");
+            assert!(error.contains("has 3 receive queue(s)") && error.contains(&advice), "{error}");
         }
         let Some(mut queues) = opened(AfXdp::open_queues(&config(), 3)) else { return };
         // Any queue sends; a frame of the kernel's comes to one of them.
