@@ -377,9 +377,12 @@ proptest! {
         for event in story {
             match event {
                 Happens::Rounds { rounds, acks } => for _ in 0..rounds * acks {
-                    let share = path.cubic.window / acks;
+                    let before = path.cubic.window;
+                    let share = before / acks;
                     path.hear(share, u32::MAX);
-                    model.on_ack(f64::from(share) / f64::from(MSS), path.now_ms as f64 / 1e3);
+                    let segments = f64::from(share) / f64::from(MSS);
+                    let is_by_reno = path.cubic.window == before.max(path.cubic.estimate);
+                    model.on_ack(segments, path.now_ms as f64 / 1e3, is_by_reno);
                     path.now_ms += (rtt_ms / u64::from(acks)).max(1);
                 },
                 Happens::Loss => {

@@ -34,8 +34,9 @@ impl Model {
         }
     }
 
-    /// §4.2 to §4.5.
-    pub(super) fn on_ack(&mut self, segments: f64, now: f64) {
+    /// §4.2 to §4.5. Where curve and Reno are so near that rounding says which is less, the window
+    /// that is followed says it: `is_by_reno`.
+    pub(super) fn on_ack(&mut self, segments: f64, now: f64, is_by_reno: bool) {
         self.last = now;
         // The window that is followed has whole bytes.
         if self.window + 1e-3 < self.threshold {
@@ -46,7 +47,10 @@ impl Model {
         let t = now - epoch;
         let alpha = if self.estimate >= self.prior { 1.0 } else { ALPHA };
         self.estimate += alpha * segments / self.window;
-        if self.curve(t) < self.estimate {
+        let above = self.curve(t) - self.estimate;
+        let is_near = above.abs() <= self.estimate / 1000.0;
+        let follows_reno = if is_near { is_by_reno } else { above < 0.0 };
+        if follows_reno {
             self.window = self.window.max(self.estimate);
             return;
         }
