@@ -14,12 +14,14 @@
 //! The card chooses a frame's queue, by a hash of its own (RSS): most frames come to another shard
 //! than the owner of their connection, and are handed over.
 //!
-//! There is no offload: our checksums are whole, and a segment is a frame. A peer on the same
+//! A segment is a frame. Where the kernel copies frames it completes our checksums, or has the card
+//! do it (from Linux 6.8 on). It tells nothing of the checksums of arrivals: a peer on the same
 //! machine, behind a veth, must not leave its own undone (`ethtool -K PEER tx off`). The card hears
 //! its own hardware address alone: use [`AfXdp::hardware`] for the stack.
 //!
-//! Needs Linux 5.9, CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or CAP_SYS_ADMIN, in the machine's own
-//! user namespace. Frames take 8 MiB of locked memory for each queue, or 16 with an MTU above 1770.
+//! Needs Linux 5.9 (6.6 with an MTU above 3818), CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, or
+//! CAP_SYS_ADMIN, in the machine's own user namespace. Frames take 8 MiB of locked memory for each
+//! queue, or 16 with an MTU above 1770.
 
 mod channels;
 mod rings;
@@ -41,7 +43,7 @@ use rustix::net::{
     sockopt,
 };
 
-use self::rings::{Pushed, Rings};
+use self::rings::{Layout, PARTS_MAX, Pushed, Rings};
 use super::bpf::{Attachment, Kind, Program, SocketMap, XdpFlag, filter};
 use super::netlink::{Interface, Netlink};
 use super::presence::Presence;
@@ -57,8 +59,11 @@ const LINK_LEN: u32 = (HEADER_BYTES + TAGS_MAX * TAG_BYTES) as u32;
 /// The largest MTU of an interface whose frames take 2 KiB each, in bytes.
 const SMALL_MTU: u32 = 2048 - HEADROOM - LINK_LEN;
 
-/// The largest MTU, in bytes: a frame fits a page.
-const LARGEST_MTU: u32 = 4096 - HEADROOM - LINK_LEN;
+/// The largest MTU of an interface whose frames take a page each, in bytes.
+const PAGE_MTU: u32 = 4096 - HEADROOM - LINK_LEN;
+
+/// The largest MTU, in bytes: of frames that take as many pages as they may.
+const LARGEST_MTU: u32 = PARTS_MAX * (4096 - HEADROOM) - LINK_LEN;
 
 /// How long the kernel may take to release the queue of a socket that was closed.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
@@ -132,13 +137,14 @@ impl AfXdp {
         let (name, queues) = (&config.interface[..], queues.max(1) as u32);
         let netlink = Netlink::open()?;
         let link = netlink.interface(name)?;
+        let loaded = Loaded::new(config, &link, queues)?;
         check_mtu(name, link.mtu)?;
         if !link.up {
             let refused = |error| Call::SetUp(name).refused(&error);
             netlink.set_up(link.index).map_err(refused)?;
         }
         check_queues(netlink.as_fd(), name, queues)?;
-        let (attached, flag) = attach(config, &link, queues)?;
+        let (attached, flag) = loaded.attach(name, link.index)?;
         let attached = Arc::new(attached);
         (0..queues).map(|queue| open_queue(config, &link, queue, flag, &attached)).collect()
     }
@@ -201,7 +207,9 @@ impl AfXdp {
 
 impl Device for AfXdp {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::plain(Medium::Ethernet, self.mtu)
+        // Which cards complete checksums without the kernel's help is not asked.
+        let checksum = self.rings.has_metadata() && self.mode != XdpMode::ZeroCopy;
+        Capabilities { checksum, ..Capabilities::plain(Medium::Ethernet, self.mtu) }
     }
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
@@ -293,23 +301,40 @@ fn check_queues(socket: BorrowedFd<'_>, name: &str, queues: u32) -> io::Result<(
     }
 }
 
-/// Attaches the program, which leaves all to the kernel until its map has sockets.
-fn attach(config: &AfXdpConfig, link: &Interface, queues: u32) -> io::Result<(Attached, XdpFlag)> {
-    let sockets = SocketMap::new(queues)?;
-    let take = filter::Take::ToSocket(sockets.as_fd().as_raw_fd());
-    let code = filter::ours(&config.addresses, config.ports.as_ref(), take);
-    let program = Program::load(Kind::Xdp, &code)?;
-    let mut flag = XdpFlag::Driver;
-    let mut attachment = program.attach(link.index, flag);
-    let is_final = |error: &io::Error| {
-        matches!(error.raw_os_error(), Some(libc::EPERM | libc::EBUSY | libc::ENODEV))
-    };
-    if attachment.as_ref().is_err_and(|error| !is_final(error)) {
-        flag = XdpFlag::Generic;
-        attachment = program.attach(link.index, flag);
+/// The program, which leaves all to the kernel until its map has sockets.
+struct Loaded {
+    program: Program,
+    sockets: SocketMap,
+}
+
+impl Loaded {
+    fn new(config: &AfXdpConfig, link: &Interface, queues: u32) -> io::Result<Loaded> {
+        let sockets = SocketMap::new(queues)?;
+        let take = filter::Take::ToSocket(sockets.as_fd().as_raw_fd());
+        let code = filter::ours(&config.addresses, config.ports.as_ref(), take);
+        let kind = if is_split(link) { Kind::XdpInParts } else { Kind::Xdp };
+        Ok(Loaded { program: Program::load(kind, &code)?, sockets })
     }
-    let refused = |error| Call::AttachXdp(&config.interface).refused(&error);
-    Ok((Attached { _attachment: attachment.map_err(refused)?, sockets }, flag))
+
+    /// Attaches it: in the driver or, where that refuses, behind it.
+    fn attach(self, name: &str, interface: u32) -> io::Result<(Attached, XdpFlag)> {
+        let mut flag = XdpFlag::Driver;
+        let mut attachment = self.program.attach(interface, flag);
+        let is_final = |error: &io::Error| {
+            matches!(error.raw_os_error(), Some(libc::EPERM | libc::EBUSY | libc::ENODEV))
+        };
+        if attachment.as_ref().is_err_and(|error| !is_final(error)) {
+            flag = XdpFlag::Generic;
+            attachment = self.program.attach(interface, flag);
+        }
+        let attachment = attachment.map_err(|error| Call::AttachXdp(name).refused(&error))?;
+        Ok((Attached { _attachment: attachment, sockets: self.sockets }, flag))
+    }
+}
+
+/// True if a frame of the interface may take several chunks.
+fn is_split(link: &Interface) -> bool {
+    link.mtu > PAGE_MTU
 }
 
 fn open_queue(
@@ -323,11 +348,15 @@ fn open_queue(
     let opened = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None);
     let socket = opened.map_err(|error| Call::XdpSocket.refused(&error.into()))?;
     let chunk_len = if link.mtu <= SMALL_MTU { 2048 } else { 4096 };
-    let rings = Rings::new(socket.as_fd(), chunk_len);
+    let layout = Layout { chunk_len, is_split: is_split(link) };
+    let rings = Rings::new(socket.as_fd(), layout);
     let rings = rings.map_err(|error| Call::XdpMemory.refused(&error.into()))?;
     let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
     if flag == XdpFlag::Generic || !config.zero_copy {
         flags |= SocketAddrXdpFlags::XDP_COPY;
+    }
+    if layout.is_split {
+        flags |= SocketAddrXdpFlags::XDP_USE_SG;
     }
     let bound = bind_released(&socket, &SocketAddrXdp::new(flags, link.index, queue));
     bound.map_err(|error| Call::XdpBind(name, queue).refused(&error.into()))?;

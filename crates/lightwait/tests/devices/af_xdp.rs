@@ -1,6 +1,7 @@
 //! Sockets of AF_XDP on a veth, against the kernel at its other end, and beside the kernel's own
 //! stack on the same interface.
 
+use std::net::UdpSocket;
 use std::process::{Child, Command};
 use std::sync::mpsc;
 use std::thread;
@@ -16,7 +17,10 @@ use crate::frames::{BROADCAST, arp};
 use crate::kernel_tcp::{self, MUCH};
 use crate::namespace::{inside, inside_as_user, ip, run};
 use crate::queues::{CONNECTIONS, drain, knock, syn};
-use crate::{KERNEL, OURS, receive, resolve, send, the_kernel_answers_an_echo};
+use crate::{
+    KERNEL, OURS, an_undone_checksum_is_completed, receive, resolve, send,
+    the_kernel_answers_an_echo,
+};
 
 /// A veth with so many queues at both ends, whose far end has the kernel's addresses and completes
 /// its checksums.
@@ -51,7 +55,13 @@ fn over_af_xdp_the_kernel_answers() {
         veth(1);
         let Some(mut device) = opened(AfXdp::open(&config())) else { return };
         assert_eq!(device.mode(), XdpMode::Driver);
-        assert_eq!((device.capabilities().mtu, device.capabilities().segmentation), (1500, 0));
+        let has = device.capabilities();
+        assert_eq!((has.mtu, has.segmentation), (1500, 0));
+        // Since Linux 6.8.
+        if has.checksum {
+            let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
+            an_undone_checksum_is_completed(&mut device, &socket);
+        }
         the_kernel_answers_an_echo(&mut device);
         assert_eq!(device.losses().unwrap(), Losses::default());
         assert!(device.counters().transmitted >= 2 && device.counters().received >= 2);
@@ -121,6 +131,29 @@ impl Drop for Elsewhere {
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
+}
+
+/// Frames of up to three chunks.
+#[test]
+fn tcp_over_af_xdp_with_frames_larger_than_a_page() {
+    inside("af_xdp::tcp_over_af_xdp_with_frames_larger_than_a_page", || {
+        veth(1);
+        ip("link set lw0 mtu 9000");
+        ip("link set lw1 mtu 9000");
+        let Some(mut device) = opened(AfXdp::open(&config())) else { return };
+        let mac = resolve(&mut device);
+        // The last byte in the first chunk, the first one in the next, and so on.
+        let about = [3770, 4030, 7600, 8060, 8940].into_iter();
+        for len in about.flat_map(|about| about..about + 32) {
+            let data: Vec<u8> = (0..len).map(|at| (at / 7) as u8).collect();
+            let request = crate::frames::echo_request(mac, OURS, KERNEL, &data);
+            send(&mut device, &request, TxChecksum::Complete);
+            let reply = receive(&mut device, |b| b[12..14] == [8, 0] && b[23] == 1);
+            assert!(reply.bytes[42..] == data, "{len} bytes");
+        }
+        assert_eq!(device.losses().unwrap(), Losses::default());
+        kernel_tcp::exchange(move || Box::new(device), MUCH);
+    });
 }
 
 #[test]
@@ -243,9 +276,11 @@ fn an_interface_that_af_xdp_cannot_have_is_told() {
         veth(1);
         let error = AfXdp::open(&AfXdpConfig::new("nosuchthing", vec![])).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
-        ip("link set lw0 mtu 9000");
-        let error = AfXdp::open(&config()).unwrap_err().to_string();
-        assert!(error.contains("sudo ip link set dev lw0 mtu 3818"), "{error}");
+        ip("link set lw0 mtu 65000");
+        let Err(error) = AfXdp::open(&config()) else { panic!("an MTU of 65000") };
+        let error = error.to_string();
+        let expected = ["CAP_", "sudo ip link set dev lw0 mtu 61418"];
+        assert!(expected.iter().any(|text| error.contains(text)), "{error}");
     });
 }
 

@@ -8,9 +8,13 @@
 //!   chunks for departures                            free again
 //! ```
 //!
-//! The frames lie in chunks of one size. One half of the chunks goes around the upper way, the
-//! other half the lower one. A chunk belongs to the kernel from when it is in `fill` or `send`
-//! until it comes out of `received` or `sent`. So each ring has room for all chunks of its half.
+//! The frames lie in chunks of one size, a frame in one chunk or, if it is larger, in several. One
+//! half of the chunks goes around the upper way, the other half the lower one. A chunk belongs to
+//! the kernel from when it is in `fill` or `send` until it comes out of `received` or `sent`. So
+//! each ring has room for all chunks of its half.
+//!
+//! Before a frame that is to be sent its chunk has metadata: the checksum that is left to do
+//! (Linux, Documentation/networking/xsk-tx-metadata.rst).
 //!
 //! Only this module of AF_XDP's needs `unsafe`, beside an ioctl: it reads and writes memory that
 //! the kernel maps.
@@ -18,13 +22,15 @@
 
 use std::marker::PhantomData;
 use std::mem::{align_of, size_of};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use lightwait_core::RxFrame;
-use lightwait_core::frame::{Frame, in_bursts};
+use lightwait_core::frame::{Frame, TxChecksum, in_bursts};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::net::sockopt;
 use rustix::net::xdp::{
@@ -35,45 +41,71 @@ use rustix::net::xdp::{
 /// Chunks each way, a power of two: how many frames may wait to be received, or to be sent.
 const CHUNKS: u32 = 2048;
 
+/// Chunks of a frame, at most: a packet of the kernel's has 17 parts (MAX_SKB_FRAGS).
+pub(super) const PARTS_MAX: u32 = 16;
+
+/// Bytes of `struct xsk_tx_metadata` (linux/if_xdp.h): flags, csum_start, csum_offset, a time.
+const METADATA_LEN: u32 = 24;
+/// XDP_UMEM_TX_METADATA_LEN: a length of metadata is given.
+const HAS_METADATA_LEN: u32 = 1 << 2;
+/// XDP_TX_METADATA: metadata lies before the frame.
+const HAS_METADATA: XdpDescOptions = XdpDescOptions::from_bits_retain(1 << 1);
+/// XDP_TXMD_FLAGS_CHECKSUM: the metadata has the place of a checksum to complete.
+const COMPLETES: u64 = 1 << 1;
+
 /// What became of a frame that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
     /// It is the kernel's once [`Rings::submit`] is called.
     Taken,
-    /// It is larger than a chunk.
+    /// It takes more chunks than a frame may have.
     TooLarge,
     /// All chunks are on their way.
     Full,
+}
+
+/// How frames lie in chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Bytes of a chunk, a power of two.
+    pub(super) chunk_len: u32,
+    /// A frame may take several.
+    pub(super) is_split: bool,
+}
+
+/// A frame that has arrived.
+#[derive(Debug)]
+enum Arrived {
+    /// It lies in one chunk.
+    Whole(XdpDesc),
+    /// It lay in several, and was joined to that place.
+    Joined(Range<usize>),
 }
 
 /// Frames and rings of one socket.
 #[derive(Debug)]
 pub(super) struct Rings {
     frames: Area,
-    /// Bytes of a chunk, a power of two.
-    chunk_len: u32,
+    layout: Layout,
+    /// Bytes of metadata before a frame to send; 0 if the kernel knows none (before Linux 6.8).
+    metadata_len: u32,
     fill: Producer<u64>,
     received: Consumer<XdpDesc>,
     send: Producer<XdpDesc>,
     sent: Consumer<u64>,
     /// Chunks for departures that are ours.
     free: Vec<u64>,
+    /// The frames being handed over.
+    arrived: Vec<Arrived>,
+    joined: Vec<u8>,
 }
 
 impl Rings {
-    /// Gives the socket its memory, with chunks of that length, and the chunks for arrivals to the
-    /// kernel.
-    pub(super) fn new(socket: BorrowedFd<'_>, chunk_len: u32) -> rustix::io::Result<Rings> {
+    /// Gives the socket its memory, and the chunks for arrivals to the kernel.
+    pub(super) fn new(socket: BorrowedFd<'_>, layout: Layout) -> rustix::io::Result<Rings> {
+        let chunk_len = layout.chunk_len;
         let frames = Area::anonymous(2 * CHUNKS as usize * chunk_len as usize)?;
-        let memory = XdpUmemReg {
-            addr: frames.base.as_ptr() as u64,
-            len: frames.len as u64,
-            chunk_size: chunk_len,
-            headroom: 0,
-            flags: XdpUmemRegFlags::empty(),
-            tx_metadata_len: 0,
-        };
-        sockopt::set_xdp_umem_reg(socket, memory)?;
+        let metadata_len = register(socket, &frames, chunk_len)?;
         sockopt::set_xdp_umem_fill_ring_size(socket, CHUNKS)?;
         sockopt::set_xdp_umem_completion_ring_size(socket, CHUNKS)?;
         sockopt::set_xdp_rx_ring_size(socket, CHUNKS)?;
@@ -81,60 +113,117 @@ impl Rings {
         let offsets = sockopt::xdp_mmap_offsets(socket)?;
         let mut rings = Rings {
             frames,
-            chunk_len,
+            layout,
+            metadata_len,
             fill: Producer(Ring::map(socket, XDP_UMEM_PGOFF_FILL_RING, offsets.fr)?),
             received: Consumer(Ring::map(socket, XDP_PGOFF_RX_RING, offsets.rx)?),
             send: Producer(Ring::map(socket, XDP_PGOFF_TX_RING, offsets.tx)?),
             sent: Consumer(Ring::map(socket, XDP_UMEM_PGOFF_COMPLETION_RING, offsets.cr)?),
             free: (CHUNKS..2 * CHUNKS).map(|chunk| u64::from(chunk * chunk_len)).collect(),
+            arrived: Vec::new(),
+            joined: Vec::new(),
         };
         (0..CHUNKS).for_each(|chunk| rings.fill.push(u64::from(chunk * chunk_len)));
         rings.fill.submit();
         Ok(rings)
     }
 
+    /// True if the kernel knows metadata: where it copies frames it completes their checksums.
+    pub(super) fn has_metadata(&self) -> bool {
+        self.metadata_len > 0
+    }
+
     /// Hands at most `most` frames that have arrived to `sink`, oldest first, and gives their
     /// chunks back to the kernel. Returns their number.
     pub(super) fn receive(&mut self, most: usize, sink: impl FnMut(&[RxFrame<'_>])) -> usize {
-        let count = self.received.ready().min(most.try_into().unwrap_or(u32::MAX));
-        if count == 0 {
+        let chunks = self.look(most);
+        if chunks == 0 {
             // A stack that polls leaves the counters in the kernel's cache.
             return 0;
         }
-        let arrived = |ahead| {
-            let place = self.received.peek(ahead);
-            RxFrame::plain(self.frames.bytes(place.addr, place.len))
+        let frame = |arrived: &Arrived| match arrived {
+            Arrived::Whole(place) => RxFrame::plain(self.frames.bytes(place.addr, place.len)),
+            Arrived::Joined(place) => RxFrame::plain(&self.joined[place.clone()]),
         };
-        in_bursts((0..count).map(arrived), sink);
-        for ahead in 0..count {
-            let chunk = self.received.peek(ahead).addr & !u64::from(self.chunk_len - 1);
+        in_bursts(self.arrived.iter().map(frame), sink);
+        for ahead in 0..chunks {
+            let chunk = self.chunk_of(self.received.peek(ahead).addr);
             self.fill.push(chunk);
         }
-        self.received.release(count);
+        self.received.release(chunks);
         self.fill.submit();
-        count as usize
+        self.arrived.len()
     }
 
-    /// Copies a frame to a chunk, for the kernel to send.
+    /// Notes at most `most` frames that have arrived whole, and joins those that lie in several
+    /// chunks. Returns the number of their chunks.
+    fn look(&mut self, most: usize) -> u32 {
+        self.arrived.clear();
+        self.joined.clear();
+        let (mut taken, mut begin) = (0, 0);
+        for ahead in 0..self.received.ready() {
+            if self.arrived.len() >= most {
+                break;
+            }
+            let place = self.received.peek(ahead);
+            let is_last = !place.options.contains(XdpDescOptions::XDP_PKT_CONTD);
+            if is_last && taken == ahead {
+                self.arrived.push(Arrived::Whole(place));
+            } else {
+                self.joined.extend_from_slice(self.frames.bytes(place.addr, place.len));
+                if !is_last {
+                    continue;
+                }
+                self.arrived.push(Arrived::Joined(begin..self.joined.len()));
+                begin = self.joined.len();
+            }
+            taken = ahead + 1;
+        }
+        taken
+    }
+
+    /// Copies a frame to chunks, for the kernel to send.
     pub(super) fn push(&mut self, frame: &Frame) -> Pushed {
-        let len = frame.len();
-        if len > self.chunk_len as usize {
+        let room = self.layout.chunk_len - self.metadata_len;
+        let mut rest = frame.len() as u32;
+        let chunks = rest.div_ceil(room);
+        if chunks > if self.layout.is_split { PARTS_MAX } else { 1 } {
             return Pushed::TooLarge;
         }
-        if self.free.is_empty() {
+        if self.free.len() < chunks as usize {
             self.reclaim();
         }
-        let Some(chunk) = self.free.pop() else { return Pushed::Full };
-        let mut to = self.frames.bytes_mut(chunk, len as u32);
-        let tail = frame.tail.iter().map(|part| &part[..]);
-        for part in std::iter::once(&frame.head[..]).chain(tail) {
-            let (here, rest) = to.split_at_mut(part.len());
-            here.copy_from_slice(part);
-            to = rest;
+        let Some(first) = self.free.len().checked_sub(chunks as usize) else { return Pushed::Full };
+        let mut options = self.tell(self.free[first], frame.checksum);
+        let mut bytes = Bytes::of(frame);
+        for chunk in self.free.drain(first..) {
+            let (addr, len) = (chunk + u64::from(self.metadata_len), rest.min(room));
+            bytes.fill(self.frames.bytes_mut(addr, len));
+            rest -= len;
+            if rest > 0 {
+                options |= XdpDescOptions::XDP_PKT_CONTD;
+            }
+            self.send.push(XdpDesc { addr, len, options });
+            options = XdpDescOptions::empty();
         }
-        let options = XdpDescOptions::empty();
-        self.send.push(XdpDesc { addr: chunk, len: len as u32, options });
         Pushed::Taken
+    }
+
+    /// Writes the metadata of a frame that begins in `chunk`, if it needs some.
+    fn tell(&mut self, chunk: u64, checksum: TxChecksum) -> XdpDescOptions {
+        let TxChecksum::Partial { start, offset } = checksum else {
+            return XdpDescOptions::empty();
+        };
+        let to = self.frames.bytes_mut(chunk, self.metadata_len);
+        to[..8].copy_from_slice(&COMPLETES.to_ne_bytes());
+        to[8..10].copy_from_slice(&start.to_ne_bytes());
+        to[10..12].copy_from_slice(&offset.to_ne_bytes());
+        HAS_METADATA
+    }
+
+    /// Where the chunk begins that `addr` lies in.
+    fn chunk_of(&self, addr: u64) -> u64 {
+        addr & !u64::from(self.layout.chunk_len - 1)
     }
 
     /// Gives the frames that were pushed to the kernel.
@@ -160,8 +249,57 @@ impl Rings {
     /// Takes back the chunks of frames that were sent.
     fn reclaim(&mut self) {
         let count = self.sent.ready();
-        self.free.extend((0..count).map(|ahead| self.sent.peek(ahead)));
+        for ahead in 0..count {
+            let chunk = self.chunk_of(self.sent.peek(ahead));
+            self.free.push(chunk);
+        }
         self.sent.release(count);
+    }
+}
+
+/// Gives the socket the memory of frames. Returns the bytes of metadata that the kernel takes.
+fn register(socket: BorrowedFd<'_>, frames: &Area, chunk_len: u32) -> rustix::io::Result<u32> {
+    let with = |flags, tx_metadata_len| {
+        let memory = XdpUmemReg {
+            addr: frames.base.as_ptr() as u64,
+            len: frames.len as u64,
+            chunk_size: chunk_len,
+            headroom: 0,
+            flags: XdpUmemRegFlags::from_bits_retain(flags),
+            tx_metadata_len,
+        };
+        sockopt::set_xdp_umem_reg(socket, memory).map(|()| tx_metadata_len)
+    };
+    match with(HAS_METADATA_LEN, METADATA_LEN) {
+        Err(Errno::INVAL) => with(0, 0),
+        result => result,
+    }
+}
+
+/// The bytes of a frame that were not copied yet.
+struct Bytes<'a, T> {
+    part: &'a [u8],
+    parts: T,
+}
+
+impl<'a> Bytes<'a, ()> {
+    fn of(frame: &'a Frame) -> Bytes<'a, impl Iterator<Item = &'a [u8]>> {
+        Bytes { part: &frame.head, parts: frame.tail.iter().map(|part| &part[..]) }
+    }
+}
+
+impl<'a, T: Iterator<Item = &'a [u8]>> Bytes<'a, T> {
+    /// Copies the next ones, of which there are enough.
+    fn fill(&mut self, mut to: &mut [u8]) {
+        while !to.is_empty() {
+            let (here, rest) = to.split_at_mut(self.part.len().min(to.len()));
+            let (copied, left) = self.part.split_at(here.len());
+            here.copy_from_slice(copied);
+            (to, self.part) = (rest, left);
+            if self.part.is_empty() {
+                self.part = self.parts.next().unwrap_or_default();
+            }
+        }
     }
 }
 
@@ -243,7 +381,7 @@ impl<T: Copy> Ring<T> {
             producer: offsets.producer as usize,
             consumer: offsets.consumer as usize,
             // Before Linux 5.4.
-            flags: offsets.flags.ok_or(rustix::io::Errno::OPNOTSUPP)? as usize,
+            flags: offsets.flags.ok_or(Errno::OPNOTSUPP)? as usize,
             entries: offsets.desc as usize,
         };
         let len = offsets.entries + CHUNKS as usize * size_of::<T>();
@@ -301,7 +439,7 @@ impl Area {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: without an address the mapping takes the place of no other.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE) }?;
-        Ok(Area { base: NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?, len })
+        Ok(Area { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, len })
     }
 
     /// What a socket has at `place`.
@@ -310,7 +448,7 @@ impl Area {
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: without an address the mapping takes the place of no other.
         let base = unsafe { mmap(std::ptr::null_mut(), len, access, flags, socket, place) }?;
-        Ok(Area { base: NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?, len })
+        Ok(Area { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, len })
     }
 
     /// The bytes at `at`; none if they do not lie in the area. The caller's are those of a chunk

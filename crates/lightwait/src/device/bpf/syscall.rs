@@ -24,6 +24,8 @@ const LINK_CREATE: libc::c_int = 28;
 const MAP_OF_SOCKETS: u32 = 17;
 /// A program is attached to an interface's receive path (BPF_XDP).
 const ATTACH_XDP: u32 = 37;
+/// A program of XDP knows frames in several parts (BPF_F_XDP_HAS_FRAGS).
+const HAS_PARTS: u32 = 1 << 5;
 
 /// Ours is not the GPL: no function that we call asks for it.
 const LICENCE: &CStr = c"MIT OR Apache-2.0";
@@ -41,27 +43,36 @@ pub(crate) enum Kind {
     SocketFilter,
     /// Judges a frame before the kernel's own stack sees it.
     Xdp,
+    /// The same, and the frame may lie in several parts: the program sees the first.
+    XdpInParts,
 }
 
 impl Kind {
     fn number(self) -> u32 {
         match self {
             Kind::SocketFilter => 1,
-            Kind::Xdp => 6,
+            Kind::Xdp | Kind::XdpInParts => 6,
         }
     }
 
     fn attach_kind(self) -> u32 {
         match self {
             Kind::SocketFilter => 0,
-            Kind::Xdp => ATTACH_XDP,
+            Kind::Xdp | Kind::XdpInParts => ATTACH_XDP,
+        }
+    }
+
+    fn flags(self) -> u32 {
+        match self {
+            Kind::SocketFilter | Kind::Xdp => 0,
+            Kind::XdpInParts => HAS_PARTS,
         }
     }
 
     fn refused(self, log: &str, error: &io::Error) -> io::Error {
         match self {
             Kind::SocketFilter => Call::LoadProgram(log).refused(error),
-            Kind::Xdp => Call::LoadXdp(log).refused(error),
+            Kind::Xdp | Kind::XdpInParts => Call::LoadXdp(log).refused(error),
         }
     }
 }
@@ -263,7 +274,7 @@ fn load(kind: Kind, code: &[Instruction], log: &mut [u8]) -> io::Result<OwnedFd>
         log_len: log.len() as u32,
         log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
         kernel_version: 0,
-        flags: 0,
+        flags: kind.flags(),
         name: *b"lightwait\0\0\0\0\0\0\0",
         interface: 0,
         attach_kind: kind.attach_kind(),

@@ -59,7 +59,10 @@ pub(super) fn bind(name: &str, queue: u32, errno: i32) -> String {
         libc::EBUSY => {
             format!("queue {queue} of `{name}` is in use by another socket of AF_XDP")
         }
-        libc::EINVAL => format!("`{name}` has no queue {queue}: `ethtool -l {name}` tells them"),
+        libc::EINVAL => format!(
+            "`{name}` has no queue {queue} (`ethtool -l {name}` tells them), or an MTU above 3818, \
+             which needs Linux 6.6"
+        ),
         libc::ENETDOWN => format!("`{name}` is down"),
         _ => format!("cannot bind a socket of AF_XDP to queue {queue} of `{name}`"),
     }
