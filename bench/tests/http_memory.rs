@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lightwait::device::memory::MemoryDevice;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::address::Cidr;
 use lightwait_core::buffer::PAGE_BYTES;

@@ -33,7 +33,7 @@ const MISSING: &[(&str, &str)] = &[
 const THEIRS: [&str; 5] = ["stream", "listener", "socket", "split", "split_owned"];
 
 /// The folder with ours.
-const OURS: &str = "crates/lightwait/src/net";
+const OURS: &str = "crates/lightwait/src/local";
 
 /// Compares every method of tokio's with ours and the list.
 pub(crate) fn check(root: &Path) -> Outcome {

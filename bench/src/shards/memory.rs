@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lightwait::device::{Device, MemoryDevice};
 use lightwait::driver::{self, SPIN, Stop};
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::rt;
 use lightwait::shard::{Handle, Shard};
 use lightwait::shards::{self, Cores, Seat};

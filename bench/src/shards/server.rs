@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use lightwait::executor::spawn_local;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use tokio::io::AsyncReadExt;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use lightwait::device::MemoryDevice;
 use lightwait::executor::spawn_local;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::{Config, Instant};
 

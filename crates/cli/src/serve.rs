@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 use lightwait::bridge::{Bridge, Clients};
 use lightwait::driver::{self, Stop as DriverStop};
 use lightwait::executor::JoinHandle;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
 use lightwait::shards::{self, Seat};

@@ -19,7 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use lightwait::bridge::{self, Bridge};
 use lightwait::driver;
 use lightwait::executor::spawn_local;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::Shard;
 use lightwait::stack::secret;

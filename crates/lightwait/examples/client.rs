@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use lightwait::Stack;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// A server for the run without arguments: it sends the same page to every client.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use lightwait::Stack;
 use lightwait::executor::spawn_local;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn serve(listener: TcpListener) -> io::Result<()> {

@@ -35,7 +35,7 @@ use lightwait_core::{Capabilities, Config, Medium};
 use tokio::sync::Notify;
 
 use crate::device::{LARGEST_PACKET, MemoryDevice};
-use crate::net::TcpStream;
+use crate::local::TcpStream;
 use crate::rt;
 use crate::shard::Handle;
 

@@ -33,7 +33,7 @@ use inbox::Inbox;
 pub(crate) use task::Task;
 use task::{Panic, Panics, State, Work};
 
-use crate::shard::local::{self, Local};
+use crate::shard::state::{self, Local};
 use crate::shard::waiters::Waiter;
 
 /// The tasks of one shard.
@@ -249,7 +249,7 @@ pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,
 {
-    spawn_on(&local::current(), future)
+    spawn_on(&state::current(), future)
 }
 
 #[inline]

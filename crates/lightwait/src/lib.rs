@@ -1,7 +1,7 @@
 //! `lightwait`: user-level TCP sockets.
 //!
 //! ```
-//! use lightwait::net::{TcpListener, TcpStream};
+//! use lightwait::local::{TcpListener, TcpStream};
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! fn main() -> std::io::Result<()> {
@@ -18,11 +18,11 @@
 //! }
 //! ```
 //!
-//! [`Stack`] sets up a stack in one call, [`net`] has its sockets, and [`Config`] has every knob.
+//! [`Stack`] sets up a stack in one call, [`local`] has its sockets, and [`Config`] has every knob.
 //! The parts:
 //!
 //! ```text
-//!   application's tasks ── net::{TcpListener, TcpStream} ── executor, rt
+//!   application's tasks ── local::{TcpListener, TcpStream} ── executor, rt
 //!                                     │
 //!                                   shard ── lightwait_core::Host
 //!                                     │
@@ -33,17 +33,20 @@
 //!
 //! Features: `tokio-driver` (on by default) drives stacks inside a tokio runtime
 //! ([`driver::drive`]) and has the [`bridge`] to the kernel's sockets. `hyper` implements hyper's
-//! `Read` and `Write` for [`net::TcpStream`], and its timer ([`rt`]).
+//! `Read` and `Write` for [`local::TcpStream`], and its timer ([`rt`]).
 #![deny(unsafe_code)]
 
+mod address;
 pub mod allocator;
 #[cfg(feature = "tokio-driver")]
 pub mod bridge;
 pub mod clock;
 pub mod device;
 pub mod driver;
+mod error;
 pub mod executor;
-pub mod net;
+pub mod local;
+mod lookup;
 pub mod rt;
 pub mod shard;
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant as StdInstant};
 
 use lightwait_core::Instant;
 
-use crate::shard::local::{self, Local};
+use crate::shard::state::{self, Local};
 use crate::shard::timers::TimerKey;
 
 #[cfg(feature = "hyper")]
@@ -25,7 +25,7 @@ pub use self::hyper::Timer;
 ///
 /// If no shard is current.
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep::new(local::current().now() + duration)
+    Sleep::new(state::current().now() + duration)
 }
 
 /// Sleeps until that instant.
@@ -41,7 +41,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 ///
 /// If no shard is current.
 pub fn measure() -> StdInstant {
-    let local = local::current();
+    let local = state::current();
     local.to_std(local.measure())
 }
 
@@ -80,7 +80,7 @@ impl std::error::Error for Elapsed {}
 /// If no shard is current, or `period` is zero.
 pub fn interval(period: Duration) -> Interval {
     assert!(!period.is_zero(), "a period of zero would never let other tasks run");
-    Interval { next: local::current().now(), period }
+    Interval { next: state::current().now(), period }
 }
 
 /// See [`interval`].
@@ -171,7 +171,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.poll_on(&local::current(), context)
+        self.poll_on(&state::current(), context)
     }
 }
 
@@ -180,7 +180,7 @@ impl Drop for Sleep {
         // If it is dropped outside its shard's turn, the entry stays until its deadline, which
         // wakes no live task.
         if self.registered.is_some()
-            && let Some(local) = local::try_current()
+            && let Some(local) = state::try_current()
         {
             self.unregister(&local);
         }

@@ -13,9 +13,9 @@
 //! A driver ([`driver`](crate::driver)) or a simulator calls [`Shard::turn`], and calls it again at
 //! the time that it returned.
 
-pub(crate) mod local;
 mod memory;
 mod peers;
+pub(crate) mod state;
 pub(crate) mod timers;
 pub(crate) mod waiters;
 
@@ -28,7 +28,7 @@ use std::{fmt, io};
 use lightwait_core::ip::conflict::{Claimed, Conflict};
 use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
-use local::Local;
+use state::Local;
 
 pub use memory::{Memory, Room};
 pub use peers::{Peers, Seat, Watch};
@@ -113,7 +113,7 @@ impl Shard {
     ) -> io::Result<Shard> {
         let mut config = Config { device: device.capabilities(), ..config };
         config.tcp.coarsen(resolutions);
-        let host = Host::new(config).map_err(crate::net::io_error)?;
+        let host = Host::new(config).map_err(crate::local::io_error)?;
         let budgets = Budgets {
             receive_frames: budgets.receive_frames.max(1),
             transmit_frames: budgets.transmit_frames.max(1),
@@ -337,12 +337,12 @@ impl Handle {
     ///
     /// If no shard is current: the caller is in no task of a shard.
     pub fn current() -> Handle {
-        Handle { local: local::current() }
+        Handle { local: state::current() }
     }
 
     /// The shard whose task is running, if one is.
     pub fn try_current() -> Option<Handle> {
-        local::try_current().map(|local| Handle { local })
+        state::try_current().map(|local| Handle { local })
     }
 
     /// Runs a future as a task of this shard. It need not be `Send`. Its first poll is in the next

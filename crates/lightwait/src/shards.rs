@@ -7,7 +7,7 @@
 //! ```
 //! use std::io;
 //! use lightwait::device::MemoryDevice;
-//! use lightwait::net::TcpListener;
+//! use lightwait::local::TcpListener;
 //! use lightwait::shard::Shard;
 //! use lightwait::shards::{self, Cores};
 //! use lightwait_core::{Capabilities, Config, Medium};

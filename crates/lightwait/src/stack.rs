@@ -230,7 +230,7 @@ fn invalid(text: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::{TcpListener, TcpStream};
+    use crate::local::{TcpListener, TcpStream};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[test]

@@ -18,7 +18,7 @@ use std::time::Duration;
 use lightwait::Stack;
 use lightwait::bridge;
 use lightwait::driver::{self, Stop};
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait::stack::secret;
 use lightwait_load::engine::{self, Close, IdlePlan, Mode, Outcome, Plan, Progress};

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::executor::spawn_local;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::{sleep, timeout};
 use lightwait_sim::{LinkConfig, Side, World};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};

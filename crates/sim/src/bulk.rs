@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait_core::address::Cidr;
 use lightwait_core::config::{BufferConfig, TcpConfig};
 use lightwait_core::tcp::ConnectionInfo;

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::executor::JoinHandle;
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use lightwait::shard::Handle;
 use lightwait_core::address::Cidr;
 use lightwait_core::buffer::PAGE_BYTES;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use lightwait::net::{Control, TcpListener};
+use lightwait::local::{Control, TcpListener};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle};
 use lightwait_core::buffer::{self, Level};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lightwait::device::memory::{MemoryDevice, Wire};
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::Shard;
 use lightwait_core::address::Cidr;
 use lightwait_core::config::Wish;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lightwait::device::memory::{MemoryDevice, Wire};
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::address::Cidr;
 use lightwait_core::config::Scheme;

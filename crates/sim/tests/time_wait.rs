@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use lightwait_netem::LinkConfig;

@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::shard::Handle;
 use lightwait_bench::memory::{self, State};
 use lightwait_bench::stacks::{Ip, Variant, Which};

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lightwait::device::AfPacket;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::{Cidr, Stack};
 use lightwait_core::config::{Estimator, Scheme, TcpConfig};

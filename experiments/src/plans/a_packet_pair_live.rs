@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use lightwait::device::AfPacket;
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::{Stack, rt};
 use lightwait_wan::Release;
 use serde_json::{Value, json};

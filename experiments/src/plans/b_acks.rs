@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::sleep;
 use lightwait_core::Instant;
 use lightwait_core::config::{AckDelay, TcpConfig};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use lightwait::Stack;
 use lightwait::clock::Clock;
 use lightwait::device::{AfPacket, Device};
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use lightwait::shard::Handle;
 use lightwait_core::config::AckDelay;
 use lightwait_core::rng::Rng;

@@ -13,7 +13,7 @@ mod traffic;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use lightwait::shard::{Budgets, Shard};
 use lightwait_core::address::Cidr;
 use lightwait_core::config::AckDelay;

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use lightwait::device::memory::{MemoryDevice, MemoryFrame, Wire};
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::shard::Shard;
 use lightwait_bench::instructions::{self, Uncounted, section};
 use lightwait_core::address::Cidr;

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::shard::Handle;
 use lightwait_core::config::{Limits, PoolPolicy, SendRule};
 use lightwait_core::time::Duration;

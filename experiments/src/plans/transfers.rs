@@ -13,7 +13,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use lightwait::net::{Control, TcpListener, TcpStream};
+use lightwait::local::{Control, TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::config::{Limits, LossDetection, TcpConfig};

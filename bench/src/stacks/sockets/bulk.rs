@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use lightwait::shard::Handle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::Handle;
 use lightwait_core::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

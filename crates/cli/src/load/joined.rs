@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use lightwait::bridge::{self, Outlet};
 use lightwait::driver;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::Shard;
 use lightwait::stack::secret;
 use lightwait_load::engine::{self, Outcome};

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as KernelListener};
 
 use lightwait::bridge::{self, Bridge};
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::stack::secret;
 use lightwait_core::Config;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lightwait::device::{
     AfPacket, AfXdp, AfXdpConfig, Device, LinkState, Tap, TapConfig, Tun, XdpMode,
 };
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::shards::Seat;
 use lightwait::stack::secret;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lightwait::bridge::Client;
-use lightwait::net::{Control, TcpStream};
+use lightwait::local::{Control, TcpStream};
 use lightwait_http::{Delivery, Pending};
 
 /// A socket of ours. Behind the bridge, what counts as acknowledged is what the client has

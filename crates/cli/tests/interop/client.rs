@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lightwait::device::Device;
 use lightwait::executor::spawn_local;
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::rt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -75,7 +75,7 @@ fn a_client_closes_first<S>(start: impl FnOnce(&Path) -> S) {
     host::run(device, async move {
         for server in KERNELS.iter().cycle().take(20) {
             let address = SocketAddr::new(server.parse().unwrap(), PORT);
-            let stream = lightwait::net::TcpStream::connect(address).await.unwrap();
+            let stream = lightwait::local::TcpStream::connect(address).await.unwrap();
             let (config, timer) = (ClientConfig::default(), Rc::new(Timer));
             let (mut client, driver) =
                 Client::<Body>::new(stream, "h", timer, config).await.unwrap();

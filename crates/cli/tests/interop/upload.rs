@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use http_body_util::BodyExt;
 use hyper::{Request, Response};
 use lightwait::executor::spawn_local;
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use lightwait::rt::Timer;
 use lightwait::wrap::{Pcap, Recording};
 use lightwait_core::Medium;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::net::TcpStream as Kernel;
 
 use super::kernel::{queued_bytes, round_trips};
-use crate::net::Control;
+use crate::local::Control;
 use crate::rt;
 
 /// How long a relay waits, once both ends are passed on, for the client to acknowledge all data.

@@ -12,7 +12,7 @@ use tokio::net::TcpSocket;
 
 use super::{ACCEPT_PAUSE, relay};
 use crate::executor::spawn_local;
-use crate::net::TcpListener;
+use crate::local::TcpListener;
 use crate::rt;
 
 /// The reverse of [`Bridge`](super::Bridge). The outlet accepts connections on our stack and relays

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::net::TcpStream;
+use crate::local::TcpStream;
 use crate::rt;
 
 /// Bytes read at a time.

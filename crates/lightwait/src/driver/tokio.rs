@@ -26,7 +26,7 @@ const PASSES: usize = 8;
 /// # async fn example(shard: lightwait::shard::Shard) {
 /// let handle = shard.handle();
 /// tokio::task::spawn_local(lightwait::driver::drive(vec![shard]));
-/// let stream = lightwait::net::TcpStream::connect_on(&handle, "10.9.0.1:80").await;
+/// let stream = lightwait::local::TcpStream::connect_on(&handle, "10.9.0.1:80").await;
 /// # }
 /// ```
 ///

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use super::task::{Panic, Panics, State, Task};
-use crate::shard::local::Local;
+use crate::shard::state::Local;
 
 /// Waits for a task's end. The task goes on if the handle is dropped.
 pub struct JoinHandle<T> {

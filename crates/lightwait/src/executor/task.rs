@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
 use super::inbox::Inbox;
-use crate::shard::local;
+use crate::shard::state;
 
 /// A task, or the resources that an ended one leaves to the next in its place.
 pub(crate) struct Task {
@@ -165,7 +165,7 @@ impl Wake for TaskWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let is_ours = local::with_current(|current| match current {
+        let is_ours = state::with_current(|current| match current {
             Some(local) if Arc::ptr_eq(local.executor().inbox(), &self.inbox) => {
                 local.executor().make_ready(self.place);
                 true

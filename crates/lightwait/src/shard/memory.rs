@@ -14,7 +14,7 @@ use lightwait_core::Host;
 use lightwait_core::buffer::{ConnectionRoom, Level};
 
 use super::Handle;
-use super::local::Local;
+use super::state::Local;
 use super::waiters::Waiter;
 
 /// Pages that must be free for each waiting task that is woken.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lightwait::device::{AfPacket, Device};
 use lightwait::driver::{self, SPIN, Stop};
 use lightwait::executor::spawn_local;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::{Handle, Shard};
 use lightwait::wrap::Link;
 use lightwait_core::{Capabilities, Config, Medium};

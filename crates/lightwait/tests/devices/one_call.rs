@@ -5,7 +5,7 @@ use std::net::TcpStream as KernelStream;
 use std::thread;
 
 use lightwait::Stack;
-use lightwait::net::TcpListener;
+use lightwait::local::TcpListener;
 use tokio::io::AsyncWriteExt;
 
 use crate::namespace;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use lightwait::bridge::SERVER_ADDRESS;
 use lightwait::clock::Clock;
 use lightwait::driver::{self, Descriptor, Driven, SPIN, Stop};
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait_core::Instant;
 
 use crate::drivers::{echo_once, runtime, shards};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use lightwait::bridge::{self, Bridge, SERVER_ADDRESS};
 use lightwait::driver::{self, SPIN, Stop};
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::Shard;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -10,7 +10,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use lightwait::bridge::SERVER_ADDRESS;
 use lightwait::executor::spawn_local;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 
 use crate::sockets::pattern;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lightwait::bridge::SERVER_ADDRESS;
 use lightwait::driver::{self, SPIN, Stop};
-use lightwait::net::{TcpListener, TcpStream, lookup_host};
+use lightwait::local::{TcpListener, TcpStream, lookup_host};
 use lightwait::shard::Handle;
 
 use crate::drivers::{echo_once, shards};

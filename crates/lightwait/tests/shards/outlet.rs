@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lightwait::bridge::{Outlet, SERVER_ADDRESS};
 use lightwait::driver;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::drivers::{echo_once, runtime, shards};

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::rt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, ReadBuf, Ready};
 

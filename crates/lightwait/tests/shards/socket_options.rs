@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use lightwait::bridge::SERVER_ADDRESS;
-use lightwait::net::{TcpListener, TcpSocket, TcpStream};
+use lightwait::local::{TcpListener, TcpSocket, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::Host;

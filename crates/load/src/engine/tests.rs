@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use lightwait::bridge;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::{Handle, Shard};
 use lightwait_core::Instant;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant as StdInstant};
 
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::Instant;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::tcp::{Keepalive, SocketOptions};

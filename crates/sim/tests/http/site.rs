@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::shard;
 use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Instant, Medium};

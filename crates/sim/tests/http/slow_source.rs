@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lightwait::net::{TcpSocket, TcpStream};
+use lightwait::local::{TcpSocket, TcpStream};
 use lightwait::rt::sleep;
 use lightwait::shard::Handle;
 use lightwait_core::Host;

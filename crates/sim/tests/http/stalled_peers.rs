@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lightwait::executor::JoinHandle;
-use lightwait::net::{TcpSocket, TcpStream};
+use lightwait::local::{TcpSocket, TcpStream};
 use lightwait::rt::{sleep, timeout};
 use lightwait::shard::Handle;
 use lightwait_core::Host;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_bench::sample::median;

@@ -13,7 +13,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lightwait::net::TcpStream;
+use lightwait::local::TcpStream;
 use lightwait_core::wire::tcp::{Flags, Segment};
 use lightwait_http::{Files, FilesConfig, Server, ServerConfig};
 use lightwait_netem::LinkConfig;

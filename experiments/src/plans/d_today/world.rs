@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 
-use lightwait::net::{Control, TcpListener, TcpStream};
+use lightwait::local::{Control, TcpListener, TcpStream};
 use lightwait::rt;
 use lightwait::shard::Handle;
 use lightwait_core::Instant;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::log::{Form, Outputs};
 use lightwait::device::MemoryDevice;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::Shard;
 use lightwait_core::{Capabilities, Config, Instant, Medium};
 use std::net::SocketAddr;

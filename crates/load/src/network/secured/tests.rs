@@ -172,7 +172,7 @@ fn a_load_on_our_stack_speaks_tls() {
     ];
     let [at, from] = [shards[0].handle(), shards[1].handle()];
     let to: SocketAddr = (bridge::SERVER_ADDRESS, 443).into();
-    let listener = lightwait::net::TcpListener::bind_on(&at, to).unwrap();
+    let listener = lightwait::local::TcpListener::bind_on(&at, to).unwrap();
     let (said, outcome) = (Said::default(), Rc::new(RefCell::new(None)));
     let (shared, result) = (said.clone(), outcome.clone());
     at.spawn_local(async move {

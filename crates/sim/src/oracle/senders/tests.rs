@@ -3,7 +3,7 @@
 use super::*;
 use crate::cable::Side;
 use crate::world::World;
-use lightwait::net::{TcpListener, TcpStream};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait_netem::LinkConfig;
 use tokio::io::AsyncWriteExt;
 

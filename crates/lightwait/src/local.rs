@@ -1,4 +1,4 @@
-//! Sockets, with tokio's names and signatures.
+//! Sockets of one thread, with tokio's names and signatures.
 //!
 //! A socket belongs to its shard and is `!Send`. [`TcpListener::bind`] and [`TcpStream::connect`]
 //! find the shard by themselves inside a shard's task. Elsewhere on its thread (under a
@@ -10,21 +10,19 @@
 //! Streams implement tokio's `AsyncRead` and `AsyncWrite`; with the feature `hyper`, hyper's `Read`
 //! and `Write` as well. Sockets need no runtime, only a shard that is driven.
 
-mod address;
-mod error;
 mod listener;
-mod lookup;
 mod socket;
 mod split;
 mod stream;
 
-pub use address::ToSocketAddrs;
-pub use error::io_error;
 pub use listener::TcpListener;
-pub use lookup::lookup_host;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::{Control, TcpStream};
+
+pub use crate::address::ToSocketAddrs;
+pub use crate::error::io_error;
+pub use crate::lookup::lookup_host;
 
 // What calls of sockets take and return.
 pub use lightwait_core::tcp::{

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use super::ToSocketAddrs;
-use crate::shard::local::Local;
+use crate::address::ToSocketAddrs;
+use crate::shard::state::Local;
 
 /// Threads that look up names, at most; further names wait.
 const MOST_THREADS: usize = 4;
@@ -54,7 +54,7 @@ async fn addresses_of<A: ToSocketAddrs>(host: &A) -> io::Result<Addresses<A::Ite
 
 /// The addresses that `host` stands for, for a socket of that shard. In virtual time a name is
 /// refused: the answer would come at another time in each run.
-pub(super) async fn addresses_for<A: ToSocketAddrs>(
+pub(crate) async fn addresses_for<A: ToSocketAddrs>(
     shard: &Local,
     host: &A,
 ) -> io::Result<Addresses<A::Iter>> {
@@ -73,7 +73,7 @@ fn named(name: &str, error: &io::Error) -> io::Error {
 }
 
 /// `error` of an open to `remote`. If no open can go there, and a name led to it, with both.
-pub(super) fn of_name(name: Option<&str>, remote: SocketAddr, error: io::Error) -> io::Error {
+pub(crate) fn of_name(name: Option<&str>, remote: SocketAddr, error: io::Error) -> io::Error {
     match name {
         Some(name) if error.kind() == io::ErrorKind::InvalidInput => {
             named(&format!("{name} is {}", remote.ip()), &error)
@@ -83,7 +83,7 @@ pub(super) fn of_name(name: Option<&str>, remote: SocketAddr, error: io::Error) 
 }
 
 /// Addresses that were given or found.
-pub(super) enum Addresses<I> {
+pub(crate) enum Addresses<I> {
     Given(I),
     Found(std::vec::IntoIter<SocketAddr>),
 }

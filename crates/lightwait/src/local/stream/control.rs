@@ -10,7 +10,7 @@ use lightwait_core::config::SendSize;
 use lightwait_core::tcp::{ConnectionInfo, Demand, SendInfo, Supply};
 use lightwait_core::{ConnectionId, Readiness};
 
-use crate::shard::local::Local;
+use crate::shard::state::Local;
 
 /// A handle on a connection whose stream has another owner, such as a server's HTTP library. It
 /// does not keep the connection open. Its methods do nothing once the stream is dropped.

@@ -122,7 +122,7 @@ impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
 }
 
 /// The error where no address was given.
-pub(super) fn no_address() -> io::Error {
+pub(crate) fn no_address() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no address was given")
 }
 

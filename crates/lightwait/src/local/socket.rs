@@ -15,7 +15,7 @@ use lightwait_core::tcp::{Keepalive, SocketOptions};
 use super::stream::{TcpStream, any_address};
 use super::{TcpListener, io_error};
 use crate::shard::Handle;
-use crate::shard::local::{self, Local};
+use crate::shard::state::{self, Local};
 
 /// A socket that neither connects nor listens yet. Its options apply from the first segment on.
 pub struct TcpSocket {
@@ -33,7 +33,7 @@ impl TcpSocket {
     /// If no shard is current.
     #[allow(clippy::unnecessary_wraps, reason = "tokio's signature")]
     pub fn new_v4() -> io::Result<TcpSocket> {
-        Ok(TcpSocket::new(local::current(), false))
+        Ok(TcpSocket::new(state::current(), false))
     }
 
     /// A socket for IPv6 on the current shard.
@@ -43,7 +43,7 @@ impl TcpSocket {
     /// If no shard is current.
     #[allow(clippy::unnecessary_wraps, reason = "tokio's signature")]
     pub fn new_v6() -> io::Result<TcpSocket> {
-        Ok(TcpSocket::new(local::current(), true))
+        Ok(TcpSocket::new(state::current(), true))
     }
 
     /// A socket for IPv4 on the shard of that handle.

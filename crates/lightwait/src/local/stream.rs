@@ -23,12 +23,12 @@ use tokio::io::ReadBuf;
 pub use control::Control;
 pub(super) use options::hop_limit;
 
-use super::address::no_address;
-use super::lookup::{addresses_for, of_name};
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ToSocketAddrs, io_error};
+use crate::address::no_address;
+use crate::lookup::{addresses_for, of_name};
 use crate::shard::Handle;
-use crate::shard::local::{self, Local};
+use crate::shard::state::{self, Local};
 
 /// Bytes of a read, at most, into uninitialised room of the caller. They pass through a buffer of
 /// the shard, which stays in the cache.
@@ -51,7 +51,7 @@ impl TcpStream {
     ///
     /// If no shard is current.
     pub async fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
-        TcpStream::connect_to_first(&local::current(), None, address).await
+        TcpStream::connect_to_first(&state::current(), None, address).await
     }
 
     /// Opens a connection from the shard of that handle and waits until it is established.

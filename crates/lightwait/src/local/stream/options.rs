@@ -9,7 +9,7 @@ use lightwait_core::config::Algorithm;
 use lightwait_core::tcp::SocketOptions;
 
 use super::TcpStream;
-use crate::net::io_error;
+use crate::local::io_error;
 
 impl TcpStream {
     /// Every option.
@@ -111,7 +111,7 @@ impl TcpStream {
 }
 
 /// Converts a TTL to a hop limit.
-pub(in crate::net) fn hop_limit(ttl: u32) -> io::Result<u8> {
+pub(in crate::local) fn hop_limit(ttl: u32) -> io::Result<u8> {
     match u8::try_from(ttl) {
         Ok(hop_limit @ 1..) => Ok(hop_limit),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "a TTL is 1 to 255")),

@@ -12,12 +12,12 @@ use std::task::{Context, Poll};
 use lightwait_core::tcp::SocketOptions;
 use lightwait_core::{AcceptError, ListenerId};
 
-use super::address::no_address;
-use super::lookup::addresses_for;
 use super::stream::hop_limit;
 use super::{TcpStream, ToSocketAddrs, io_error};
+use crate::address::no_address;
+use crate::lookup::addresses_for;
 use crate::shard::Handle;
-use crate::shard::local::{self, Local};
+use crate::shard::state::{self, Local};
 
 /// The default number of connections that wait to be accepted: Linux's net.core.somaxconn.
 const BACKLOG: usize = 4096;
@@ -39,7 +39,7 @@ impl TcpListener {
     ///
     /// If no shard is current.
     pub async fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
-        let shard = local::current();
+        let shard = state::current();
         let addresses = addresses_for(&shard, &address).await?;
         TcpListener::bind_to_first(&shard, addresses, BACKLOG)
     }
