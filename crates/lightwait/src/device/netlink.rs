@@ -57,6 +57,8 @@ pub(crate) struct Interface {
     pub(crate) carrier: bool,
     /// It leads back to this machine alone.
     pub(crate) loopback: bool,
+    /// It ends in a program: a TAP or a TUN.
+    pub(crate) tun: bool,
     /// Its hardware address; zeros if it has none of six bytes.
     pub(crate) hardware: [u8; 6],
 }
@@ -296,6 +298,7 @@ fn parse_interface(message: &[u8]) -> Option<Interface> {
         // IFF_RUNNING follows it after a while.
         carrier: flags & libc::IFF_LOWER_UP as u32 != 0,
         loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
+        tun: false,
         hardware: [0; 6],
     };
     for (kind, value) in attributes(message.get(HEADER_LEN + LINK_HEADER_LEN..)?) {
@@ -303,6 +306,10 @@ fn parse_interface(message: &[u8]) -> Option<Interface> {
         match kind {
             libc::IFLA_MTU => interface.mtu = long(value, 0)?,
             libc::IFLA_ADDRESS => interface.hardware = value.try_into().unwrap_or_default(),
+            libc::IFLA_LINKINFO => {
+                let kind = attributes(value).find(|(kind, _)| *kind == libc::IFLA_INFO_KIND);
+                interface.tun = kind.and_then(|(_, name)| name) == Some(b"tun\0");
+            }
             _ => (),
         }
     }
@@ -407,8 +414,15 @@ mod tests {
         message.attribute(libc::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 9]);
         let whole = parse_interface(&message.bytes).unwrap();
         let hardware = [2, 0, 0, 0, 0, 9];
-        let link =
-            Interface { index: 3, mtu: 1400, up: true, carrier: false, loopback: false, hardware };
+        let link = Interface {
+            index: 3,
+            mtu: 1400,
+            up: true,
+            carrier: false,
+            loopback: false,
+            tun: false,
+            hardware,
+        };
         assert_eq!(whole, link);
         let padding = 2;
         for len in 0..message.bytes.len() - padding {

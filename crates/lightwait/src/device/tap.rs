@@ -368,7 +368,7 @@ fn attach(
 /// frames, and us other numbers. It has a carrier while a program is attached to it.
 fn refuse_in_use(kind: Kind, name: &str) -> io::Result<()> {
     match Netlink::open()?.interface(name) {
-        Ok(interface) if interface.carrier => {
+        Ok(interface) if interface.tun && interface.carrier => {
             let busy = io::Error::from_raw_os_error(libc::EBUSY);
             Err(Call::AttachQueue(kind, name).refused(&busy))
         }

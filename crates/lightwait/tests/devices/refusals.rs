@@ -56,6 +56,9 @@ fn what_an_interface_cannot_have_is_told() {
         assert!(error.contains("`lw0` cannot have an MTU of 67"), "{error}");
         ip("tuntap add dev lw0 mode tun");
         assert!(refusal(&[], 1500).unwrap().contains("it is no TAP"));
+        ip("link set lo up");
+        let error = Tap::open_queues(&TapConfig::new("lo"), 2).unwrap_err().to_string();
+        assert!(error.contains("it is no TAP"), "{error}");
         let error = AfPacket::open("a-name-that-is-too-long", true).unwrap_err();
         assert!(error.to_string().contains("no network interface `a-name"), "{error}");
     });
