@@ -7,6 +7,7 @@
 //!           (those that hold no page stand in a line of their own, and come first)
 //!   a timer fired, text is unsent ─▶ stalled ─ a claim was refused ─▶ asked to take back what was
 //!           never sent ─ that of all was not enough ─▶ reset, those first that were asked first
+//!           (those that hold next to nothing only for writers that hold no page)
 //! ```
 //!
 //! What was never sent, and can be had again (from a file), is no reason to reset a connection: its
@@ -52,6 +53,10 @@ const CROWDED: u32 = 16;
 /// [`StallConfig::after`](crate::config::StallConfig::after): 188 ms by default. As many peers as
 /// come in that time have to find room, for newcomers to find some.
 const CROWDED_PATIENCE: u32 = 16;
+
+/// Pages of a connection that holds next to nothing, at most: what is in flight and waits to be sent
+/// on a slow path. Its reset would make room for those alone that hold nothing.
+const SPENT_PAGES: usize = 4;
 
 /// Stalled connections that are judged in one turn, at most.
 const JUDGED_A_TURN: usize = 256;
@@ -161,8 +166,12 @@ impl Shortage {
         self.waiting.can_serve(pool)
     }
 
-    /// When the longest wait for memory began, in line or elsewhere; `None` if there is no wait.
-    fn waits_since(&self) -> Option<Instant> {
+    /// When the longest wait for memory began that the reset of a connection in that stage would
+    /// end, in line or elsewhere; `None` if there is none.
+    fn waits_since(&self, stage: Stage) -> Option<Instant> {
+        if stage == Stage::Spent {
+            return self.waiting.newcomers_since();
+        }
         self.waiting.since().into_iter().chain(self.elsewhere_since).min()
     }
 }
@@ -357,7 +366,8 @@ impl Host {
         let pressed = match self.shared.pool.is_short_for_newcomers() {
             true => Some(Instant::ZERO),
             false => {
-                let since = self.shortage.waits_since().into_iter().chain(*laden_since).min();
+                let waits_since = self.shortage.waits_since(mark.stage);
+                let since = waits_since.into_iter().chain(*laden_since).min();
                 since.map(|since| since + patience)
             }
         };
@@ -406,8 +416,10 @@ impl Host {
         for _ in 0..slots.min(end) {
             let index = self.shortage.patrol % end;
             self.shortage.patrol = index + 1;
-            let s = self.at_work(index);
-            if s.is_some_and(may_stall) && self.shortage.stalled.mark(index).is_none() {
+            let Some(s) = self.at_work(index).filter(|s| may_stall(s)) else { continue };
+            let has_refilled =
+                |mark: Mark| mark.stage == Stage::Spent && s.send.buffer.len() > mark.held;
+            if self.shortage.stalled.mark(index).is_none_or(has_refilled) {
                 self.list_stalled(now, index);
             }
         }

@@ -73,6 +73,11 @@ impl Waiting {
         self.newcomers.waits_since().into_iter().chain(self.line.waits_since()).min()
     }
 
+    /// The same of those that hold no page; of all where they wait in one line.
+    pub(super) fn newcomers_since(&self) -> Option<Instant> {
+        if self.has_one_line { self.since() } else { self.newcomers.waits_since() }
+    }
+
     /// When a promise ends.
     pub(super) fn promised_until(&self) -> Option<Instant> {
         (self.promised > 0).then_some(self.promised_at + PROMISE)

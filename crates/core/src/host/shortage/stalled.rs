@@ -1,7 +1,7 @@
-//! Connections on which nothing moves, in two lists beside the slots. One list has the connections
-//! whose memory is not needed yet, in the order in which they were seen to stall. The other has the
-//! connections that are to make room. A connection is added and taken out by a few stores, wherever
-//! it stands.
+//! Connections on which nothing moves, in three lists beside the slots. The first has the
+//! connections whose memory is not needed yet, in the order in which they were seen to stall. The
+//! second has the connections that are to make room, and the third those of them that hold next to
+//! nothing. A connection is added and taken out by a few stores, wherever it stands.
 
 use alloc::vec::Vec;
 
@@ -46,12 +46,22 @@ pub(in crate::host) enum Stage {
     /// It has answered, or has nothing that could be taken back: it is reset if that was not
     /// enough.
     Last,
+    /// It holds so little that only those who hold nothing are helped by its reset.
+    Spent,
 }
 
 impl Stage {
     /// Which list it is in.
     fn list(self) -> usize {
-        usize::from(self != Stage::Listed)
+        match self {
+            Stage::Listed => 0,
+            Stage::Asked | Stage::Last => 1,
+            Stage::Spent => 2,
+        }
+    }
+
+    fn can_give_no_more(self) -> bool {
+        matches!(self, Stage::Last | Stage::Spent)
     }
 }
 
@@ -62,16 +72,16 @@ struct Ends {
     last: u32,
 }
 
-/// Slots in two lists. It grows to the highest slot that was ever in one.
+/// Slots in three lists. It grows to the highest slot that was ever in one.
 #[derive(Debug)]
 pub(in crate::host) struct Stalled {
     links: Vec<Link>,
-    lists: [Ends; 2],
-    /// How many there are in both.
+    lists: [Ends; 3],
+    /// How many there are in all.
     listed: usize,
     /// How many were asked, and have not answered.
     asked: usize,
-    /// How many are in the last stage, and the memory that they took when they were marked, in
+    /// How many are in the last stages, and the memory that they took when they were marked, in
     /// units of the pool.
     to_go: (usize, usize),
 }
@@ -80,7 +90,7 @@ impl Default for Stalled {
     fn default() -> Self {
         Stalled {
             links: Vec::new(),
-            lists: [Ends { first: NONE, last: NONE }; 2],
+            lists: [Ends { first: NONE, last: NONE }; 3],
             listed: 0,
             asked: 0,
             to_go: (0, 0),
@@ -94,7 +104,7 @@ impl Stalled {
         self.listed == 0
     }
 
-    /// How many are in the last stage, and the memory that they took when they were marked, in
+    /// How many can give back no more, and the memory that they took when they were marked, in
     /// units of the pool.
     pub(in crate::host) fn to_go(&self) -> (usize, usize) {
         self.to_go
@@ -105,9 +115,10 @@ impl Stalled {
         self.first_of(Stage::Listed.list())
     }
 
-    /// The slot that was added first, and its mark, of those that are to make room.
+    /// The slot that was added first, and its mark, of those that are to make room; of those that
+    /// hold next to nothing if there is no other.
     pub(in crate::host) fn first_to_go(&self) -> Option<(u32, Mark)> {
-        self.first_of(Stage::Last.list())
+        self.first_of(Stage::Last.list()).or_else(|| self.first_of(Stage::Spent.list()))
     }
 
     /// True if none was asked that has not answered.
@@ -146,7 +157,7 @@ impl Stalled {
         list.last = index;
         self.listed += 1;
         self.asked += usize::from(mark.stage == Stage::Asked);
-        if mark.stage == Stage::Last {
+        if mark.stage.can_give_no_more() {
             self.to_go = (self.to_go.0 + 1, self.to_go.1 + mark.units);
         }
     }
@@ -158,7 +169,7 @@ impl Stalled {
         let Some(mark) = mark else { return };
         self.listed -= 1;
         self.asked -= usize::from(mark.stage == Stage::Asked);
-        if mark.stage == Stage::Last {
+        if mark.stage.can_give_no_more() {
             self.to_go = (self.to_go.0 - 1, self.to_go.1 - mark.units);
         }
         let list = &mut self.lists[mark.stage.list()];
@@ -181,13 +192,13 @@ mod tests {
     proptest! {
         #[test]
         fn each_is_a_queue_out_of_which_any_may_go(
-            ops in prop::collection::vec((0u8..4, 0u32..9), 0..200),
+            ops in prop::collection::vec((0u8..5, 0u32..9), 0..200),
         ) {
             let mut list = Stalled::default();
-            let mut models: [Vec<(u32, Mark)>; 2] = Default::default();
+            let mut models: [Vec<(u32, Mark)>; 3] = Default::default();
             for (at, (to, index)) in ops.into_iter().enumerate() {
                 let since = Instant::from_millis(at as u64);
-                let stages = [Stage::Listed, Stage::Asked, Stage::Last];
+                let stages = [Stage::Listed, Stage::Asked, Stage::Last, Stage::Spent];
                 models.iter_mut().for_each(|model| model.retain(|(listed, _)| *listed != index));
                 match stages.get(usize::from(to)) {
                     Some(stage) => {
@@ -199,10 +210,11 @@ mod tests {
                     None => list.remove(index),
                 }
                 let firsts = [list.first(), list.first_to_go()];
-                prop_assert_eq!(firsts, [models[0].first().copied(), models[1].first().copied()]);
-                let to_go = models[1].iter();
-                let (last, asked): (Vec<_>, Vec<_>) =
-                    to_go.partition(|(_, mark)| mark.stage == Stage::Last);
+                let first_to_go = models[1].first().or(models[2].first());
+                prop_assert_eq!(firsts, [models[0].first().copied(), first_to_go.copied()]);
+                let is_asked = |(_, mark): &&(u32, Mark)| mark.stage == Stage::Asked;
+                let to_go = models[1].iter().chain(&models[2]);
+                let (asked, last): (Vec<_>, Vec<_>) = to_go.partition(is_asked);
                 prop_assert_eq!(list.all_have_answered(), asked.is_empty());
                 let units = last.iter().map(|(_, mark)| mark.units).sum::<usize>();
                 prop_assert_eq!(list.to_go(), (last.len(), units));
@@ -213,8 +225,8 @@ mod tests {
                 }
             }
             while let Some((index, _)) = list.first().or(list.first_to_go()) {
-                let model = usize::from(list.first().is_none());
-                prop_assert_eq!(models[model].remove(0).0, index);
+                let model = models.iter_mut().find(|model| !model.is_empty());
+                prop_assert_eq!(model.unwrap().remove(0).0, index);
                 list.remove(index);
             }
             prop_assert!(models.iter().all(Vec::is_empty));

@@ -2,7 +2,7 @@
 //! taken nothing for a while, and more where memory is short. Only then are connections reset.
 
 use super::stalled::{Mark, Stage};
-use super::{Cause, JUDGED_A_TURN, Shortage, Verdict, is_short, pages_wanted};
+use super::{Cause, JUDGED_A_TURN, SPENT_PAGES, Shortage, Verdict, is_short, pages_wanted};
 use crate::buffer::PAGE_BYTES;
 use crate::error::Error;
 use crate::event::{ConnectionId, Readiness};
@@ -114,7 +114,9 @@ impl Host {
     }
 
     /// Resets connections that could give back no more, those that were asked first, until enough
-    /// pages are free; none as long as one that was asked may answer.
+    /// pages are free; none as long as one that was asked may answer. Those that hold next to
+    /// nothing go last, and only for newcomers or if they hold most of the memory together: large
+    /// windows over a quick link ask for more than any pool has, for ever.
     pub(super) fn reset_last(&mut self, now: Instant) {
         for _ in 0..JUDGED_A_TURN {
             let first = self.shortage.stalled.first_to_go();
@@ -131,6 +133,9 @@ impl Host {
                 Verdict::Stalled(cause) if self.has_more_again(index, mark) => {
                     self.ask_back(index, mark, cause);
                 }
+                Verdict::Stalled(_) if mark.stage != Stage::Spent && self.is_spent(index) => {
+                    self.shortage.stalled.push(index, Mark { stage: Stage::Spent, ..mark });
+                }
                 Verdict::Stalled(cause) => self.reset_for_memory(now, index, cause),
             }
         }
@@ -141,7 +146,13 @@ impl Host {
     fn has_more_again(&self, index: u32, mark: Mark) -> bool {
         let s = self.at_work(index);
         let has_more = |s: &Synchronized| s.send.buffer.len() > mark.held && s.can_take_back();
-        mark.stage == Stage::Last && s.is_some_and(has_more)
+        mark.stage != Stage::Asked && s.is_some_and(has_more)
+    }
+
+    /// True if the connection in slot `index` holds next to nothing.
+    fn is_spent(&self, index: u32) -> bool {
+        let pool = &self.shared.pool;
+        self.at_work(index).is_some_and(|s| s.send.buffer.pages(pool) <= SPENT_PAGES)
     }
 
     /// When the connection with that mark, which is to make room, is reset.

@@ -260,11 +260,31 @@ fn resets_come_when_all_was_taken_back_that_could_be() {
     let mut downloads = Downloads::new(10, 60_000);
     // All have been seen to stall.
     downloads.run(400, usize::MAX);
-    // Less than what stays where all is taken back.
-    downloads.squeeze(50);
+    // What stays where all is taken back leaves no first page.
+    downloads.squeeze(10);
     let taken_back = |one: &Download| one.taken_back > 0;
     assert!(downloads.resets() > 0, "{}", downloads.resets());
     assert!(downloads.all[..10].iter().all(taken_back), "each was asked before");
+}
+
+/// Who waits for more holds pages, and those whose windows are closed hold next to nothing.
+#[test]
+fn one_that_holds_next_to_nothing_is_not_reset_for_who_holds_more() {
+    let mut downloads = Downloads::new(10, 60_000);
+    downloads.run(400, usize::MAX);
+    downloads.squeeze(50);
+    assert!(downloads.all[..10].iter().all(|one| one.taken_back > 0), "each was asked");
+    let waits = downloads.pair.server.pool_info().waiting;
+    assert_eq!((downloads.resets(), waits), (0, 1));
+    assert!(downloads.all[10].read > 20_000, "{}", downloads.all[10].read);
+    // They read again, and are asked again when they have been given more.
+    downloads.pair.server.set_memory_elsewhere(0);
+    downloads.read_in_turns(10, 20);
+    let before: Vec<_> = downloads.all.iter().map(|one| one.taken_back).collect();
+    downloads.run(100, usize::MAX);
+    downloads.squeeze(60);
+    let more = downloads.all.iter().zip(before).take(10).filter(|(one, b)| one.taken_back > *b);
+    assert_eq!((downloads.resets(), more.count()), (0, 10));
 }
 
 #[test]
