@@ -9,6 +9,10 @@ use super::{FilesConfig, Plan, ServerConfig, usage};
 use crate::args::{Pin, ShardArgs};
 use crate::failure::Failure;
 
+/// Bytes of buffers that a shard begins with, at least: those of a few connections. It gets more
+/// from the others, one large piece after the other.
+const MEMORY_LEAST: usize = 256 << 10;
+
 /// How many shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShardCount {
@@ -84,11 +88,19 @@ impl Plan {
             ("limits.replies_per_second", core.replies_per_second as usize),
         ];
         let given = core.into_iter().filter(|(_, limit)| *limit > 0);
-        match limits.into_iter().chain(given).find(|(_, limit)| *limit < shards) {
-            Some((flag, limit)) => Err(usage(format!(
+        if let Some((flag, limit)) = limits.into_iter().chain(given).find(|(_, all)| *all < shards)
+        {
+            return Err(usage(format!(
                 "{flag} {limit}: {shards} shards share it, and each needs one at least"
+            )));
+        }
+        let memory = self.knobs.page_bytes();
+        match memory / shards {
+            part if part < MEMORY_LEAST => Err(usage(format!(
+                "--memory: {shards} shards share {memory} bytes of buffers, and each needs \
+                 {MEMORY_LEAST} at least"
             ))),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 }

@@ -376,3 +376,12 @@ fn the_cache_of_files_is_a_part_of_the_memory() {
     assert_eq!(plan("").unwrap().disk, Disk::Threads);
     assert_eq!(plan("--file-io io-uring").unwrap().disk, Disk::Uring);
 }
+
+#[test]
+fn a_shard_needs_memory_to_begin_with() {
+    let text = refusal("--tap t --ip 10.9.0.2/24 --memory 4M --shards 64");
+    assert!(text.contains("--memory: 64 shards share 4194304 bytes"), "{text}");
+    assert_eq!(plan("--tap t --ip 10.9.0.2/24 --memory 16M --shards 64").unwrap().shards, 64);
+    // The bridge has two stacks.
+    assert!(plan("--memory 16M --shards 64").is_err());
+}
