@@ -27,8 +27,12 @@ pub enum Kind {
     Nginx,
     /// Ours by a packet socket, over a veth.
     PacketSocket,
+    /// Ours by AF_XDP, over a veth. Its other end completes checksums and cuts segments itself.
+    AfXdp,
     /// Ours over a TAP.
     Tap,
+    /// Ours over a TUN.
+    Tun,
     /// No server: the loop that answers with so many ready-made bytes over a TAP ([`limit`]).
     ///
     /// [`limit`]: super::limit
@@ -37,14 +41,17 @@ pub enum Kind {
 
 impl Kind {
     /// The servers.
-    pub const SERVERS: [Kind; 3] = [Kind::Nginx, Kind::PacketSocket, Kind::Tap];
+    pub const SERVERS: [Kind; 5] =
+        [Kind::Nginx, Kind::PacketSocket, Kind::AfXdp, Kind::Tap, Kind::Tun];
 
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Nginx => "nginx, kernel (CUBIC), veth",
             Kind::PacketSocket => "lightwait, packet socket, veth",
+            Kind::AfXdp => "lightwait, AF_XDP, veth",
             Kind::Tap => "lightwait, TAP",
+            Kind::Tun => "lightwait, TUN",
             Kind::Limit(_) => "the TAP's limit",
         }
     }
@@ -109,7 +116,7 @@ impl Serving {
         // A server of ours keeps nothing of a file that has just changed.
         thread::sleep(SETTLED);
         let [servers, clients] = [Namespace::new()?, Namespace::new()?];
-        if matches!(kind, Kind::Nginx | Kind::PacketSocket) {
+        if matches!(kind, Kind::Nginx | Kind::PacketSocket | Kind::AfXdp) {
             clients.ip("link add client type veth peer name server")?;
             clients.give("server", &servers)?;
             clients.ip("addr add 10.9.0.2/24 dev client")?;
@@ -138,7 +145,13 @@ impl Serving {
                 // Only the packet socket listens there.
                 ours(&servers, ["--af-packet", "server"])?
             }
+            Kind::AfXdp => {
+                let offloads = ["-K", "client", "tx", "off", "tso", "off", "gso", "off"];
+                live::run(clients.command("ethtool").args(offloads))?;
+                ours(&servers, ["--afxdp", "server"])?
+            }
             Kind::Tap => ours(&clients, ["--tap", "tap0"])?,
+            Kind::Tun => ours(&clients, ["--tun", "tap0"])?,
             Kind::Limit(bytes) => {
                 let mut limit = clients.command_on(0, std::env::current_exe()?);
                 limit.args(["tap-limit", "--tap", "tap0", "--address", ADDRESS]);
@@ -151,7 +164,7 @@ impl Serving {
                 Ok(serving.clients.ip("addr add 10.9.0.2/24 dev tap0").is_ok())
             })?;
         }
-        if matches!(kind, Kind::Tap | Kind::Limit(_)) {
+        if matches!(kind, Kind::Tap | Kind::Tun | Kind::Limit(_)) {
             serving.clients.ip("route replace 10.9.0.0/24 dev tap0 congctl cubic")?;
         }
         live::wait_until("the server answers", || {

@@ -17,7 +17,7 @@ use lightwait::local::TcpListener;
 use lightwait::shard::Handle;
 use lightwait_core::address::Cidr;
 use lightwait_core::buffer::PAGE_BYTES;
-use lightwait_core::config::TcpConfig;
+use lightwait_core::config::{Limits, TcpConfig};
 use lightwait_core::counters::Counters;
 use lightwait_core::{Capabilities, Config, Host, Instant, Medium};
 use lightwait_netem::LinkConfig;
@@ -244,11 +244,16 @@ fn check_leftovers(world: &World) -> Result<(), String> {
         }
         let limits = world.hosts(side, |host| {
             let parts = [host.limits(), &host.config().limits];
-            parts.map(|limits| [limits.pages as u64, limits.receive_window_bytes])
+            parts.map(|limits| {
+                let Limits { pages, connections, syn_cache, time_wait, .. } = *limits;
+                let counts = [pages, connections, syn_cache, time_wait].map(|limit| limit as u64);
+                [counts[0], counts[1], counts[2], counts[3], limits.receive_window_bytes]
+            })
         });
-        let sum =
-            |which: usize, limit: usize| limits.iter().map(|of| of[which][limit]).sum::<u64>();
-        if (0..2).any(|limit| sum(0, limit) != sum(1, limit)) {
+        let sum = |which: usize| {
+            [0, 1, 2, 3, 4].map(|limit| limits.iter().map(|of| of[which][limit]).sum::<u64>())
+        };
+        if sum(0) != sum(1) {
             return Err(format!("limits have changed: {limits:?}"));
         }
     }
