@@ -38,6 +38,7 @@
 
 mod address;
 pub mod allocator;
+mod answer;
 #[cfg(feature = "tokio-driver")]
 pub mod bridge;
 pub mod clock;
@@ -45,8 +46,11 @@ pub mod device;
 pub mod driver;
 mod error;
 pub mod executor;
+mod halves;
 pub mod local;
 mod lookup;
+pub mod net;
+mod options;
 pub mod rt;
 pub mod shard;
 #[cfg(target_os = "linux")]
