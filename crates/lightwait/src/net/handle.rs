@@ -10,10 +10,11 @@ use std::task::Waker;
 use std::thread;
 
 use lightwait_core::tcp::{Keepalive, SocketOptions};
-use lightwait_core::{Config, Host, Instant};
+use lightwait_core::{Config, Host, Instant, Readiness};
 
 use super::crossing::{locked, stack_ended};
 use super::pump;
+use super::waiting::{Waitable, Waiters, Waiting};
 use crate::answer::{Answer, Answerer, answer};
 use crate::device::Device;
 use crate::driver::{self, Descriptor, Driven, SPIN, Stop};
@@ -41,6 +42,7 @@ struct Inner {
     defaults: Defaults,
     stop: Stop,
     is_orphan: Arc<AtomicBool>,
+    end: Arc<End>,
     thread: Mutex<Option<thread::JoinHandle<io::Result<()>>>>,
 }
 
@@ -100,6 +102,11 @@ impl StackHandle {
         self.inner.stop.set();
     }
 
+    /// Waits until the stack has ended.
+    pub async fn ended(&self) {
+        Waiting::new(&*self.inner.end, Readiness::READABLE).ready().await;
+    }
+
     /// Gives this handle up, and blocks until the stack has ended.
     ///
     /// # Errors
@@ -152,16 +159,21 @@ pub(crate) fn spawn(
     address: IpAddr,
 ) -> io::Result<StackHandle> {
     let (stop, is_orphan) = (Stop::new(), Arc::new(AtomicBool::new(false)));
+    let end = Arc::new(End::default());
     let (answerer, begun) = answer();
     let thread = thread::Builder::new().name(format!("stack {address}"));
     let thread = thread.spawn({
         let (stop, is_orphan) = (stop.clone(), is_orphan.clone());
-        move || live(config, device, &stop, is_orphan, answerer)
+        let end = SetAtEnd(end.clone());
+        move || {
+            let _end = end;
+            live(config, device, &stop, is_orphan, answerer)
+        }
     })?;
     let begun = begun.wait();
     let (peers, defaults) = begun.unwrap_or_else(|| Err(stack_ended()))?;
     let thread = Mutex::new(Some(thread));
-    let inner = Inner { address, peers, defaults, stop, is_orphan, thread };
+    let inner = Inner { address, peers, defaults, stop, is_orphan, end, thread };
     Ok(StackHandle { inner: Arc::new(inner) })
 }
 
@@ -190,6 +202,35 @@ fn live(
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(spawned)));
     pump::wake_all();
     dropped.and(lived).unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Whether the stack's thread has ended.
+#[derive(Debug, Default)]
+struct End {
+    state: Mutex<(bool, Waiters)>,
+}
+
+impl Waitable for End {
+    fn look<R>(&self, look: impl FnOnce(Readiness, u64, &mut Waiters) -> R) -> R {
+        let (has_ended, waiters) = &mut *locked(&self.state);
+        let readiness = if *has_ended { Readiness::CLOSED } else { Readiness::EMPTY };
+        look(readiness, 0, waiters)
+    }
+}
+
+/// Tells of the end when it is dropped: a panic is one, too.
+struct SetAtEnd(Arc<End>);
+
+impl Drop for SetAtEnd {
+    fn drop(&mut self) {
+        let mut woken = Vec::new();
+        let mut state = locked(&self.0.state);
+        state.0 = true;
+        state.1.take(Readiness::READABLE, &mut woken);
+        // With nothing locked: a waker may call anything.
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
 }
 
 impl Defaults {

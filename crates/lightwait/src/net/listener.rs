@@ -1,5 +1,8 @@
 //! A listening socket with the methods of tokio's `TcpListener`, for any thread.
 
+#[cfg(feature = "axum")]
+mod axum;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;

@@ -56,8 +56,13 @@ fn a_stack_that_is_shut_down_fails_every_waiting_call() {
     run(async {
         let (server, client) = stacks();
         let calls = waiting_calls(&server, &client).await;
+        let ending = server.clone();
+        let ended = tokio::spawn(async move { ending.ended().await });
         tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!ended.is_finished());
         server.shutdown();
+        ended.await.unwrap();
+        server.ended().await;
         for call in calls {
             assert_eq!(call.await.unwrap(), ENDED);
         }
