@@ -38,7 +38,7 @@ mod waiting;
 
 pub(crate) use handle::spawn;
 
-pub use handle::StackHandle;
+pub use handle::{ServedShard, StackHandle, serve};
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};

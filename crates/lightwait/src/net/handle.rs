@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,6 @@ pub struct StackHandle {
 }
 
 struct Inner {
-    address: IpAddr,
     peers: Peers,
     defaults: Defaults,
     stop: Stop,
@@ -49,6 +48,7 @@ struct Inner {
 /// What sockets know of their host without asking it.
 #[derive(Clone, Debug)]
 pub(super) struct Defaults {
+    address: IpAddr,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) options: SocketOptions,
     pub(super) keepalive: Keepalive,
@@ -60,7 +60,7 @@ pub(super) struct Defaults {
 impl StackHandle {
     /// The stack's first address.
     pub fn address(&self) -> IpAddr {
-        self.inner.address
+        self.inner.defaults.address
     }
 
     /// Makes this the stack of sockets that are given none, in the whole process:
@@ -158,104 +158,81 @@ pub(crate) fn spawn(
     device: Box<dyn Device + Send>,
     address: IpAddr,
 ) -> io::Result<StackHandle> {
-    let (stop, is_orphan) = (Stop::new(), Arc::new(AtomicBool::new(false)));
-    let end = Arc::new(End::default());
     let (answerer, begun) = answer();
     let thread = thread::Builder::new().name(format!("stack {address}"));
-    let thread = thread.spawn({
-        let (stop, is_orphan) = (stop.clone(), is_orphan.clone());
-        let end = SetAtEnd(end.clone());
-        move || {
-            let _end = end;
-            live(config, device, &stop, is_orphan, answerer)
-        }
-    })?;
-    let begun = begun.wait();
-    let (peers, defaults) = begun.unwrap_or_else(|| Err(stack_ended()))?;
-    let thread = Mutex::new(Some(thread));
-    let inner = Inner { address, peers, defaults, stop, is_orphan, end, thread };
-    Ok(StackHandle { inner: Arc::new(inner) })
+    let thread = thread.spawn(move || live(config, device, answerer))?;
+    let stack = begun.wait().unwrap_or_else(|| Err(stack_ended()))?;
+    *locked(&stack.inner.thread) = Some(thread);
+    Ok(stack)
 }
 
 /// The life of the stack's thread.
 fn live(
     config: Config,
     device: Box<dyn Device + Send>,
-    stop: &Stop,
-    is_orphan: Arc<AtomicBool>,
-    begun: Answerer<io::Result<(Peers, Defaults)>>,
+    begun: Answerer<io::Result<StackHandle>>,
 ) -> io::Result<()> {
-    let seat = Seat::all(1).pop().expect("the place of one");
-    let peers = seat.peers();
     let shard = match Shard::new(config, device) {
-        Ok(shard) => shard.seated(seat),
+        Ok(shard) => shard,
         Err(error) => {
             begun.give(Err(error));
             return Ok(());
         }
     };
     shard.handle().contain_panics(true);
-    begun.give(Ok((peers, shard.handle().with_host(Defaults::of))));
-    let mut spawned = [Spawned { shard, stop: stop.clone(), is_orphan }];
-    let lived = catch_unwind(AssertUnwindSafe(|| driver::run(&mut spawned, stop, SPIN)));
-    // Its tasks end here, and tell their sockets.
-    let dropped = catch_unwind(AssertUnwindSafe(|| drop(spawned)));
-    pump::wake_all();
+    let (served, stack) = serve(shard);
+    let stop = served.stop().clone();
+    begun.give(Ok(stack));
+    let mut served = [served];
+    let lived = catch_unwind(AssertUnwindSafe(|| driver::run(&mut served, &stop, SPIN)));
+    let dropped = catch_unwind(AssertUnwindSafe(|| drop(served)));
     dropped.and(lived).unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Whether the stack's thread has ended.
-#[derive(Debug, Default)]
-struct End {
-    state: Mutex<(bool, Waiters)>,
+/// Serves sockets of any thread from a shard, and returns what drives it, and the handle for them.
+/// [`Stack::spawn`](crate::Stack::spawn) does this on a new thread. By hand it is for a thread that
+/// has other work, or a driver of one's own: run the first until [`ServedShard::stop`] is set.
+///
+/// # Panics
+/// If the shard is one of several of a host.
+pub fn serve(shard: Shard) -> (ServedShard, StackHandle) {
+    let seat = Seat::all(1).pop().expect("the place of one");
+    let peers = seat.peers();
+    let shard = shard.seated(seat);
+    let defaults = shard.handle().with_host(Defaults::of);
+    let inner = Inner {
+        peers,
+        defaults,
+        stop: Stop::new(),
+        is_orphan: Arc::default(),
+        end: Arc::default(),
+        thread: Mutex::default(),
+    };
+    let (stop, is_orphan) = (inner.stop.clone(), inner.is_orphan.clone());
+    let served = ServedShard { shard, stop, is_orphan, _end: SetAtEnd(inner.end.clone()) };
+    (served, StackHandle { inner: Arc::new(inner) })
 }
 
-impl Waitable for End {
-    fn look<R>(&self, look: impl FnOnce(Readiness, u64, &mut Waiters) -> R) -> R {
-        let (has_ended, waiters) = &mut *locked(&self.state);
-        let readiness = if *has_ended { Readiness::CLOSED } else { Readiness::EMPTY };
-        look(readiness, 0, waiters)
-    }
-}
-
-/// Tells of the end when it is dropped: a panic is one, too.
-struct SetAtEnd(Arc<End>);
-
-impl Drop for SetAtEnd {
-    fn drop(&mut self) {
-        let mut woken = Vec::new();
-        let mut state = locked(&self.0.state);
-        state.0 = true;
-        state.1.take(Readiness::READABLE, &mut woken);
-        // With nothing locked: a waker may call anything.
-        drop(state);
-        woken.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl Defaults {
-    fn of(host: &Host) -> Defaults {
-        let config = host.config();
-        Defaults {
-            addresses: host.addresses(),
-            options: host.default_options(),
-            keepalive: Keepalive::by_default(&config.tcp),
-            receive_max: config.tcp.buffers.receive_max,
-            hop_limit: config.hop_limit,
-            quick_acks: config.tcp.ack.quick > 0,
-        }
-    }
-}
-
-/// A shard whose sockets are on other threads: they are woken at the end of a turn, all together.
-struct Spawned {
+/// A shard whose sockets are on other threads. They are woken at the end of a turn, all together.
+/// Dropping it ends the stack.
+#[derive(Debug)]
+pub struct ServedShard {
     shard: Shard,
     stop: Stop,
     /// Nobody has a handle or a socket any more.
     is_orphan: Arc<AtomicBool>,
+    /// Dropped behind the shard, whose tasks tell their sockets.
+    _end: SetAtEnd,
 }
 
-impl Driven for Spawned {
+impl ServedShard {
+    /// Set by [`StackHandle::shutdown`], and when nobody needs the stack any more.
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+}
+
+impl Driven for ServedShard {
     fn now(&self) -> Instant {
         self.shard.now()
     }
@@ -282,5 +259,52 @@ impl Driven for Spawned {
 
     fn set_waker(&mut self, waker: &Waker) {
         self.shard.set_waker(waker);
+    }
+}
+
+/// Whether the stack's thread has ended.
+#[derive(Debug, Default)]
+struct End {
+    state: Mutex<(bool, Waiters)>,
+}
+
+impl Waitable for End {
+    fn look<R>(&self, look: impl FnOnce(Readiness, u64, &mut Waiters) -> R) -> R {
+        let (has_ended, waiters) = &mut *locked(&self.state);
+        let readiness = if *has_ended { Readiness::CLOSED } else { Readiness::EMPTY };
+        look(readiness, 0, waiters)
+    }
+}
+
+/// Tells of the end when it is dropped: a panic is one, too.
+#[derive(Debug)]
+struct SetAtEnd(Arc<End>);
+
+impl Drop for SetAtEnd {
+    fn drop(&mut self) {
+        pump::wake_all();
+        let mut woken = Vec::new();
+        let mut state = locked(&self.0.state);
+        state.0 = true;
+        state.1.take(Readiness::READABLE, &mut woken);
+        // With nothing locked: a waker may call anything.
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Defaults {
+    fn of(host: &Host) -> Defaults {
+        let config = host.config();
+        let configured = config.addresses.first().map(|first| first.address());
+        Defaults {
+            address: configured.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            addresses: host.addresses(),
+            options: host.default_options(),
+            keepalive: Keepalive::by_default(&config.tcp),
+            receive_max: config.tcp.buffers.receive_max,
+            hop_limit: config.hop_limit,
+            quick_acks: config.tcp.ack.quick > 0,
+        }
     }
 }
