@@ -29,6 +29,7 @@
 
 mod crossing;
 mod handle;
+mod lane;
 mod listener;
 mod pump;
 mod socket;

@@ -132,6 +132,7 @@ impl TcpStream {
         TcpStream { local, id }
     }
 
+    #[inline]
     pub(crate) fn poll_established(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let readiness = self.local.host().readiness(self.local.now(), self.id);
         if readiness.contains(Readiness::CLOSED) {
@@ -354,6 +355,11 @@ impl TcpStream {
     /// Bytes that a read would return at once, given room for them.
     pub(crate) fn readable_bytes(&self) -> usize {
         self.local.host().readable_bytes(self.id)
+    }
+
+    /// True if a task waits for something to read, its end included.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.local.is_awaited(self.id)
     }
 
     /// How long a connection that its user has dropped may hold data that the peer does not take.

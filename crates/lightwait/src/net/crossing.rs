@@ -7,20 +7,20 @@
 //!             ◀── read ─── incoming ◀──┼─── Pump ◀──
 //! ```
 //!
-//! Nothing is allocated for a direction in which nothing moves. The lock is held while pages change
-//! hands, and for copies of less than a page: the shard hardly ever waits for it.
+//! A direction in which nothing moves holds a kilobyte at most. The lock is held while a lane
+//! changes hands, and for copies of less than a page: the shard hardly ever waits for it.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use lightwait_core::tcp::SocketOptions;
 use lightwait_core::{Error, Readiness};
 
+use super::lane::{Lane, SMALL};
 use super::waiting::{Waitable, Waiters};
 use crate::error::io_error;
 use crate::local;
@@ -31,17 +31,14 @@ pub(super) const BUDGET: usize = 64 << 10;
 /// Pages that wait to be read, at most: a peer may send one byte a segment.
 const PAGES: usize = 64;
 
-/// Writes of no more bytes than this share a page.
-const SMALL: usize = 4096;
-
 /// A call that the application wants made on the connection, on the shard's thread.
 pub(super) type Call = Box<dyn FnOnce(&local::TcpStream) + Send>;
 
 /// The way between a stream and its task.
 pub(super) struct Crossing {
     state: Mutex<State>,
-    /// The page that is read from. The shard does not touch it.
-    page: Mutex<Bytes>,
+    /// What the application has taken, and reads from. The shard does not touch it.
+    taken: Mutex<Lane>,
     pump: OnceLock<Waker>,
     addresses: OnceLock<Addresses>,
 }
@@ -55,15 +52,13 @@ pub(super) struct Addresses {
 
 struct State {
     phase: Phase,
-    incoming: VecDeque<Bytes>,
+    incoming: Lane,
     incoming_bytes: usize,
     /// The peer's FIN comes after `incoming`.
     is_at_end: bool,
     /// The task has left bytes in the stack, for want of room here.
     wants_room: bool,
-    outgoing: VecDeque<Bytes>,
-    /// Small writes, behind `outgoing`.
-    tail: BytesMut,
+    outgoing: Lane,
     /// Bytes written that the send buffer has not taken.
     outgoing_bytes: usize,
     /// Writing is over: FIN comes after `outgoing`.
@@ -110,12 +105,15 @@ pub(super) struct Orders {
     pub(super) close: Option<Close>,
     /// Bytes that may be brought.
     pub(super) room: usize,
+    /// There is more than was taken.
+    pub(super) has_more: bool,
 }
 
 /// What the task has done since it last said so.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
-    pub(super) page: Option<Bytes>,
+    /// There are bytes to be read, by [`Crossing::bring`] or [`Crossing::bring_page`].
+    pub(super) has_brought: bool,
     pub(super) is_at_end: bool,
     /// There is more to read, for which there was no room.
     pub(super) has_more: bool,
@@ -142,12 +140,11 @@ impl Crossing {
     fn new(phase: Phase, options: SocketOptions) -> Crossing {
         let state = State {
             phase,
-            incoming: VecDeque::new(),
+            incoming: Lane::default(),
             incoming_bytes: 0,
             is_at_end: false,
             wants_room: false,
-            outgoing: VecDeque::new(),
-            tail: BytesMut::new(),
+            outgoing: Lane::default(),
             outgoing_bytes: 0,
             is_shut: false,
             close: None,
@@ -163,7 +160,7 @@ impl Crossing {
         };
         Crossing {
             state: Mutex::new(state),
-            page: Mutex::default(),
+            taken: Mutex::default(),
             pump: OnceLock::new(),
             addresses: OnceLock::new(),
         }
@@ -193,27 +190,20 @@ impl Crossing {
         context: Option<&Context<'_>>,
         mut sink: impl FnMut(&[u8]),
     ) -> io::Result<usize> {
-        let mut page = locked(&self.page);
+        let mut taken = locked(&self.taken);
         let mut read = 0;
         while read < room {
-            if page.is_empty() {
-                match self.next_page() {
-                    Some(next) => *page = next,
-                    None if read > 0 => break,
-                    None => match self.end_of_reading(context)? {
-                        true => break,
-                        false => continue,
-                    },
+            if taken.is_empty() && !self.refill(&mut taken) {
+                if read > 0 || self.end_of_reading(context)? {
+                    break;
                 }
+                continue;
             }
-            let len = page.len().min(room - read);
-            sink(&page[..len]);
-            page.advance(len);
+            let first = taken.first();
+            let len = first.len().min(room - read);
+            sink(&first[..len]);
+            taken.advance(len);
             read += len;
-        }
-        if page.is_empty() {
-            // Its memory is free at once.
-            *page = Bytes::new();
         }
         Ok(read)
     }
@@ -224,36 +214,37 @@ impl Crossing {
         buffer: &mut [u8],
         context: Option<&Context<'_>>,
     ) -> io::Result<usize> {
-        let mut page = locked(&self.page);
-        while page.is_empty() && !buffer.is_empty() {
-            match self.next_page() {
-                Some(next) => *page = next,
-                None if self.end_of_reading(context)? => return Ok(0),
-                None => {}
+        let mut taken = locked(&self.taken);
+        while taken.is_empty() && !buffer.is_empty() {
+            if !self.refill(&mut taken) && self.end_of_reading(context)? {
+                return Ok(0);
             }
         }
         let state = self.lock();
         let mut peeked = 0;
-        for page in std::iter::once(&*page).chain(&state.incoming) {
-            let len = page.len().min(buffer.len() - peeked);
-            buffer[peeked..peeked + len].copy_from_slice(&page[..len]);
+        for piece in taken.pieces().chain(state.incoming.pieces()) {
+            let len = piece.len().min(buffer.len() - peeked);
+            buffer[peeked..peeked + len].copy_from_slice(&piece[..len]);
             peeked += len;
         }
         Ok(peeked)
     }
 
-    fn next_page(&self) -> Option<Bytes> {
+    /// Takes all that was brought, into an empty lane. False if there is nothing.
+    fn refill(&self, taken: &mut Lane) -> bool {
         let mut state = self.lock();
-        let page = state.incoming.pop_front()?;
-        state.incoming_bytes -= page.len();
-        if state.wants_room && state.has_half_the_room() {
-            state.wants_room = false;
+        if state.incoming.is_empty() {
+            return false;
+        }
+        std::mem::swap(taken, &mut state.incoming);
+        state.incoming_bytes = 0;
+        if std::mem::take(&mut state.wants_room) {
             self.notify(state);
         }
-        Some(page)
+        true
     }
 
-    /// True at the stream's end, false if there is a page after all.
+    /// True at the stream's end, false if there are bytes after all.
     fn end_of_reading(&self, context: Option<&Context<'_>>) -> io::Result<bool> {
         let mut state = self.lock();
         if !state.incoming.is_empty() {
@@ -279,13 +270,13 @@ impl Crossing {
         let len = state.room_for(data.len(), context)?;
         state.outgoing_bytes += len;
         if len <= SMALL {
-            state.append(&data[..len]);
+            state.outgoing.append(&data[..len]);
         } else {
             // The shard does not wait for the copy.
             drop(state);
             let page = Bytes::copy_from_slice(&data[..len]);
             state = self.lock();
-            state.push(page);
+            state.outgoing.push(page);
         }
         self.notify(state);
         Ok(len)
@@ -296,7 +287,7 @@ impl Crossing {
         let mut state = self.lock();
         let len = state.room_for(data.len(), None)?;
         state.outgoing_bytes += len;
-        state.push(data.slice(..len));
+        state.outgoing.push(data.slice(..len));
         self.notify(state);
         Ok(len)
     }
@@ -395,9 +386,9 @@ impl Crossing {
 
     /// The application drops the stream.
     pub(super) fn close(&self, how: Close) {
-        let page = std::mem::take(&mut *locked(&self.page));
+        let taken = std::mem::take(&mut *locked(&self.taken));
         let mut state = self.lock();
-        let has_unread = !page.is_empty() || !state.incoming.is_empty();
+        let has_unread = !taken.is_empty() || !state.incoming.is_empty();
         let how = if has_unread { Close::Reset } else { how };
         state.close = Some(state.close.unwrap_or(how));
         let unused = (std::mem::take(&mut state.incoming), std::mem::take(&mut state.waiters));
@@ -413,33 +404,43 @@ impl Crossing {
         let _ = (self.pump.set(pump), self.addresses.set(addresses));
     }
 
-    /// What the application wants, and its pages, which move to `pending`.
-    pub(super) fn take(&self, pending: &mut VecDeque<Bytes>) -> Orders {
+    /// What the application wants. What it has written moves to `pending`, if that is empty.
+    pub(super) fn take(&self, pending: &mut Lane) -> Orders {
         let mut state = self.lock();
         state.is_queued = false;
-        state.close_tail();
         if pending.is_empty() {
             std::mem::swap(pending, &mut state.outgoing);
-        } else {
-            pending.append(&mut state.outgoing);
         }
         Orders {
             calls: std::mem::take(&mut state.calls),
             is_shut: state.is_shut,
             close: state.close,
             room: state.room(),
+            has_more: !state.outgoing.is_empty(),
         }
+    }
+
+    /// Brings a few bytes to be read; the delivery tells of them.
+    pub(super) fn bring(&self, piece: &[u8]) {
+        let mut state = self.lock();
+        state.incoming_bytes += piece.len();
+        state.incoming.append(piece);
+    }
+
+    /// Brings a page to be read; the delivery tells of it.
+    pub(super) fn bring_page(&self, page: Vec<u8>) {
+        let mut state = self.lock();
+        state.incoming_bytes += page.len();
+        state.incoming.push(page.into());
     }
 
     /// Takes what the task has done, and moves the wakers of those whom it concerns to `woken`.
     /// Returns true if there is room for more after all.
-    pub(super) fn deliver(&self, delivery: Delivery, woken: &mut Vec<Waker>) -> bool {
+    pub(super) fn deliver(&self, delivery: &Delivery, woken: &mut Vec<Waker>) -> bool {
         let mut state = self.lock();
         let before = (state.phase, state.is_at_end);
         let mut ways = Readiness::EMPTY;
-        if let Some(page) = delivery.page.filter(|_| state.close.is_none()) {
-            state.incoming_bytes += page.len();
-            state.incoming.push_back(page);
+        if delivery.has_brought {
             ways |= Readiness::READABLE;
         }
         state.is_at_end |= delivery.is_at_end;
@@ -488,11 +489,11 @@ impl State {
 
     /// Bytes that may be brought to be read.
     fn room(&self) -> usize {
-        if self.incoming.len() >= PAGES { 0 } else { BUDGET.saturating_sub(self.incoming_bytes) }
+        if self.incoming.pages() >= PAGES { 0 } else { BUDGET.saturating_sub(self.incoming_bytes) }
     }
 
     fn has_half_the_room(&self) -> bool {
-        self.incoming.len() <= PAGES / 2 && self.incoming_bytes <= BUDGET / 2
+        self.incoming.pages() <= PAGES / 2 && self.incoming_bytes <= BUDGET / 2
     }
 
     /// How much of `wanted` may be written now.
@@ -516,31 +517,9 @@ impl State {
         Ok(wanted.min(room))
     }
 
-    /// Copies a small write behind the others.
-    fn append(&mut self, data: &[u8]) {
-        if self.tail.len() + data.len() > SMALL {
-            self.close_tail();
-        }
-        self.tail.extend_from_slice(data);
-    }
-
-    fn push(&mut self, page: Bytes) {
-        self.close_tail();
-        if !page.is_empty() {
-            self.outgoing.push_back(page);
-        }
-    }
-
-    fn close_tail(&mut self) {
-        if !self.tail.is_empty() {
-            let page = std::mem::take(&mut self.tail).freeze();
-            self.outgoing.push_back(page);
-        }
-    }
-
-    fn readiness(&self, has_page: bool) -> Readiness {
+    fn readiness(&self, has_taken: bool) -> Readiness {
         let mut readiness = Readiness::EMPTY;
-        if has_page || self.is_at_end || !self.incoming.is_empty() {
+        if has_taken || self.is_at_end || !self.incoming.is_empty() {
             readiness |= Readiness::READABLE;
         }
         let is_open = self.phase == Phase::Open;
@@ -557,10 +536,10 @@ impl State {
 
 impl Waitable for Crossing {
     fn look<R>(&self, look: impl FnOnce(Readiness, u64, &mut Waiters) -> R) -> R {
-        // Both locks, in the order of a read: no page changes hands meanwhile.
-        let page = locked(&self.page);
+        // Both locks, in the order of a read: nothing changes hands meanwhile.
+        let taken = locked(&self.taken);
         let mut state = self.lock();
-        let readiness = state.readiness(!page.is_empty());
+        let readiness = state.readiness(!taken.is_empty());
         let changes = state.changes;
         look(readiness, changes, &mut state.waiters)
     }

@@ -55,9 +55,21 @@ impl TcpListener {
         stack: &StackHandle,
         address: A,
     ) -> io::Result<TcpListener> {
+        TcpListener::bind_with_backlog(stack, address, BACKLOG).await
+    }
+
+    /// Listens on that stack, with room for `backlog` connections not yet accepted.
+    ///
+    /// # Errors
+    /// Those of [`TcpListener::bind_on`].
+    pub async fn bind_with_backlog<A: ToSocketAddrs>(
+        stack: &StackHandle,
+        address: A,
+        backlog: usize,
+    ) -> io::Result<TcpListener> {
         let mut failure = None;
         for address in addresses_of(&address).await? {
-            match TcpListener::listen(stack, address, BACKLOG, stack.defaults().options).await {
+            match TcpListener::listen(stack, address, backlog, stack.defaults().options).await {
                 Ok(listener) => return Ok(listener),
                 Err(error) => failure = Some(error),
             }

@@ -1,17 +1,16 @@
 //! The task of a stream on its shard: it moves bytes between the stack and the crossing.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Buf, Bytes};
 use lightwait_core::Error;
 
 use super::crossing::{Addresses, Close, Crossing, Delivery, Owner};
+use super::lane::{Lane, SMALL};
 use crate::local::TcpStream;
 use crate::rt::{Sleep, sleep};
 use crate::shard::Handle;
@@ -22,17 +21,26 @@ const SHARED: usize = lightwait_core::buffer::PAGE_BYTES;
 thread_local! {
     /// Wakers of the application, for the turn's end: one thread runs one shard here.
     static WOKEN: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+
+    /// Small reads pass through it.
+    static SCRATCH: RefCell<[u8; SMALL]> = const { RefCell::new([0; SMALL]) };
 }
 
 /// Wakes what the turn has found to be woken.
 pub(super) fn wake_all() {
     loop {
-        let woken = WOKEN.with_borrow_mut(std::mem::take);
+        let mut woken = WOKEN.with_borrow_mut(std::mem::take);
         if woken.is_empty() {
             return;
         }
         // With nothing borrowed: wakers may call anything.
-        woken.into_iter().for_each(Waker::wake);
+        woken.drain(..).for_each(Waker::wake);
+        WOKEN.with_borrow_mut(|next| {
+            // The memory is used again.
+            if next.is_empty() {
+                *next = woken;
+            }
+        });
     }
 }
 
@@ -50,7 +58,7 @@ pub(super) fn begin(shard: &Handle, stream: TcpStream, crossing: Crossing) -> io
     let crossing = Arc::new(crossing);
     let owner = Owner { crossing: crossing.clone() };
     let stage = if crossing.is_opening() { Stage::Opening } else { Stage::Open };
-    let pending = VecDeque::new();
+    let pending = Lane::default();
     let pump = Pump { crossing: crossing.clone(), stream, pending, stage, patience: None };
     let task = shard.spawn_local(pump);
     crossing.begin(task.waker().clone(), addresses);
@@ -69,10 +77,10 @@ enum Stage {
 struct Pump {
     crossing: Arc<Crossing>,
     stream: TcpStream,
-    /// Pages that the send buffer has not taken.
-    pending: VecDeque<Bytes>,
+    /// What was written and the send buffer has not taken.
+    pending: Lane,
     stage: Stage,
-    /// Runs while a stream that was dropped still has pages.
+    /// Runs while a stream that was dropped still has something to send.
     patience: Option<Sleep>,
 }
 
@@ -89,13 +97,13 @@ impl Future for Pump {
         if this.stage == Stage::Opening {
             this.open(&mut delivery, context);
         }
-        this.write(orders.is_shut, &mut delivery, context);
+        this.write(orders.is_shut && !orders.has_more, &mut delivery, context);
         if let Some(close) = orders.close {
-            return this.close(close, context);
+            return this.close(close, orders.has_more, context);
         }
         this.read(orders.room, &mut delivery, context);
-        let has_room = with_woken(|woken| this.crossing.deliver(delivery, woken));
-        if has_room {
+        let has_room = with_woken(|woken| this.crossing.deliver(&delivery, woken));
+        if has_room || (orders.has_more && this.pending.is_empty()) {
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -119,23 +127,20 @@ impl Pump {
 
     /// Writes pages while the send buffer takes them, and FIN after them.
     fn write(&mut self, is_shut: bool, delivery: &mut Delivery, context: &mut Context<'_>) {
-        while let Some(page) = self.pending.front_mut() {
-            let written = match page.len() < SHARED {
-                true => self.stream.poll_write_slice(context, page),
-                false => self.stream.poll_write_bytes(context, page),
+        while !self.pending.is_empty() {
+            let written = match self.pending.first_page() {
+                Some(page) if page.len() >= SHARED => self.stream.poll_write_bytes(context, page),
+                _ => self.stream.poll_write_slice(context, self.pending.first()),
             };
             match written {
                 Poll::Pending => return,
                 Poll::Ready(Ok(len)) => {
                     delivery.taken += len;
-                    page.advance(len);
-                    if page.is_empty() {
-                        self.pending.pop_front();
-                    }
+                    self.pending.advance(len);
                 }
                 Poll::Ready(Err(error)) => {
                     // Nothing that was written is sent any more.
-                    delivery.taken += self.pending.drain(..).map(|page| page.len()).sum::<usize>();
+                    delivery.taken += self.pending.clear();
                     delivery.broken = Some(cause(&error));
                     return;
                 }
@@ -153,14 +158,12 @@ impl Pump {
         if matches!(self.stage, Stage::Opening | Stage::Over) {
             return;
         }
-        let len = self.stream.readable_bytes().min(room);
-        if len > 0 {
-            let mut page = vec![0; len];
-            if let Ok(len) = self.stream.try_read(&mut page) {
-                page.truncate(len);
-                delivery.page = Some(page.into());
-            }
+        let readable = self.stream.readable_bytes();
+        if readable == 0 && self.stream.is_awaited() {
+            // Nothing has come since the last look.
+            return;
         }
+        delivery.has_brought = self.bring(readable.min(room));
         if self.stream.readable_bytes() > 0 {
             delivery.has_more = true;
             // The end may come meanwhile, but is reported after what lies here.
@@ -186,17 +189,40 @@ impl Pump {
         }
     }
 
+    /// Brings `len` bytes, which the stream has.
+    fn bring(&mut self, len: usize) -> bool {
+        if len > SMALL {
+            let mut page = vec![0; len];
+            let len = self.stream.try_read(&mut page).unwrap_or(0);
+            page.truncate(len);
+            self.crossing.bring_page(page);
+        } else if len > 0 {
+            SCRATCH.with_borrow_mut(|scratch| {
+                let len = self.stream.try_read(&mut scratch[..len]).unwrap_or(0);
+                self.crossing.bring(&scratch[..len]);
+            });
+        }
+        len > 0
+    }
+
     /// The application has dropped the stream. The end of this task drops ours, which closes the
     /// connection: gracefully, once the send buffer has all.
-    fn close(&mut self, how: Close, context: &mut Context<'_>) -> Poll<()> {
+    fn close(&mut self, how: Close, has_more: bool, context: &mut Context<'_>) -> Poll<()> {
         if how == Close::Reset {
             self.stream.control().abort();
             return Poll::Ready(());
         }
         let linger = self.stream.options().map_or(None, |options| options.linger);
         let is_of_use = self.stage != Stage::Over && self.stream.readable_bytes() == 0;
-        if self.pending.is_empty() || !is_of_use || linger.is_some_and(|linger| linger.is_zero()) {
+        if !is_of_use || linger.is_some_and(|linger| linger.is_zero()) {
             return Poll::Ready(());
+        }
+        if self.pending.is_empty() {
+            if !has_more {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let orphan = || self.stream.orphan_timeout();
         let patience = self.patience.get_or_insert_with(|| sleep(linger.unwrap_or_else(orphan)));

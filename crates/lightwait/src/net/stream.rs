@@ -56,10 +56,32 @@ impl TcpStream {
         stack: &StackHandle,
         address: A,
     ) -> io::Result<TcpStream> {
-        let (mut failure, name) = (None, address.host_name().map(|(name, _)| name));
-        for remote in addresses_of(&address).await? {
-            let options = stack.defaults().options;
-            match TcpStream::open(stack, any_local(&remote), remote, options).await {
+        TcpStream::connect_to_first(stack, None, address).await
+    }
+
+    /// Opens a connection from a given local address. The host picks a port for port 0.
+    ///
+    /// # Errors
+    /// Those of [`TcpStream::connect_on`].
+    pub async fn connect_from<A: ToSocketAddrs>(
+        stack: &StackHandle,
+        local: SocketAddr,
+        address: A,
+    ) -> io::Result<TcpStream> {
+        TcpStream::connect_to_first(stack, Some(local), address).await
+    }
+
+    /// Connects to the first of these addresses that answers. If none does, returns the last one's
+    /// error.
+    async fn connect_to_first<A: ToSocketAddrs>(
+        stack: &StackHandle,
+        local: Option<SocketAddr>,
+        addresses: A,
+    ) -> io::Result<TcpStream> {
+        let (mut failure, name) = (None, addresses.host_name().map(|(name, _)| name));
+        for remote in addresses_of(&addresses).await? {
+            let from = local.unwrap_or_else(|| any_local(&remote));
+            match TcpStream::open(stack, from, remote, stack.defaults().options).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => failure = Some(of_name(name, remote, error)),
             }
