@@ -29,8 +29,8 @@ use crate::lookup::{addresses_of, of_name};
 /// is still sent, then FIN. With unread data, or linger zero, it is reset instead.
 ///
 /// 64 KiB wait on the way between the stack's thread and the application, at most, in each
-/// direction. What the application does not read fills the stack's own buffer then, and closes the
-/// window.
+/// direction, and as many more that a reader has begun to read. What the application does not read
+/// fills the stack's own buffer then, and closes the window.
 pub struct TcpStream {
     owner: Owner,
     stack: StackHandle,
