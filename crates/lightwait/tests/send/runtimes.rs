@@ -19,6 +19,16 @@ fn every_type_can_move_to_another_thread() {
     assert_send::<lightwait::net::OwnedWriteHalf>();
 }
 
+#[test]
+fn every_device_can_move_to_the_thread_of_its_stack() {
+    fn assert_device<D: lightwait::device::Device + Send + 'static>() {}
+    assert_device::<lightwait::device::Tap>();
+    assert_device::<lightwait::device::Tun>();
+    assert_device::<lightwait::device::AfPacket>();
+    assert_device::<lightwait::device::AfXdp>();
+    assert_device::<lightwait::device::ThreadedMemory>();
+}
+
 /// Answers one connection with what it sends.
 async fn echo(listener: TcpListener) -> io::Result<u64> {
     let (stream, _) = listener.accept().await?;
