@@ -63,6 +63,11 @@ pub fn count() -> Result<Counts, Uncounted> {
         let name = format!("{}: request, of {connections} connections", stack.name());
         put(&mut counts, name, pingpong::count(stack, &plan)?);
     }
+    for stack in [Which::LightwaitSockets, Which::LightwaitSend] {
+        let plan = pingpong::Plan { connections: 16, requests: 2000, variant: Variant::Default };
+        let name = format!("{}: request, of 16 connections", stack.name());
+        put(&mut counts, name, pingpong::count(stack, &plan)?);
+    }
     for mtu in [1500, 9000] {
         let stack = Which::Lightwait;
         let plan = bulk::Plan { mtu, bytes: 10_000_000, checksum: true, cut: true };

@@ -5,6 +5,7 @@ pub mod linux;
 #[cfg(lwip)]
 pub mod lwip;
 pub mod raw;
+pub mod send;
 pub mod smoltcp;
 pub mod sockets;
 pub mod watch;
@@ -34,6 +35,10 @@ macro_rules! on_stack {
             }
             Which::LightwaitSockets => {
                 use self::sockets as $stack;
+                $body
+            }
+            Which::LightwaitSend => {
+                use self::send as $stack;
                 $body
             }
             Which::Smoltcp => {
@@ -78,7 +83,7 @@ impl Which {
 
     /// True for our engine, alone or through sockets.
     pub fn is_ours(self) -> bool {
-        self.is_our_engine() || self == Which::LightwaitSockets
+        self.is_our_engine() || matches!(self, Which::LightwaitSockets | Which::LightwaitSend)
     }
 
     /// True for lwIP.

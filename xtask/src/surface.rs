@@ -1,5 +1,5 @@
-//! The sockets' surface beside tokio's: every method of tokio's TCP types is one of ours, or stands
-//! below with the reason why not. And what `core` shows: see [`shown`].
+//! The sockets' surface beside tokio's: every method of tokio's TCP types is one of ours, of both
+//! kinds, or stands below with the reason why not. And what `core` shows: see [`shown`].
 
 mod shown;
 
@@ -32,8 +32,11 @@ const MISSING: &[(&str, &str)] = &[
 /// The files with tokio's TCP types, in its package.
 const THEIRS: [&str; 5] = ["stream", "listener", "socket", "split", "split_owned"];
 
-/// The folder with ours.
-const OURS: &str = "crates/lightwait/src/local";
+/// The folders with ours: sockets of one thread, and those for any.
+const OURS: [&str; 2] = ["crates/lightwait/src/local", "crates/lightwait/src/net"];
+
+/// The files with what both have.
+const SHARED: [&str; 2] = ["crates/lightwait/src/halves.rs", "crates/lightwait/src/options.rs"];
 
 /// Compares every method of tokio's with ours and the list.
 pub(crate) fn check(root: &Path) -> Outcome {
@@ -45,9 +48,13 @@ pub(crate) fn check(root: &Path) -> Outcome {
         expected.extend(methods(&text));
     }
     let sources = tracked(root, &[".rs"])?;
-    let ours = sources.iter().filter(|source| source.path.starts_with(OURS));
-    let ours: BTreeSet<String> = ours.flat_map(|source| methods(&source.text)).collect();
-    let mut findings = compare(&expected, &ours, MISSING);
+    let mut findings = Vec::new();
+    for folder in OURS {
+        let is_ours = |path: &str| path.starts_with(folder) || SHARED.contains(&path);
+        let ours = sources.iter().filter(|source| is_ours(&source.path));
+        let ours: BTreeSet<String> = ours.flat_map(|source| methods(&source.text)).collect();
+        findings.extend(compare(folder, &expected, &ours, MISSING));
+    }
     findings.extend(shown::check(&sources));
     Ok(findings)
 }
@@ -64,6 +71,7 @@ fn package_of_tokio(root: &Path) -> Result<PathBuf, String> {
 }
 
 fn compare(
+    folder: &str,
     theirs: &BTreeSet<String>,
     ours: &BTreeSet<String>,
     missing: &[(&str, &str)],
@@ -71,14 +79,16 @@ fn compare(
     let is_excused = |method: &str| missing.iter().any(|(name, _)| *name == method);
     let lacking = theirs.iter().filter(|method| !ours.contains(*method) && !is_excused(method));
     let mut findings: Vec<Finding> = lacking
-        .map(|method| Finding::new(OURS, 0, format!("tokio has {method}: add it, or say why not")))
+        .map(|method| {
+            Finding::new(folder, 0, format!("tokio has {method}: add it, or say why not"))
+        })
         .collect();
     for (method, why) in missing {
         if ours.contains(*method) {
-            findings.push(Finding::new(OURS, 0, format!("{method} exists; excused: {why}")));
+            findings.push(Finding::new(folder, 0, format!("{method} exists; excused: {why}")));
         }
         if !theirs.contains(*method) {
-            findings.push(Finding::new(OURS, 0, format!("{method} is excused; tokio has none")));
+            findings.push(Finding::new(folder, 0, format!("{method} is excused; tokio has none")));
         }
     }
     findings
@@ -90,7 +100,8 @@ fn methods(text: &str) -> Vec<String> {
     let (mut types, mut methods) = (Vec::new(), Vec::new());
     // A macro called with types implements methods for each of them.
     let called = |name: &str| {
-        let call = text.lines().find_map(|line| line.strip_prefix(&format!("{name}!(")));
+        let begin = format!("{name}!(");
+        let call = text.lines().find_map(|line| line.trim_start().strip_prefix(&begin));
         types_in(call.unwrap_or(""))
     };
     let mut of_macro = Vec::new();
@@ -160,7 +171,7 @@ half!(ReadHalf<'_>, OwnedReadHalf);
     fn a_method_is_there_or_excused_and_not_both() {
         let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let findings = |theirs: &[&str], ours: &[&str], missing: &[(&str, &str)]| {
-            compare(&set(theirs), &set(ours), missing).len()
+            compare("ours", &set(theirs), &set(ours), missing).len()
         };
         assert_eq!(findings(&["A::a", "A::b"], &["A::a", "A::c"], &[("A::b", "why")]), 0);
         assert_eq!(findings(&["A::a"], &[], &[]), 1);

@@ -47,6 +47,8 @@ pub enum Which {
     LightwaitScan,
     /// Our sockets, with their executor.
     LightwaitSockets,
+    /// Our sockets for any thread, in tokio's runtime; without the system's part of a wake.
+    LightwaitSend,
     /// smoltcp.
     Smoltcp,
     /// lwIP, if its header files were present at build time.

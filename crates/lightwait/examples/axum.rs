@@ -1,10 +1,11 @@
-//! An axum `Router` behind our own TCP.
+//! An axum `Router` behind our own TCP, on one thread.
 //!
 //! `cargo run --release -p lightwait --example axum`, then `curl http://127.0.0.1:8081/hello/you`.
 //!
-//! Our sockets belong to their shard and are `!Send`. hyper's `serve_connection` takes them, and so
-//! an axum `Router` through it. `axum::serve`, `tokio::spawn` and hyper-util's auto server ask for
-//! `Send` and do not take them: tasks are spawned on the shard, with `spawn_local`.
+//! The sockets of one thread belong to their shard and are `!Send`. hyper's `serve_connection`
+//! takes them, and so an axum `Router` through it; tasks are spawned on the shard, with
+//! `spawn_local`. `axum::serve` asks for `Send`, and takes those of `lightwait::net`: see
+//! `axum_serve`.
 //!
 //! With `--once` it makes one request to itself, prints the answer and ends.
 

@@ -37,7 +37,7 @@ pub(crate) mod watch;
 pub use af_packet::AfPacket;
 #[cfg(target_os = "linux")]
 pub use af_xdp::{AfXdp, AfXdpConfig, XdpMode};
-pub use memory::MemoryDevice;
+pub use memory::{MemoryDevice, ThreadedMemory};
 #[cfg(target_os = "linux")]
 pub use netlink::{KernelAddress, kernel_address, kernel_addresses};
 #[cfg(target_os = "linux")]

@@ -18,11 +18,13 @@
 //! }
 //! ```
 //!
-//! [`Stack`] sets up a stack in one call, [`local`] has its sockets, and [`Config`] has every knob.
-//! The parts:
+//! [`Stack`] sets up a stack in one call, and [`Config`] has every knob. [`net`] has sockets for
+//! any thread and runtime, [`local`] those of the stack's own thread. The parts:
 //!
 //! ```text
-//!   application's tasks ── local::{TcpListener, TcpStream} ── executor, rt
+//!   any thread's tasks ── net::{TcpListener, TcpStream}
+//!                                     │ pages, wakes
+//!   the stack's tasks ── local::{TcpListener, TcpStream} ── executor, rt
 //!                                     │
 //!                                   shard ── lightwait_core::Host
 //!                                     │
@@ -32,12 +34,14 @@
 //! Start reading at [`shard`].
 //!
 //! Features: `tokio-driver` (on by default) drives stacks inside a tokio runtime
-//! ([`driver::drive`]) and has the [`bridge`] to the kernel's sockets. `hyper` implements hyper's
+//! ([`driver::drive`]) and has the [`bridge`] to the kernel's sockets. `axum` lets `axum::serve`
+//! take a [`net::TcpListener`]. `hyper` implements hyper's
 //! `Read` and `Write` for [`local::TcpStream`], and its timer ([`rt`]).
 #![deny(unsafe_code)]
 
 mod address;
 pub mod allocator;
+mod answer;
 #[cfg(feature = "tokio-driver")]
 pub mod bridge;
 pub mod clock;
@@ -45,8 +49,11 @@ pub mod device;
 pub mod driver;
 mod error;
 pub mod executor;
+mod halves;
 pub mod local;
 mod lookup;
+pub mod net;
+mod options;
 pub mod rt;
 pub mod shard;
 #[cfg(target_os = "linux")]
@@ -64,6 +71,6 @@ pub use stack::{Stack, run};
 struct Readme;
 
 /// The examples of the crate's front page are tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../README.md")]
 struct FrontPage;

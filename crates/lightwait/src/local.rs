@@ -15,6 +15,7 @@ mod socket;
 mod split;
 mod stream;
 
+pub(crate) use listener::BACKLOG;
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};

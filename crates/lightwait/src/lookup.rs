@@ -5,16 +5,14 @@
 //! no thread.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as Std};
-use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use crate::address::ToSocketAddrs;
+use crate::answer::{Answer, Answerer, answer};
 use crate::shard::state::Local;
 
 /// Threads that look up names, at most; further names wait.
@@ -41,11 +39,12 @@ pub async fn lookup_host<T: ToSocketAddrs>(
 }
 
 /// The addresses that `host` stands for.
-async fn addresses_of<A: ToSocketAddrs>(host: &A) -> io::Result<Addresses<A::Iter>> {
+pub(crate) async fn addresses_of<A: ToSocketAddrs>(host: &A) -> io::Result<Addresses<A::Iter>> {
     match host.host_name() {
         None => host.to_socket_addrs().map(Addresses::Given),
         Some((name, port)) => {
             let found = SYSTEM.look_up(name, port)?.await;
+            let found = found.unwrap_or_else(|| Err(io::Error::other("the look-up failed")));
             let found = found.map_err(|error| named(name, &error))?;
             Ok(Addresses::Found(found.into_iter()))
         }
@@ -119,13 +118,7 @@ struct Queue {
 struct Request {
     name: String,
     port: u16,
-    answer: Arc<Mutex<Answer>>,
-}
-
-#[derive(Default)]
-struct Answer {
-    found: Option<Found>,
-    waker: Option<Waker>,
+    answer: Answerer<Found>,
 }
 
 impl Resolver {
@@ -135,10 +128,10 @@ impl Resolver {
     }
 
     /// Asks for the addresses of `name`. Fails if no thread can be started.
-    fn look_up(&'static self, name: &str, port: u16) -> io::Result<LookUp> {
-        let answer = Arc::new(Mutex::new(Answer::default()));
+    fn look_up(&'static self, name: &str, port: u16) -> io::Result<Answer<Found>> {
+        let (answerer, answer) = answer();
         let mut queue = locked(&self.queue);
-        let request = Request { name: name.to_owned(), port, answer: answer.clone() };
+        let request = Request { name: name.to_owned(), port, answer: answerer };
         queue.requests.push_back(request);
         if queue.idle >= queue.requests.len() {
             self.added.notify_one();
@@ -154,7 +147,7 @@ impl Resolver {
                 Err(_) => {}
             }
         }
-        Ok(LookUp { answer })
+        Ok(answer)
     }
 
     /// Answers requests until there are none for [`IDLE`].
@@ -183,37 +176,8 @@ impl Resolver {
 impl Request {
     fn answer_by(self, resolve: fn(&str, u16) -> Found) {
         // Nobody waits any more for what was dropped meanwhile.
-        if Arc::strong_count(&self.answer) == 1 {
-            return;
-        }
-        let found = resolve(&self.name, self.port);
-        let mut answer = locked(&self.answer);
-        answer.found = Some(found);
-        let waker = answer.waker.take();
-        // Woken with nothing locked: a waker may call anything.
-        drop(answer);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// Waits for the addresses of a name.
-struct LookUp {
-    answer: Arc<Mutex<Answer>>,
-}
-
-impl Future for LookUp {
-    type Output = Found;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Found> {
-        let mut answer = locked(&self.answer);
-        match answer.found.take() {
-            Some(found) => Poll::Ready(found),
-            None => {
-                answer.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if self.answer.is_wanted() {
+            self.answer.give(resolve(&self.name, self.port));
         }
     }
 }
@@ -226,33 +190,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::Future;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
-    use std::task::Wake;
+    use std::task::{Context, Poll, Waker};
     use std::time::Instant;
 
     const PATIENCE: Duration = Duration::from_secs(20);
-
-    struct Told(mpsc::Sender<()>);
-
-    impl Wake for Told {
-        fn wake(self: Arc<Self>) {
-            let _ = self.0.send(());
-        }
-    }
-
-    /// Waits for a future as a shard does: polls it when it is woken.
-    fn wait<F: Future>(future: F) -> F::Output {
-        let (sender, woken) = mpsc::channel();
-        let waker = Waker::from(Arc::new(Told(sender)));
-        let mut future = std::pin::pin!(future);
-        loop {
-            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => woken.recv_timeout(PATIENCE).unwrap(),
-            }
-        }
-    }
 
     fn leaked(resolve: fn(&str, u16) -> Found) -> &'static Resolver {
         Box::leak(Box::new(Resolver::new(resolve)))
@@ -274,7 +217,7 @@ mod tests {
             ports.map(|port| (port, resolver.look_up("h", port).unwrap())).collect();
         assert!(begin.elapsed() < Duration::from_millis(240), "who asks does not wait");
         for (port, asked) in asked {
-            assert_eq!(wait(asked).unwrap(), [SocketAddr::from(([192, 0, 2, 1], port))]);
+            assert_eq!(asked.wait().unwrap().unwrap(), [SocketAddr::from(([192, 0, 2, 1], port))]);
         }
         assert_eq!(MOST.load(Ordering::SeqCst), MOST_THREADS);
         assert_eq!(locked(&resolver.queue).threads, MOST_THREADS);
@@ -284,7 +227,8 @@ mod tests {
     fn a_thread_that_is_idle_takes_the_next_name() {
         let resolver = leaked(|_, _| Ok(Vec::new()));
         for _ in 0..10 {
-            assert!(wait(resolver.look_up("h", 1).unwrap()).unwrap().is_empty());
+            let found = resolver.look_up("h", 1).unwrap().wait().unwrap();
+            assert!(found.unwrap().is_empty());
             let begin = Instant::now();
             while locked(&resolver.queue).idle == 0 {
                 assert!(begin.elapsed() < PATIENCE);
@@ -308,14 +252,15 @@ mod tests {
             thread::yield_now();
         }
         drop(resolver.look_up("dropped", 1).unwrap());
-        wait(resolver.look_up("last", 1).unwrap()).unwrap();
-        assert!(kept.into_iter().all(|asked| wait(asked).is_ok()));
+        resolver.look_up("last", 1).unwrap().wait().unwrap().unwrap();
+        assert!(kept.into_iter().all(|asked| asked.wait().unwrap().is_ok()));
         assert_eq!(ASKED.load(Ordering::SeqCst), MOST_THREADS + 1);
     }
 
     #[test]
     fn an_error_names_the_host_and_an_address_needs_no_thread() {
-        let error = wait(addresses_of(&"host.invalid:80")).err().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let error = runtime.block_on(addresses_of(&"host.invalid:80")).err().unwrap();
         assert!(error.to_string().starts_with("host.invalid: "), "{error}");
         let mut context = Context::from_waker(Waker::noop());
         let asked = std::pin::pin!(addresses_of(&"192.0.2.1:80"));

@@ -4,7 +4,7 @@
 //! [`Config`] has the other settings ([`Stack::on`]); [`shard`](crate::shard) and [`driver`] have
 //! the parts of a stack.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::net::IpAddr;
 use std::panic::resume_unwind;
@@ -17,21 +17,32 @@ use lightwait_core::address::Cidr;
 use lightwait_core::{Capabilities, Config, Medium};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::device::{Device, LARGEST_PACKET, MemoryDevice};
+use crate::device::{Device, LARGEST_PACKET, ThreadedMemory};
 #[cfg(target_os = "linux")]
 use crate::device::{Tap, TapConfig, Tun};
 use crate::driver::{self, SPIN, Stop};
+use crate::error::io_error;
 use crate::executor::JoinHandle;
+use crate::net::StackHandle;
 use crate::shard::{Handle, Shard};
 
 /// MTU of the wire in memory, and frames that it holds each way.
 const WIRE_MTU: u16 = 1500;
 const WIRE_FRAMES: usize = 256;
 
-/// One stack on this thread, not yet running: see [`run`].
+/// One stack, not yet running. [`run`] drives it on this thread, with sockets of
+/// [`local`](crate::local); [`Stack::spawn`] on a thread of its own, with sockets of
+/// [`net`](crate::net).
 pub struct Stack {
-    shard: Shard,
     address: IpAddr,
+    /// What the shard is made of, until somebody wants it on this thread.
+    parts: Cell<Option<Parts>>,
+    shard: OnceCell<Shard>,
+}
+
+struct Parts {
+    config: Config,
+    device: Box<dyn Device + Send>,
 }
 
 impl Stack {
@@ -61,7 +72,7 @@ impl Stack {
     fn made(
         name: &str,
         address: &str,
-        open: impl FnOnce(&TapConfig) -> io::Result<Box<dyn Device>>,
+        open: impl FnOnce(&TapConfig) -> io::Result<Box<dyn Device + Send>>,
     ) -> io::Result<Stack> {
         let ours = parse(address)?;
         let mut config = TapConfig::new(name);
@@ -72,11 +83,11 @@ impl Stack {
     /// Two stacks at the ends of a wire in memory: 10.0.0.1 and 10.0.0.2.
     ///
     /// # Errors
-    /// If the system has no randomness.
+    /// If the system has no randomness, or no file descriptor left.
     pub fn memory() -> io::Result<(Stack, Stack)> {
         let plain = Capabilities::plain(Medium::Ip, WIRE_MTU);
         let wire = Capabilities { checksum: true, segmentation: LARGEST_PACKET, ..plain };
-        let (one, other) = MemoryDevice::pair(wire, WIRE_FRAMES);
+        let (one, other) = ThreadedMemory::pair(wire, WIRE_FRAMES)?;
         let on = |device, address| Stack::on(Box::new(device), parse(address)?, |_| ());
         Ok((on(one, "10.0.0.1/24")?, on(other, "10.0.0.2/24")?))
     }
@@ -85,18 +96,19 @@ impl Stack {
     /// the hardware address are random.
     ///
     /// # Errors
-    /// Those of [`Shard::new`], and the system has no randomness.
+    /// If the configuration is invalid, or the system has no randomness.
     pub fn on(
-        device: Box<dyn Device>,
+        device: Box<dyn Device + Send>,
         address: Cidr,
         configure: impl FnOnce(&mut Config),
     ) -> io::Result<Stack> {
         let mut config = Config::new(device.capabilities(), address, secret()?);
         configure(&mut config);
         let address = config.addresses.first().map_or(address, |first| *first).address();
-        let shard = Shard::new(config, device)?;
-        shard.handle().contain_panics(true);
-        Ok(Stack { shard, address })
+        let config = Config { device: device.capabilities(), ..config };
+        config.check().map_err(io_error)?;
+        let parts = Cell::new(Some(Parts { config, device }));
+        Ok(Stack { address, parts, shard: OnceCell::new() })
     }
 
     /// Its first address.
@@ -104,9 +116,32 @@ impl Stack {
         self.address
     }
 
-    /// The handle that sockets are bound to and tasks are spawned on.
+    /// Starts the stack on a thread of its own, and returns the handle for its sockets, which are
+    /// [`net`](crate::net)'s.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the stack has a [`Handle`] on this thread already, and may have sockets
+    /// and tasks here. If the system starts no thread.
+    pub fn spawn(self) -> io::Result<StackHandle> {
+        let Some(Parts { config, device }) = self.parts.take() else {
+            let text = "the stack is used on this thread already (`handle`, `spawn_local`)";
+            return Err(invalid(text.to_owned()));
+        };
+        crate::net::spawn(config, device, self.address)
+    }
+
+    /// The handle that sockets of this thread are bound to and tasks are spawned on.
     pub fn handle(&self) -> Handle {
-        self.shard.handle()
+        self.shard().handle()
+    }
+
+    fn shard(&self) -> &Shard {
+        self.shard.get_or_init(|| {
+            let Parts { config, device } = self.parts.take().expect("there until the shard is");
+            let shard = Shard::new(config, device).expect("a configuration that was checked");
+            shard.handle().contain_panics(true);
+            shard
+        })
     }
 
     /// Runs a future as a task of this stack, once it is driven.
@@ -119,7 +154,8 @@ impl Stack {
 
     /// Returns the shard, for a driver.
     pub fn into_shard(self) -> Shard {
-        self.shard
+        self.shard();
+        self.shard.into_inner().expect("just made")
     }
 }
 
@@ -236,7 +272,7 @@ mod tests {
     #[test]
     fn two_stacks_have_secrets_and_hardware_addresses_of_their_own() {
         let ethernet = Capabilities::plain(Medium::Ethernet, 1500);
-        let (one, other) = MemoryDevice::pair(ethernet, 4);
+        let (one, other) = ThreadedMemory::pair(ethernet, 4).unwrap();
         let address: Cidr = "10.9.0.2/24".parse().unwrap();
         let of = |device| {
             let stack = Stack::on(Box::new(device), address, |_| ()).unwrap();

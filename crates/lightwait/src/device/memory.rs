@@ -1,5 +1,5 @@
-//! Devices in memory: two ends of a wire inside one thread, or one end and a bare [`Wire`] that a
-//! simulator holds.
+//! Devices in memory: two ends of a wire inside one thread or between two, or one end and a bare
+//! [`Wire`] that a simulator holds.
 //!
 //! Each direction is a bounded ring. A frame whose bytes all lie in its head moves by swapping
 //! buffers. Only slices shared with a send buffer are copied (once, as a network card would).
@@ -8,6 +8,8 @@
 //! The rings stand in for a cable, so they keep offload flags: a checksum left to the device counts
 //! as known good at the other end, and a large segment arrives as one.
 
+mod threaded;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -15,6 +17,8 @@ use std::rc::Rc;
 
 use lightwait_core::frame::{Frame, RxChecksum, TxChecksum, in_bursts};
 use lightwait_core::{Capabilities, Instant, Outbox, RxFrame};
+
+pub use threaded::ThreadedMemory;
 
 use super::{Device, Sink};
 
@@ -154,9 +158,12 @@ struct Ring {
 }
 
 impl Ring {
+    fn new(capacity: usize) -> Ring {
+        Ring { frames: VecDeque::new(), waiting: 0, capacity: capacity.max(1) }
+    }
+
     fn shared(capacity: usize) -> Rc<RefCell<Ring>> {
-        let capacity = capacity.max(1);
-        Rc::new(RefCell::new(Ring { frames: VecDeque::new(), waiting: 0, capacity }))
+        Rc::new(RefCell::new(Ring::new(capacity)))
     }
 
     fn room(&self) -> usize {

@@ -1,8 +1,8 @@
 //! Drives shards, or anything else, inside a tokio `current_thread` runtime, as one of its tasks.
 //!
 //! Tokio's own tasks may use the sockets: a write in such a task wakes the driver, and a frame that
-//! the driver receives wakes such tasks. (A multi-threaded runtime cannot drive shards: sockets are
-//! `!Send`.)
+//! the driver receives wakes such tasks. (A multi-threaded runtime cannot drive shards, which stay
+//! on their thread; it has the sockets of [`net`](crate::net).)
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};

@@ -19,6 +19,8 @@ pub(crate) struct Inbox {
 struct Contents {
     /// The places of the tasks to be woken.
     places: Vec<u32>,
+    /// Where `places` were before: the memory is used again.
+    spare: Vec<u32>,
     driver: Option<Waker>,
 }
 
@@ -43,10 +45,12 @@ impl Inbox {
             return;
         }
         let mut contents = self.lock();
-        let places = std::mem::take(&mut contents.places);
+        let spare = std::mem::take(&mut contents.spare);
+        let mut places = std::mem::replace(&mut contents.places, spare);
         self.filled.store(false, Ordering::Release);
         drop(contents);
-        places.into_iter().for_each(&mut sink);
+        places.drain(..).for_each(&mut sink);
+        self.lock().spare = places;
     }
 
     /// True if the inbox is not empty.

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::task::{Panic, Panics, State, Task};
 use crate::shard::state::Local;
@@ -85,6 +85,11 @@ impl<T> JoinHandle<T> {
         let unbox = |output: Box<dyn Any>| *output.downcast().expect("the task's own output");
         task.state.replace(State::Running(None));
         JoinHandle { task, local: Rc::downgrade(local), unbox }
+    }
+
+    /// The task's waker, for any thread.
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.task.waker
     }
 
     /// Drops the task's future. A task that has ended, or is running now, stays. If the drop panics

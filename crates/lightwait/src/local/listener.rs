@@ -12,15 +12,15 @@ use std::task::{Context, Poll};
 use lightwait_core::tcp::SocketOptions;
 use lightwait_core::{AcceptError, ListenerId};
 
-use super::stream::hop_limit;
 use super::{TcpStream, ToSocketAddrs, io_error};
 use crate::address::no_address;
 use crate::lookup::addresses_for;
+use crate::options::hop_limit;
 use crate::shard::Handle;
 use crate::shard::state::{self, Local};
 
 /// The default number of connections that wait to be accepted: Linux's net.core.somaxconn.
-const BACKLOG: usize = 4096;
+pub(crate) const BACKLOG: usize = 4096;
 
 /// Accepts connections to an address and port. Dropping it resets the connections not yet accepted.
 pub struct TcpListener {
@@ -78,7 +78,7 @@ impl TcpListener {
     }
 
     /// Listens; accepted connections start with `options`.
-    pub(super) fn listen(
+    pub(crate) fn listen(
         shard: &Rc<Local>,
         address: SocketAddr,
         backlog: usize,

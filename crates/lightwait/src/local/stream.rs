@@ -11,17 +11,17 @@ mod readiness;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes};
+use lightwait_core::host::any_local;
 use lightwait_core::tcp::{ConnectionInfo, SocketOptions};
 use lightwait_core::{ConnectionId, Error, Host, Instant, ReadError, Readiness, WriteError};
 use tokio::io::ReadBuf;
 
 pub use control::Control;
-pub(super) use options::hop_limit;
 
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{ToSocketAddrs, io_error};
@@ -80,7 +80,8 @@ impl TcpStream {
     ) -> io::Result<TcpStream> {
         let (mut failure, name) = (None, addresses.host_name().map(|(name, _)| name));
         for remote in addresses_for(shard, &addresses).await? {
-            let opened = TcpStream::open(shard, local.unwrap_or(any_address(remote)), remote);
+            let opened =
+                TcpStream::open(shard, local.unwrap_or_else(|| any_local(&remote)), remote);
             let opened = opened.map_err(|error| of_name(name, remote, error));
             let connected = match opened {
                 Ok(stream) => stream.established().await,
@@ -107,7 +108,7 @@ impl TcpStream {
     }
 
     /// [`TcpStream::open`] with options that apply from the SYN on.
-    pub(super) fn open_with(
+    pub(crate) fn open_with(
         shard: &Rc<Local>,
         local: SocketAddr,
         remote: SocketAddr,
@@ -131,7 +132,8 @@ impl TcpStream {
         TcpStream { local, id }
     }
 
-    fn poll_established(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    #[inline]
+    pub(crate) fn poll_established(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let readiness = self.local.host().readiness(self.local.now(), self.id);
         if readiness.contains(Readiness::CLOSED) {
             let error = self.local.host_mut().take_error(self.id);
@@ -274,8 +276,7 @@ impl TcpStream {
     /// Writes all of `data`, sharing the bytes with the send buffer.
     pub async fn write_all_bytes(&self, mut data: Bytes) -> io::Result<()> {
         while !data.is_empty() {
-            let written =
-                poll_fn(|context| self.or_wait_writable(context, self.write_bytes(&data))).await?;
+            let written = poll_fn(|context| self.poll_write_bytes(context, &data)).await?;
             bytes::Buf::advance(&mut data, written);
         }
         Ok(())
@@ -307,7 +308,7 @@ impl TcpStream {
     }
 
     #[inline]
-    pub(super) fn poll_read_slice(
+    pub(crate) fn poll_read_slice(
         &self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
@@ -316,7 +317,18 @@ impl TcpStream {
     }
 
     #[inline]
-    pub(super) fn poll_write_slice(
+    pub(super) fn poll_read_buf(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let len = ready!(self.poll_read_slice(context, buffer.initialize_unfilled()))?;
+        buffer.advance(len);
+        Poll::Ready(Ok(()))
+    }
+
+    #[inline]
+    pub(crate) fn poll_write_slice(
         &self,
         context: &mut Context<'_>,
         data: &[u8],
@@ -330,6 +342,29 @@ impl TcpStream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.or_wait_writable(context, self.write_slices(slices))
+    }
+
+    pub(crate) fn poll_write_bytes(
+        &self,
+        context: &mut Context<'_>,
+        data: &Bytes,
+    ) -> Poll<io::Result<usize>> {
+        self.or_wait_writable(context, self.write_bytes(data))
+    }
+
+    /// Bytes that a read would return at once, given room for them.
+    pub(crate) fn readable_bytes(&self) -> usize {
+        self.local.host().readable_bytes(self.id)
+    }
+
+    /// True if a task waits for something to read, its end included.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.local.is_awaited(self.id)
+    }
+
+    /// How long a connection that its user has dropped may hold data that the peer does not take.
+    pub(crate) fn orphan_timeout(&self) -> std::time::Duration {
+        self.local.host().config().tcp.timeout.orphan
     }
 
     /// Sends FIN after the written data.
@@ -441,13 +476,4 @@ impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TcpStream").field(&self.id).finish()
     }
-}
-
-/// The unspecified address of the peer's IP version, with port 0.
-pub(super) fn any_address(remote: SocketAddr) -> SocketAddr {
-    let address = match remote {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    SocketAddr::new(address, 0)
 }

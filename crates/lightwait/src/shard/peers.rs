@@ -41,6 +41,8 @@ struct Bell {
 struct Inside {
     driver: Option<Waker>,
     errands: Vec<Errand>,
+    /// The shard has ended: nobody takes errands any more.
+    has_ended: bool,
 }
 
 impl Bell {
@@ -164,6 +166,18 @@ impl Seat {
     }
 }
 
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut inside = self.bell().inside();
+        inside.has_ended = true;
+        let errands = std::mem::take(&mut inside.errands);
+        inside.driver = None;
+        // Dropped with nothing locked: the drop may call anything.
+        drop(inside);
+        drop(errands);
+    }
+}
+
 impl fmt::Debug for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat").field("member", &self.member).finish_non_exhaustive()
@@ -185,10 +199,16 @@ impl Peers {
     /// Calls `errand` in the next turn of the shard with that index. It is dropped if there is no
     /// such shard, or that has ended.
     pub fn call(&self, index: u16, errand: impl FnOnce(&Handle) + Send + 'static) {
-        if let Some(bell) = self.bells.get(usize::from(index)) {
-            bell.inside().errands.push(Box::new(errand));
-            bell.ring();
+        let Some(bell) = self.bells.get(usize::from(index)) else { return };
+        let mut inside = bell.inside();
+        if inside.has_ended {
+            // Dropped with nothing locked: the drop may call anything.
+            drop(inside);
+            return;
         }
+        inside.errands.push(Box::new(errand));
+        drop(inside);
+        bell.ring();
     }
 
     /// Calls `errand` in the next turn of every shard.
@@ -266,6 +286,25 @@ mod tests {
         seats[1].note_turn();
         assert_eq!(watch.stalled(at(10), second), []);
         assert_eq!(watch.stalled(at(12), second), [(1, second * 2)], "the next turn");
+    }
+
+    #[test]
+    fn errands_of_a_shard_that_has_ended_are_dropped() {
+        let mut seats = Seat::all(2);
+        let (peers, errand) = (seats[0].peers(), Arc::new(()));
+        let call = |index: u16| {
+            let kept = errand.clone();
+            peers.call(index, move |_| drop(kept));
+        };
+        call(1);
+        call(2);
+        assert_eq!(Arc::strong_count(&errand), 2, "no such shard");
+        seats.pop();
+        assert_eq!(Arc::strong_count(&errand), 1, "it had not been called");
+        call(1);
+        assert_eq!(Arc::strong_count(&errand), 1);
+        call(0);
+        assert_eq!(Arc::strong_count(&errand), 2, "the other lives");
     }
 
     #[test]

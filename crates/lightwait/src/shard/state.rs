@@ -226,6 +226,11 @@ impl Local {
         self.waiters.borrow_mut().readers(id).add(waiter);
     }
 
+    /// True if a task waits for data to read on that connection.
+    pub(crate) fn is_awaited(&self, id: ConnectionId) -> bool {
+        self.waiters.borrow_mut().readers(id).is_any()
+    }
+
     /// Lets the task of `context` wait for room to write on that connection.
     pub(crate) fn wait_writable(&self, id: ConnectionId, context: &Context<'_>) {
         let waiter = self.executor.waiter(context.waker());

@@ -59,6 +59,11 @@ impl Waiters {
         };
     }
 
+    /// True if a task waits.
+    pub(crate) fn is_any(&self) -> bool {
+        !matches!(self, Waiters::Nobody)
+    }
+
     #[inline]
     pub(crate) fn take(&mut self) -> Waiters {
         std::mem::take(self)
@@ -66,7 +71,7 @@ impl Waiters {
 
     #[inline]
     fn clear(&mut self) {
-        if !matches!(self, Waiters::Nobody) {
+        if self.is_any() {
             *self = Waiters::Nobody;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -14,9 +14,7 @@ impl AsyncRead for TcpStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let len = ready!(self.poll_read_slice(context, buffer.initialize_unfilled()))?;
-        buffer.advance(len);
-        Poll::Ready(Ok(()))
+        self.poll_read_buf(context, buffer)
     }
 }
 

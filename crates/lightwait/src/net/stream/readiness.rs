@@ -1,0 +1,133 @@
+//! Waits until a stream can be read or written, by tokio's methods.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use lightwait_core::Readiness;
+
+use super::TcpStream;
+
+impl TcpStream {
+    /// Waits until there is data to read, the stream's end or an error. The read may still block:
+    /// another task may have been first.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.waiting(Readiness::READABLE).ready().await;
+        Ok(())
+    }
+
+    /// Waits until there is room to write, or an error that a write reports.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.waiting(Readiness::WRITABLE).ready().await;
+        Ok(())
+    }
+
+    /// [`TcpStream::readable`] for callers that poll by hand. Of the tasks that poll for reading
+    /// the last one waits.
+    pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.crossing().poll_ready(Readiness::READABLE, context)
+    }
+
+    /// [`TcpStream::writable`] for callers that poll by hand. Of the tasks that poll for writing
+    /// the last one waits.
+    pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.crossing().poll_ready(Readiness::WRITABLE, context)
+    }
+}
+
+#[cfg(feature = "tokio-driver")]
+mod interest {
+    use std::future::poll_fn;
+    use std::io;
+    use std::task::{Poll, ready};
+
+    use lightwait_core::Readiness;
+    use tokio::io::{Interest, Ready};
+
+    use super::TcpStream;
+    use crate::net::waiting::Waitable;
+
+    impl TcpStream {
+        /// Waits until the stream has a readiness of `interest`, and returns it.
+        pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+            let readiness = self.waiting(wanted(interest)).ready().await;
+            Ok(self.as_ready(readiness, interest))
+        }
+
+        /// Calls `call` if the stream has a readiness of `interest`.
+        ///
+        /// # Errors
+        ///
+        /// `WouldBlock` if it is not ready; else the errors of `call`.
+        pub fn try_io<R>(
+            &self,
+            interest: Interest,
+            call: impl FnOnce() -> io::Result<R>,
+        ) -> io::Result<R> {
+            let readiness = self.crossing().look(|readiness, _, _| readiness);
+            if self.as_ready(readiness, interest).is_empty() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            call()
+        }
+
+        /// Calls `call` until it returns a result other than `WouldBlock`. Before each call it
+        /// waits until the stream has a readiness of `interest`, and that has changed since the
+        /// last one.
+        pub async fn async_io<R>(
+            &self,
+            interest: Interest,
+            mut call: impl FnMut() -> io::Result<R>,
+        ) -> io::Result<R> {
+            let mut waiting = self.waiting(wanted(interest));
+            let mut seen = None;
+            poll_fn(|context| {
+                loop {
+                    ready!(waiting.poll(context, seen));
+                    let changes = waiting.changes();
+                    match call() {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            seen = Some(changes);
+                        }
+                        result => return Poll::Ready(result),
+                    }
+                }
+            })
+            .await
+        }
+
+        /// Converts a readiness to tokio's type, restricted to `interest`.
+        fn as_ready(&self, readiness: Readiness, interest: Interest) -> Ready {
+            let is_closed = readiness.contains(Readiness::CLOSED);
+            let mut ready = Ready::EMPTY;
+            if interest.is_readable() {
+                if readiness.contains(Readiness::READABLE) {
+                    ready |= Ready::READABLE;
+                }
+                if self.crossing().is_at_end() {
+                    ready |= Ready::READ_CLOSED;
+                }
+            }
+            if interest.is_writable() {
+                if readiness.contains(Readiness::WRITABLE) {
+                    ready |= Ready::WRITABLE;
+                }
+                if is_closed {
+                    ready |= Ready::WRITE_CLOSED;
+                }
+            }
+            ready
+        }
+    }
+
+    /// The kinds of readiness that `interest` asks for.
+    fn wanted(interest: Interest) -> Readiness {
+        let mut wanted = Readiness::EMPTY;
+        if interest.is_readable() {
+            wanted |= Readiness::READABLE;
+        }
+        if interest.is_writable() {
+            wanted |= Readiness::WRITABLE;
+        }
+        wanted
+    }
+}

@@ -1,0 +1,49 @@
+//! Two stacks on threads of their own, and what tests do with them.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use lightwait::Stack;
+use lightwait::net::{StackHandle, TcpListener, TcpStream};
+
+/// No test waits for longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const PORT: u16 = 7;
+
+/// A server's stack and a client's.
+pub(crate) fn stacks() -> (StackHandle, StackHandle) {
+    let (server, client) = Stack::memory().unwrap();
+    (server.spawn().unwrap(), client.spawn().unwrap())
+}
+
+/// Runs `main` in a tokio runtime with two threads, and not for longer than [`PATIENCE`].
+pub(crate) fn run<F: Future>(main: F) -> F::Output {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
+    runtime.block_on(in_time(main))
+}
+
+pub(crate) async fn in_time<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future).await.expect("it ends in time")
+}
+
+/// Both ends of a connection: the server's and the client's.
+pub(crate) async fn connected() -> (TcpStream, TcpStream, StackHandle, StackHandle) {
+    let (server, client) = stacks();
+    let listener = TcpListener::bind_on(&server, (server.address(), PORT)).await.unwrap();
+    let (near, far) = pair(&listener, &client).await;
+    (near, far, server, client)
+}
+
+/// One more connection to a listener: the listener's end, and the client's.
+pub(crate) async fn pair(listener: &TcpListener, client: &StackHandle) -> (TcpStream, TcpStream) {
+    let at = listener.local_addr().unwrap();
+    let (accepted, opened) = tokio::join!(listener.accept(), TcpStream::connect_on(client, at));
+    (accepted.unwrap().0, opened.unwrap())
+}
+
+pub(crate) fn kind<T>(result: io::Result<T>) -> Option<io::ErrorKind> {
+    result.err().map(|error| error.kind())
+}
