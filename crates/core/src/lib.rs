@@ -1,4 +1,4 @@
-//! `lightwait-core`: bytes, TCP, and one IP host, sans I/O.
+//! `lightwait-core`: bytes, TCP, UDP, and one IP host, sans I/O.
 //!
 //! Everything here is pure. Nothing reads a clock, draws a random number, opens a file, spawns a
 //! thread or takes a lock: time comes in as an argument, randomness as a seed, frames as bytes.
@@ -25,11 +25,13 @@ pub mod config;
 pub mod counters;
 pub mod error;
 pub mod event;
+pub(crate) mod fifo;
 pub mod flow;
 pub mod frame;
 pub mod host;
 pub mod ip;
 pub mod rng;
+pub(crate) mod slab;
 pub mod tcp;
 pub mod time;
 pub mod wire;
