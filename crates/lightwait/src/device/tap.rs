@@ -232,8 +232,8 @@ impl Tap {
     }
 
     /// Has the kernel send each frame to the queue of the shard that owns its connection, by a
-    /// program of eBPF. All but TCP goes to the first queue, and so do fragments, IPv6 extension
-    /// headers and VLAN tags. The rule is for as many shards as there are queues, and holds for the
+    /// program of eBPF. All but TCP and UDP goes to the first queue, and so do fragments, IPv6
+    /// extension headers and VLAN tags. The rule is for as many shards as there are queues, and holds for the
     /// interface: one call on any of its queues is enough.
     ///
     /// Needs CAP_BPF or CAP_SYS_ADMIN, in the machine's own user namespace; the error says so. A
