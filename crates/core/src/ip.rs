@@ -2,13 +2,14 @@
 //! loopback.
 //!
 //! ```text
-//!   packets ─▶ on_packet ─┬─▶ Delivery: a segment; IcmpError: an error about one
+//!   packets ─▶ on_packet ─┬─▶ Delivery: a segment or datagram; IcmpError: an error about one
 //!   ARP     ─▶ on_arp    ─┼─▶ Outgoing: what IP sends of its own accord
 //!   time    ─▶ on_time   ─┴─▶ news of our addresses, next hops that have answered or not
-//!   TCP     ─▶ route     ───▶ Route: a Path to write segments along, or a next hop to wait for
+//!   TCP, UDP ▶ route     ───▶ Route: a Path to write packets along, or a next hop to wait for
 //! ```
 //!
-//! TCP writes a segment where the device takes it, so that nothing is copied on the way through IP.
+//! TCP and UDP write a packet where the device takes it, so that nothing is copied on the way
+//! through IP.
 
 pub(crate) mod autoconfigure;
 mod claim;
@@ -76,7 +77,7 @@ pub(crate) struct Ip {
     outgoing: VecDeque<Outgoing>,
     /// Answers to strangers.
     strangers: TokenBucket,
-    /// The ICMP error that the last packet reported about a segment of ours.
+    /// The ICMP error that the last packet reported about a packet of ours.
     icmp_error: Option<IcmpError>,
     /// The other shards of this host.
     pub(crate) shards: Shards,
@@ -132,6 +133,11 @@ impl Ip {
     pub(crate) fn is_or_will_be_ours(&self, address: IpAddr) -> bool {
         let mut configured = self.config.addresses.iter();
         self.is_ours(address) || configured.any(|cidr| cidr.address() == address)
+    }
+
+    /// The kind of an address.
+    pub(crate) fn class(&self, address: IpAddr) -> Class {
+        self.routes.class(address)
     }
 
     /// True if the address is that of a single host: ours or another.

@@ -34,11 +34,12 @@ pub mod rng;
 pub(crate) mod slab;
 pub mod tcp;
 pub mod time;
+pub mod udp;
 pub mod wire;
 
 pub use config::Config;
 pub use error::{AcceptError, ConnectError, Error, ReadError, WriteError};
-pub use event::{ConnectionId, Event, ListenerId, Readiness};
+pub use event::{ConnectionId, Event, ListenerId, Readiness, UdpId};
 pub use frame::{Capabilities, Frame, Medium, Outbox, RxFrame};
 pub use host::Host;
 pub use time::Instant;

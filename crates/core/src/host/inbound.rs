@@ -17,7 +17,7 @@ use alloc::borrow::Cow;
 use super::Host;
 use crate::flow::{Seq, Tuple};
 use crate::frame::RxChecksum;
-use crate::ip::input::{Delivery, Origin};
+use crate::ip::input::{Delivery, Origin, Transport};
 use crate::tcp::arrive::Facts;
 use crate::tcp::syn_cache::Standing;
 use crate::time::Instant;
@@ -92,7 +92,8 @@ impl Past {
 
 /// The segment that IP has handed over.
 pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault> {
-    let &Delivery { source, destination, ref bytes, checksum, .. } = delivery;
+    let &Delivery { source, destination, checksum, .. } = delivery;
+    let bytes = delivery.bytes();
     if checksum != RxChecksum::Good && !verify_checksum(bytes, source, destination) {
         return Err(Fault::Checksum);
     }
@@ -103,12 +104,15 @@ pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault
 /// found right.
 pub(super) fn delivery_of(fast: &FastSegment<'_>, incoming: &Incoming<'_>) -> Delivery<'static> {
     Delivery {
+        transport: Transport::Tcp,
         source: incoming.tuple.remote_ip(),
         destination: incoming.tuple.local_ip(),
         traffic_class: fast.traffic_class(),
-        bytes: Cow::Owned(fast.bytes()),
+        packet: Cow::Owned(fast.bytes()),
+        start: 0,
         checksum: RxChecksum::Good,
         segment_size: incoming.facts.piece,
+        arrived: Instant::FAR_FUTURE,
         origin: if incoming.is_ours { Origin::Ourselves } else { Origin::Link(None) },
     }
 }

@@ -1,5 +1,5 @@
 //! Takes in packets: puts fragments together, answers ICMP and unknown protocols, and hands TCP its
-//! segments.
+//! segments and UDP its datagrams.
 
 use alloc::borrow::Cow;
 use core::net::IpAddr;
@@ -9,6 +9,7 @@ use crate::frame::{RxChecksum, RxFrame};
 use crate::ip::icmp::IcmpError;
 use crate::ip::outgoing::Outgoing;
 use crate::ip::reassembly::{Outcome, Reason};
+use crate::time::Instant;
 use crate::wire::ethernet::Mac;
 use crate::wire::ip::{Packet, protocol};
 use crate::wire::{Malformed, icmpv4, icmpv6, ndp};
@@ -25,45 +26,73 @@ pub(crate) enum Origin {
     Ourselves,
 }
 
-/// A segment that IP hands TCP, from a whole packet, with the facts that its header does not say.
-/// TCP judges the addresses, and does so once for a connection.
+/// The protocols that packets are delivered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// It judges the addresses, and does so once for a connection.
+    Tcp,
+    /// Its datagrams come from a single other host or ourselves, and are for an address of ours,
+    /// for a group that we listen to, or a broadcast.
+    Udp,
+}
+
+/// A whole packet that IP hands to TCP or UDP, with the facts that no header says.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery<'a> {
+    pub transport: Transport,
     pub source: IpAddr,
     pub destination: IpAddr,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// The segment: the TCP header and what follows.
-    pub bytes: Cow<'a, [u8]>,
+    /// The packet, which an ICMP error quotes; of one that another shard has read by words only
+    /// the segment.
+    pub packet: Cow<'a, [u8]>,
+    /// Where the segment or datagram begins in it.
+    pub start: usize,
     /// The state of its checksum.
     pub checksum: RxChecksum,
-    /// Payload size of the segments that were joined into it; 0 if it is a single one.
+    /// Payload size of the segments or datagrams that were joined into it; 0 if it is a single one.
     pub segment_size: u16,
+    /// When the device got its frame, as that says.
+    pub arrived: Instant,
     pub origin: Origin,
 }
 
 impl<'a> Delivery<'a> {
-    fn new(packet: &Packet<'a>, frame: &RxFrame<'_>, origin: Origin) -> Delivery<'a> {
+    fn new(
+        transport: Transport,
+        packet: &Packet<'a>,
+        frame: &RxFrame<'_>,
+        origin: Origin,
+    ) -> Delivery<'a> {
         Delivery {
+            transport,
             source: packet.source,
             destination: packet.destination,
             traffic_class: packet.traffic_class,
-            bytes: Cow::Borrowed(packet.payload),
+            packet: Cow::Borrowed(packet.bytes),
+            start: packet.bytes.len() - packet.payload.len(),
             checksum: frame.checksum,
             segment_size: frame.segment_size,
+            arrived: frame.arrived,
             origin,
         }
     }
 
-    /// Copies the segment, whose packet ends with the call.
+    /// The segment or datagram: its header and what follows.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.packet[self.start..]
+    }
+
+    /// Copies the packet, whose frame ends with the call.
     pub(crate) fn into_owned(self) -> Delivery<'static> {
-        Delivery { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
+        Delivery { packet: Cow::Owned(self.packet.into_owned()), ..self }
     }
 }
 
 impl Ip {
-    /// A packet has arrived in `frame`, without a link header. Returns the segment in it, if there
-    /// is one. If it reports an error about a segment of ours, [`Ip::icmp_error`] has it.
+    /// A packet has arrived in `frame`, without a link header. Returns it if TCP or UDP is to have
+    /// it. If it reports an error about a packet of ours, [`Ip::icmp_error`] has that.
     pub(crate) fn on_packet<'a>(
         &mut self,
         cx: &mut Context<'_>,
@@ -72,9 +101,10 @@ impl Ip {
     ) -> Result<Option<Delivery<'a>>, Malformed> {
         let packet = Packet::parse(frame.bytes)?;
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
-            return Ok(Some(Delivery::new(&packet, frame, origin)));
+            return Ok(Some(Delivery::new(Transport::Tcp, &packet, frame, origin)));
         }
-        if self.shards.is_replica() {
+        let is_datagram = packet.protocol == protocol::UDP && packet.fragment.is_none();
+        if !is_datagram && self.shards.is_replica() {
             self.hand_to_first(cx, packet.bytes, frame.checksum, origin);
             return Ok(None);
         }
@@ -112,7 +142,8 @@ impl Ip {
             Origin::Ourselves => None,
         };
         match (packet.protocol, packet.source) {
-            (protocol::TCP, _) => Ok(Some(Delivery::new(packet, frame, origin))),
+            (protocol::TCP, _) => Ok(Some(Delivery::new(Transport::Tcp, packet, frame, origin))),
+            (protocol::UDP, _) => Ok(Some(Delivery::new(Transport::Udp, packet, frame, origin))),
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
                 self.icmp_error = self.on_icmp(cx, packet, from)?;
                 Ok(None)
@@ -124,7 +155,7 @@ impl Ip {
         }
     }
 
-    /// The ICMP error that the last packet reported about a segment of ours, once.
+    /// The ICMP error that the last packet reported about a packet of ours, once.
     pub(crate) fn icmp_error(&mut self) -> Option<IcmpError> {
         self.icmp_error.take()
     }

@@ -67,7 +67,7 @@ pub(super) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out
     let (identification, flags) = match header.fragment {
         None => (header.identification, flags),
         Some(Fragment { id, offset, more }) => {
-            (id as u16, flags | offset / 8 | if more { MF } else { 0 })
+            (id as u16, flags | (offset / 8) | if more { MF } else { 0 })
         }
     };
     let octets = |a: u8, b: u8| u32::from(a) << 24 | u32::from(b) << 16;

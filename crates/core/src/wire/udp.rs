@@ -85,7 +85,7 @@ impl Header {
 
     /// What the field holds where the device completes the checksum: the folded sum of the
     /// pseudo-header.
-    pub fn partial_checksum(&self, source: IpAddr, destination: IpAddr) -> u16 {
+    pub(crate) fn partial_checksum(&self, source: IpAddr, destination: IpAddr) -> u16 {
         self.pseudo(source, destination).fold()
     }
 
