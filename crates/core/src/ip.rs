@@ -157,6 +157,12 @@ impl Ip {
         Some(range.nth(offset + u128::from(size > 2)))
     }
 
+    /// The address of ours to reach `remote` from, the same each time: of a range only if there is
+    /// no other.
+    pub(crate) fn steady_source_for(&self, remote: IpAddr) -> Option<IpAddr> {
+        self.routes.source_for(remote)
+    }
+
     /// True if the limit on answers to strangers allows one now.
     pub(crate) fn may_answer_stranger(&mut self, now: Instant) -> bool {
         self.strangers.take(now)

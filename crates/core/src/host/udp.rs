@@ -177,7 +177,7 @@ impl Host {
     }
 
     /// Where a datagram goes, and from where.
-    fn ends_of(&mut self, now: Instant, id: UdpId, transmit: &Transmit) -> Result<Leaving, Error> {
+    fn ends_of(&self, now: Instant, id: UdpId, transmit: &Transmit) -> Result<Leaving, Error> {
         let socket = self.udp.sockets.named(id).ok_or(NO_SUCH_SOCKET)?;
         let to = match (transmit.to, &socket.connected) {
             (Some(to), _) => to,
@@ -196,10 +196,7 @@ impl Host {
         };
         let from = match transmit.from.map(|ip| ip.to_canonical()).or(of_socket) {
             Some(from) => from,
-            None => self
-                .ip
-                .source_for(to.ip(), &mut self.opening.rng)
-                .ok_or(Error::NetworkUnreachable)?,
+            None => self.ip.steady_source_for(to.ip()).ok_or(Error::NetworkUnreachable)?,
         };
         if from.is_ipv4() != to.is_ipv4() {
             return Err(Error::InvalidInput("the two addresses are of different IP versions"));
