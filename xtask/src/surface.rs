@@ -1,5 +1,5 @@
-//! The sockets' surface beside tokio's: every method of tokio's TCP types is one of ours, or stands
-//! below with the reason why not. And what `core` shows: see [`shown`].
+//! The sockets' surface beside tokio's: every method of tokio's TCP and UDP types is one of ours,
+//! or stands below with the reason why not. And what `core` shows: see [`shown`].
 
 mod shown;
 
@@ -25,19 +25,34 @@ const MISSING: &[(&str, &str)] = &[
     ("TcpSocket::set_reuseport", "one listener has a port; a stack runs on one thread"),
     ("TcpSocket::device", "a stack has one device"),
     ("TcpSocket::bind_device", "a stack has one device"),
+    ("UdpSocket::from_std", "there is no socket of the kernel's"),
+    ("UdpSocket::into_std", "there is no socket of the kernel's"),
+    ("UdpSocket::multicast_loop_v4", "groups are not joined"),
+    ("UdpSocket::set_multicast_loop_v4", "groups are not joined"),
+    ("UdpSocket::multicast_loop_v6", "groups are not joined"),
+    ("UdpSocket::set_multicast_loop_v6", "groups are not joined"),
+    ("UdpSocket::join_multicast_v4", "groups are not joined"),
+    ("UdpSocket::join_multicast_v6", "groups are not joined"),
+    ("UdpSocket::leave_multicast_v4", "groups are not joined"),
+    ("UdpSocket::leave_multicast_v6", "groups are not joined"),
+    ("UdpSocket::device", "a stack has one device"),
+    ("UdpSocket::bind_device", "a stack has one device"),
+    ("UdpSocket::tos", "deprecated: tos_v4"),
+    ("UdpSocket::set_tos", "deprecated: set_tos_v4"),
     ("TcpSocket::tos", "deprecated: tos_v4"),
     ("TcpSocket::set_tos", "deprecated: set_tos_v4"),
 ];
 
-/// The files with tokio's TCP types, in its package.
-const THEIRS: [&str; 5] = ["stream", "listener", "socket", "split", "split_owned"];
+/// The files with tokio's TCP and UDP types, in the folder of its sockets.
+const THEIRS: [&str; 6] =
+    ["tcp/stream", "tcp/listener", "tcp/socket", "tcp/split", "tcp/split_owned", "udp"];
 
 /// The folder with ours.
 const OURS: &str = "crates/lightwait/src/net";
 
 /// Compares every method of tokio's with ours and the list.
 pub(crate) fn check(root: &Path) -> Outcome {
-    let theirs = package_of_tokio(root)?.join("src/net/tcp");
+    let theirs = package_of_tokio(root)?.join("src/net");
     let mut expected = BTreeSet::new();
     for name in THEIRS {
         let file = theirs.join(name).with_extension("rs");

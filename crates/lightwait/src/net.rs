@@ -1,8 +1,9 @@
 //! Sockets, with tokio's names and signatures.
 //!
-//! A socket belongs to its shard and is `!Send`. [`TcpListener::bind`] and [`TcpStream::connect`]
-//! find the shard by themselves inside a shard's task. Elsewhere on its thread (under a
-//! `current_thread` tokio runtime, say) use the forms that take a [`Handle`](crate::shard::Handle).
+//! A socket belongs to its shard and is `!Send`. [`TcpListener::bind`], [`TcpStream::connect`]
+//! and [`UdpSocket::bind`] find the shard by themselves inside a shard's task. Elsewhere on its
+//! thread (under a `current_thread` tokio runtime, say) use the forms that take a
+//! [`Handle`](crate::shard::Handle).
 //!
 //! A name with a port is looked up by the system's resolver, in a thread of its own, so that the
 //! shard goes on.
@@ -17,6 +18,7 @@ mod lookup;
 mod socket;
 mod split;
 mod stream;
+mod udp;
 
 pub use address::ToSocketAddrs;
 pub use error::io_error;
@@ -25,8 +27,10 @@ pub use lookup::lookup_host;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::{Control, TcpStream};
+pub use udp::UdpSocket;
 
 // What calls of sockets take and return.
 pub use lightwait_core::tcp::{
     ConnectionInfo, DeliveryRate, Demand, Pace, PathModel, SendInfo, SocketOptions,
 };
+pub use lightwait_core::udp::{Received, SEGMENTS_MAX, Transmit, UdpOptions};
