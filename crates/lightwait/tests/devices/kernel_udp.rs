@@ -18,7 +18,7 @@ use crate::kernel_tcp::config;
 use crate::namespace;
 
 /// Our address and the kernel's, in each IP version.
-const PAIRS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.1"), ("fd77::2", "fd77::1")];
+pub(crate) const PAIRS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.1"), ("fd77::2", "fd77::1")];
 
 /// A port with an echo server, and one without.
 const PORT: u16 = 7;
@@ -31,11 +31,11 @@ const LENGTHS: [usize; 14] =
 /// Patience with what may not come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251 + len) as u8).collect()
 }
 
-fn at(address: &str, port: u16) -> SocketAddr {
+pub(crate) fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), port)
 }
 
@@ -50,7 +50,7 @@ async fn serve() {
 
 /// Runs `client` on a shard of a thread of its own, an echo server beside it. When it is over,
 /// `kernel` runs on this thread against that server.
-fn exchange<F: Future<Output = ()> + 'static>(
+pub(crate) fn exchange<F: Future<Output = ()> + 'static>(
     open: impl FnOnce() -> Box<dyn Device> + Send + 'static,
     client: impl FnOnce(Handle) -> F + Send + 'static,
     kernel: impl FnOnce(),
@@ -129,7 +129,7 @@ async fn many_at_once(server: SocketAddr) {
     assert!(back == sent, "{server}: in order");
 }
 
-fn any(server: &SocketAddr) -> &'static str {
+pub(crate) fn any(server: &SocketAddr) -> &'static str {
     if server.is_ipv4() { "0.0.0.0" } else { "::" }
 }
 

@@ -6,6 +6,10 @@
 mod af_xdp;
 mod frames;
 #[cfg(feature = "tokio-driver")]
+mod kernel_dns;
+#[cfg(feature = "tokio-driver")]
+mod kernel_quic;
+#[cfg(feature = "tokio-driver")]
 mod kernel_tcp;
 #[cfg(feature = "tokio-driver")]
 mod kernel_udp;
