@@ -23,6 +23,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use crate::config::{Config, UdpConfig};
 use crate::fifo::Fifo;
+use crate::flow::TupleHasher;
 use crate::time::Instant;
 use egress::Identifications;
 use table::Table;
@@ -143,6 +144,7 @@ pub(crate) struct Udp {
     /// Sockets with something to send, in their order.
     pub ready: Fifo<u32>,
     pub identifications: Identifications,
+    pub hasher: TupleHasher,
 }
 
 impl Udp {
@@ -151,6 +153,7 @@ impl Udp {
             sockets: Table::new(config),
             ready: Fifo::default(),
             identifications: Identifications::new(config),
+            hasher: TupleHasher::new(&config.secret),
         }
     }
 

@@ -32,6 +32,13 @@ struct Leaving {
     is_to_ourselves: bool,
 }
 
+impl Leaving {
+    /// To a single other host.
+    fn to_another(ends: Tuple) -> Leaving {
+        Leaving { ends, is_host: true, is_multicast: false, is_to_ourselves: false }
+    }
+}
+
 impl Host {
     /// The options that a UDP socket starts with.
     pub fn default_udp_options(&self) -> UdpOptions {
@@ -121,12 +128,17 @@ impl Host {
         transmit: &Transmit,
         bytes: &[u8],
     ) -> Result<(), Error> {
+        let leaving = match self.ends_as_before(now, id, transmit) {
+            Some(leaving) => leaving,
+            None => self.ends_of(now, id, transmit)?,
+        };
         let socket = self.udp.sockets.named_mut(id).ok_or(NO_SUCH_SOCKET)?;
         if let Some(error) = socket.take_error() {
             return Err(error);
         }
-        let leaving = self.ends_of(now, id, transmit)?;
-        let socket = self.udp.sockets.named_mut(id).ok_or(NO_SUCH_SOCKET)?;
+        if transmit.from.is_none() {
+            socket.recent = leaving.ends;
+        }
         let options = &socket.options;
         if !leaving.is_host && !leaving.is_multicast && !options.broadcast {
             return Err(Error::PermissionDenied);
@@ -176,6 +188,23 @@ impl Host {
         }
     }
 
+    /// Where a datagram goes, and from where, if the last one went between the same addresses and
+    /// nothing has changed since.
+    fn ends_as_before(&self, now: Instant, id: UdpId, transmit: &Transmit) -> Option<Leaving> {
+        let socket = self.udp.sockets.named(id)?;
+        let ends = match (transmit.to, &socket.connected) {
+            (None, ends) => (*ends)?,
+            (Some(to), _) => {
+                let (recent, port) = (&socket.recent, socket.local.port());
+                let is_alike = recent.remote_ip() == to.ip() && recent.local_port() == port;
+                let ends = Tuple::new((recent.local_ip(), port), (to.ip(), to.port()));
+                (is_alike && to.port() != 0).then_some(ends)?
+            }
+        };
+        let is_known = transmit.from.is_none() && self.ip.is_plain_route(now, &ends);
+        is_known.then_some(Leaving::to_another(ends))
+    }
+
     /// Where a datagram goes, and from where.
     fn ends_of(&self, now: Instant, id: UdpId, transmit: &Transmit) -> Result<Leaving, Error> {
         let socket = self.udp.sockets.named(id).ok_or(NO_SUCH_SOCKET)?;
@@ -203,8 +232,7 @@ impl Host {
         }
         let ends = Tuple::new((from, local.port()), (to.ip(), to.port()));
         if self.ip.is_plain_route(now, &ends) {
-            let is_to_ourselves = false;
-            return Ok(Leaving { ends, is_host: true, is_multicast: false, is_to_ourselves });
+            return Ok(Leaving::to_another(ends));
         }
         if !self.ip.is_ours(from) {
             return Err(Error::AddressNotAvailable);

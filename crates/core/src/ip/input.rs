@@ -103,8 +103,16 @@ impl Ip {
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
             return Ok(Some(Delivery::new(Transport::Tcp, &packet, frame, origin)));
         }
-        let is_datagram = packet.protocol == protocol::UDP && packet.fragment.is_none();
-        if !is_datagram && self.shards.is_replica() {
+        if packet.protocol == protocol::UDP && packet.fragment.is_none() {
+            // Each shard takes its own.
+            let is_sound = self.is_sound_source(packet.source, origin);
+            if is_sound && self.is_for_us(packet.destination) {
+                return Ok(Some(Delivery::new(Transport::Udp, &packet, frame, origin)));
+            }
+            cx.counters.not_for_us += 1;
+            return Ok(None);
+        }
+        if self.shards.is_replica() {
             self.hand_to_first(cx, packet.bytes, frame.checksum, origin);
             return Ok(None);
         }
@@ -126,10 +134,9 @@ impl Ip {
         frame: &RxFrame<'_>,
         origin: Origin,
     ) -> Result<Option<Delivery<'a>>, Malformed> {
-        // RFC 1122 §3.2.1.3 and §4.2.3.10: an unspecified address, a group's, or our own address
-        // from outside is no source. But IPv6 asks for neighbours from the unspecified address, and
-        // a host that has an address of ours discovers neighbours from it.
-        let sound = origin == Origin::Ourselves || self.is_acceptable_source(packet.source);
+        // IPv6 asks for neighbours from the unspecified address, and a host that has an address of
+        // ours discovers neighbours from it.
+        let sound = self.is_sound_source(packet.source, origin);
         let asking = packet.protocol == protocol::ICMPV6
             && (packet.source.is_unspecified()
                 || self.is_ours(packet.source) && ndp::is_message(packet.payload));
@@ -153,6 +160,12 @@ impl Ip {
                 Ok(None)
             }
         }
+    }
+
+    /// RFC 1122 §3.2.1.3, §4.1.3.6 and §4.2.3.10: an unspecified address, a group's, or our own
+    /// address from outside is no source.
+    fn is_sound_source(&self, source: IpAddr, origin: Origin) -> bool {
+        origin == Origin::Ourselves || self.is_acceptable_source(source)
     }
 
     /// The ICMP error that the last packet reported about a packet of ours, once.

@@ -13,10 +13,11 @@ use alloc::boxed::Box;
 
 use super::SEGMENTS_MAX;
 use super::queue::{Entry, Queue};
-use super::socket::{Departure, Progress};
+use super::socket::{Departure, Progress, Socket};
+use crate::buffer::PagePool;
 use crate::config::Config;
-use crate::flow::Tuple;
 use crate::flow::keyed::KeyedHash;
+use crate::flow::{Tuple, TupleHasher};
 use crate::frame::{Frame, Outbox, Segmentation, TxChecksum};
 use crate::ip::path::{PacketPath, Path};
 use crate::wire::checksum::{Sum, append_and_sum, sum};
@@ -26,6 +27,9 @@ use crate::wire::{ipv6, udp};
 
 /// The largest IP packet there is.
 const PACKET_BYTES_MAX: usize = 65_535;
+
+/// The largest packet that any path carries: none is said to be too big.
+const SMALL_PACKET: usize = ipv6::MIN_MTU as usize / 2;
 
 /// Counters of identifications; a power of two.
 const COUNTERS: usize = 256;
@@ -60,7 +64,7 @@ impl Identifications {
     }
 }
 
-/// What has left of an entry.
+/// What has left of an entry, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// Frames, and how many of them were fragments.
@@ -72,8 +76,19 @@ pub(crate) struct Sent {
     pub packets: usize,
     /// Bytes of the largest packet.
     pub largest: usize,
-    /// All of the entry has left.
+    /// All of the last entry has left.
     pub all: bool,
+}
+
+impl Sent {
+    /// Adds what has left of the next entry.
+    fn add(&mut self, next: Sent) {
+        self.frames += next.frames;
+        self.fragments += next.fragments;
+        self.datagrams += next.datagrams;
+        self.packets += next.packets;
+        self.all = next.all;
+    }
 }
 
 /// The way out of one entry of a queue.
@@ -86,11 +101,35 @@ pub(crate) struct Egress<'a> {
     /// Packets that may still leave in this turn.
     pub budget: usize,
     pub identifications: &'a mut Identifications,
+    pub hasher: &'a TupleHasher,
 }
 
 impl Egress<'_> {
+    /// Sends as much as may be of what the socket has for this path, oldest first.
+    pub(crate) fn send(&mut self, socket: &mut Socket, pool: &mut PagePool) -> Sent {
+        let mut total = Sent { all: true, ..Sent::default() };
+        while total.all && self.budget > 0 {
+            let Some(Entry { meta, len, .. }) = socket.outgoing.front() else { break };
+            let (ends, len) = (meta.ends, *len);
+            if (ends.local_ip(), ends.remote_ip()) != (self.path.source, self.path.destination) {
+                break;
+            }
+            let sent = self.send_entry(&socket.outgoing, &mut socket.progress);
+            if sent.largest > SMALL_PACKET {
+                socket.note_sent(self.hasher.hash(&ends), sent.largest);
+            }
+            if sent.all {
+                socket.outgoing.consume(pool, len);
+                socket.progress = Progress::default();
+            }
+            self.budget = self.budget.saturating_sub(sent.packets);
+            total.add(sent);
+        }
+        total
+    }
+
     /// Sends as much as may be of the oldest entry.
-    pub(crate) fn send(&mut self, queue: &Queue<Departure>, progress: &mut Progress) -> Sent {
+    fn send_entry(&mut self, queue: &Queue<Departure>, progress: &mut Progress) -> Sent {
         let mut sent = Sent::default();
         let Some(entry) = queue.front() else { return sent };
         loop {
@@ -125,13 +164,12 @@ impl Egress<'_> {
         let left = entry.len - done;
         let one = left.min(entry.segment);
         let device = &self.path.device;
+        if left == one || !device.checksum || device.datagrams == 0 {
+            return one;
+        }
         let most = PACKET_BYTES_MAX.min(device.datagrams as usize);
         let most = most.saturating_sub(self.packet_bytes(0)).min(entry.segment * SEGMENTS_MAX);
-        if device.checksum && most >= 2 * entry.segment {
-            left.min(most / entry.segment * entry.segment)
-        } else {
-            one
-        }
+        left.min((most / entry.segment).max(1) * entry.segment)
     }
 
     /// Pushes a frame with the next datagram, or several. False if it cannot be written.
@@ -155,7 +193,7 @@ impl Egress<'_> {
         progress.done += len;
         sent.frames += 1;
         sent.datagrams += 1;
-        sent.packets += len.div_ceil(entry.segment).max(1);
+        sent.packets += if len > entry.segment { len.div_ceil(entry.segment) } else { 1 };
         sent.largest = sent.largest.max(self.packet_bytes(one));
         true
     }

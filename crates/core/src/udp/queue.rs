@@ -172,9 +172,15 @@ impl<M> Queue<M> {
         }
         self.bytes -= len;
         self.first += len;
-        let done = if self.bytes == 0 { self.pages.len() } else { self.first / PAGE_BYTES };
-        self.pages.drain(..done).for_each(|page| pool.put_of_datagrams(page));
-        self.first = if self.bytes == 0 { 0 } else { self.first % PAGE_BYTES };
+        // The page that is being filled stays while anything waits.
+        while self.bytes == 0 || self.first >= PAGE_BYTES {
+            let Some(page) = self.pages.pop_front() else { break };
+            pool.put_of_datagrams(page);
+            self.first = self.first.saturating_sub(PAGE_BYTES);
+        }
+        if self.bytes == 0 {
+            self.first = 0;
+        }
     }
 
     /// Drops everything.

@@ -1,7 +1,7 @@
 //! One UDP socket.
 
 use alloc::collections::VecDeque;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::queue::Queue;
 use super::{Received, UdpOptions};
@@ -53,6 +53,10 @@ pub(crate) struct Socket {
     pub local: SocketAddr,
     /// Both ends, once it is connected.
     pub connected: Option<Tuple>,
+    /// What it is found by: both ends if it is connected, else ours alone.
+    pub key: Tuple,
+    /// The ends of the last datagram sent from an address that was chosen for it.
+    pub recent: Tuple,
     pub options: UdpOptions,
     pub incoming: Queue<Arrival>,
     pub outgoing: Queue<Departure>,
@@ -78,6 +82,8 @@ impl Socket {
         Socket {
             local,
             connected: None,
+            key: our_end(local),
+            recent: Tuple::NOBODY,
             options,
             incoming: Queue::default(),
             outgoing: Queue::default(),
@@ -111,10 +117,9 @@ impl Socket {
     ) -> Option<Received> {
         let entry = self.incoming.front()?;
         let one = entry.segment.min(entry.len);
-        let several = out.len().min(entry.len) / entry.segment * entry.segment;
         let all = match self.options.joined {
             true if entry.len <= out.len() => entry.len,
-            true => several.max(one),
+            true => (out.len() / entry.segment * entry.segment).max(one),
             false => one,
         };
         let len = all.min(out.len());
@@ -177,6 +182,15 @@ impl Socket {
     pub(crate) fn has_sent(&self, hash: u64, packet_bytes: usize) -> bool {
         self.sent.contains(&kind_of(hash, packet_bytes))
     }
+}
+
+/// Our end alone.
+pub(crate) fn our_end(local: SocketAddr) -> Tuple {
+    let any: IpAddr = match local {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Tuple::new((local.ip(), local.port()), (any, 0))
 }
 
 /// A number for packets of one size between ends of one hash; none is zero.

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use hashbrown::HashTable;
 
-use super::socket::Socket;
+use super::socket::{Socket, our_end};
 use crate::config::{Config, Member};
 use crate::event::UdpId;
 use crate::flow::keyed::KeyedHash;
@@ -25,7 +25,7 @@ use crate::slab::{Key, Slab};
 #[derive(Debug)]
 pub(crate) struct Table {
     slots: Slab<Box<Socket>>,
-    /// Slots by the hash of their [`key`].
+    /// Slots by the hash of their [keys](Socket::key).
     index: HashTable<u32>,
     hasher: TupleHasher,
     /// Sockets that are connected, and those that are not and have an address.
@@ -46,16 +46,6 @@ struct Ports {
     asked: u64,
     steering: Steering,
     member: Member,
-}
-
-/// What a socket is found by: both ends of a connected one, our end of another.
-fn key(socket: &Socket) -> Tuple {
-    socket.connected.unwrap_or_else(|| our_end(socket.local))
-}
-
-/// Our end alone.
-fn our_end(local: SocketAddr) -> Tuple {
-    Tuple::new((local.ip(), local.port()), (any(local.is_ipv6()), 0))
 }
 
 /// The unspecified address.
@@ -87,11 +77,6 @@ impl Table {
     /// How many there are, those that still have something to send with them.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
-    }
-
-    /// The hash of a datagram's ends.
-    pub(crate) fn hash(&self, ends: &Tuple) -> u64 {
-        self.hasher.hash(ends)
     }
 
     /// The shard that owns the port of our end of `ends`, if it is another one.
@@ -164,6 +149,8 @@ impl Table {
         self.unlist(index);
         if let Some(socket) = self.slots.get_mut(index) {
             socket.connected = ends;
+            socket.recent = Tuple::NOBODY;
+            socket.key = ends.unwrap_or_else(|| our_end(socket.local));
         }
         self.list(index);
         true
@@ -183,7 +170,7 @@ impl Table {
             *count += 1;
         }
         let Table { slots, index: table, hasher, .. } = self;
-        let hash_of = |index: &u32| slots.get(*index).map_or(0, |socket| hasher.hash(&key(socket)));
+        let hash_of = |index: &u32| slots.get(*index).map_or(0, |socket| hasher.hash(&socket.key));
         table.insert_unique(hash_of(&index), index, hash_of);
     }
 
@@ -192,7 +179,7 @@ impl Table {
             *count -= 1;
         }
         let Some(socket) = self.slots.get(index) else { return };
-        let hash = self.hasher.hash(&key(socket));
+        let hash = self.hasher.hash(&socket.key);
         if let Ok(entry) = self.index.find_entry(hash, |other| *other == index) {
             entry.remove();
         }
@@ -201,7 +188,7 @@ impl Table {
     // ---- finding
 
     fn find_key(&self, wanted: &Tuple) -> Option<u32> {
-        let is_it = |index: &u32| self.slots.get(*index).is_some_and(|it| key(it) == *wanted);
+        let is_it = |index: &u32| self.slots.get(*index).is_some_and(|it| it.key == *wanted);
         self.index.find(self.hasher.hash(wanted), is_it).copied()
     }
 

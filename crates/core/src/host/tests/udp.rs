@@ -136,6 +136,28 @@ fn the_socket_that_fits_best_hears() {
 }
 
 #[test]
+fn no_datagram_leaves_from_an_address_of_another_host() {
+    let mut cable = Cable::two();
+    let client = bind(&mut cable, 0, "[::]:0");
+    let now = cable.now;
+    for (from, refused) in [
+        ("10.0.0.1", None),
+        ("10.0.0.2", Some(Error::AddressNotAvailable)),
+        ("10.0.0.255", Some(Error::AddressNotAvailable)),
+        ("224.0.0.1", Some(Error::AddressNotAvailable)),
+    ] {
+        let from = Some(from.parse().unwrap());
+        let transmit = Transmit { from, ..Transmit::to(at("10.0.0.2:53")) };
+        let sent = cable.hosts[0].udp_send(now, client, &transmit, b"x");
+        assert_eq!(sent.err(), refused, "{from:?}");
+    }
+    let from = Some("fd00::1".parse().unwrap());
+    let transmit = Transmit { from, ..Transmit::to(at("10.0.0.2:53")) };
+    let mixed = cable.hosts[0].udp_send(now, client, &transmit, b"x");
+    assert!(matches!(mixed, Err(Error::InvalidInput(_))));
+}
+
+#[test]
 fn a_full_queue_drops_what_comes_and_counts_it() {
     let mut cable = Cable::two();
     let server = bind(&mut cable, 1, "0.0.0.0:53");

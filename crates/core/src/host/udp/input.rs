@@ -98,7 +98,7 @@ impl Host {
             self.shared.counters.icmp_rejected += 1;
             return;
         };
-        let hash = self.udp.sockets.hash(&error.tuple);
+        let hash = self.udp.hasher.hash(&error.tuple);
         let Some(socket) = self.udp.sockets.get_mut(index) else { return };
         let (reported, is_hard) = match error.cause {
             Cause::TooBig(_) if !socket.has_sent(hash, error.packet_bytes as usize) => {
