@@ -22,6 +22,8 @@ pub struct Plan {
     pub size: usize,
     /// Datagrams measured.
     pub datagrams: usize,
+    /// A burst is one call at either end, where the stack has such calls: ours does.
+    pub batched: bool,
     /// The configuration of our own engine; other stacks ignore it.
     pub variant: Variant,
 }
@@ -58,10 +60,11 @@ pub fn section<P: Pair>(plan: &Plan) {
 /// # Errors
 /// If callgrind is not there, or fails.
 pub fn count(stack: Which, plan: &Plan) -> Result<Option<f64>, Uncounted> {
-    let told = [
+    let mut told = vec![
         format!("--size={}", plan.size),
         format!("--datagrams={}", plan.datagrams.min(COUNTED) / BURST * BURST),
     ];
+    told.extend(plan.batched.then(|| "--batched".to_owned()));
     stack.count(SECTION, &told)
 }
 
@@ -72,6 +75,7 @@ pub fn json(rates: &Rates, stack: Which, plan: &Plan) -> Map<String, Value> {
     put("stack", json!(stack.name()));
     put("size_bytes", json!(plan.size));
     put("datagrams", json!(plan.datagrams));
+    put("batched", json!(plan.batched));
     put("datagrams_per_s", json!(rates.median.round()));
     put("mean_datagrams_per_s", json!(rates.mean.round()));
     object
@@ -84,12 +88,14 @@ mod tests {
     #[test]
     fn every_datagram_arrives() {
         for stack in [Which::Lightwait, Which::Smoltcp] {
-            for size in [1, 100, 1400] {
-                let plan = Plan { size, datagrams: 6400, variant: stack.variant() };
+            for (size, batched) in [(1, false), (100, false), (1400, false), (1, true), (999, true)]
+            {
+                let plan = Plan { size, datagrams: 6400, batched, variant: stack.variant() };
                 assert!(stack.datagrams(&plan).unwrap().median > 0.0, "{stack:?}");
             }
         }
-        let plan = Plan { size: 1, datagrams: 64, variant: Variant::Default };
+        let (size, datagrams, variant) = (1, 64, Variant::Default);
+        let plan = Plan { size, datagrams, batched: false, variant };
         assert!(Which::LightwaitSockets.datagrams(&plan).is_none());
     }
 }

@@ -19,6 +19,9 @@ pub(crate) struct Datagrams {
     #[arg(long, default_value_t = 5_000_000,
           value_parser = clap::value_parser!(u32).range(64..=1_000_000_000))]
     datagrams: u32,
+    /// A burst of 64 is one call at either end, where the stack has such calls
+    #[arg(long)]
+    batched: bool,
     #[command(flatten)]
     output: Output,
     /// Run the section once for callgrind, which --instructions uses
@@ -32,6 +35,7 @@ impl Datagrams {
         let plan = Plan {
             size: self.size.into(),
             datagrams: (self.datagrams as usize).next_multiple_of(BURST),
+            batched: self.batched,
             variant: self.stack.variant(),
         };
         if let Some(section) = &self.section {
@@ -43,9 +47,10 @@ impl Datagrams {
             return false;
         };
         let words = format!(
-            "{:<16} {} bytes: {:>9.0} datagrams/s",
+            "{:<16} {} bytes{}: {:>9.0} datagrams/s",
             self.stack.name(),
             plan.size,
+            if plan.batched { ", batched" } else { "" },
             rates.median,
         );
         let object = datagrams::json(&rates, self.stack, &plan);

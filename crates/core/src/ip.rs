@@ -77,6 +77,9 @@ pub(crate) struct Ip {
     outgoing: VecDeque<Outgoing>,
     /// Answers to strangers.
     strangers: TokenBucket,
+    /// The source and destination of the last datagram from the link, and the changes of routes
+    /// that there had been.
+    last_heard: Option<((IpAddr, IpAddr), u64)>,
     /// The ICMP error that the last packet reported about a packet of ours.
     icmp_error: Option<IcmpError>,
     /// The other shards of this host.
@@ -112,6 +115,7 @@ impl Ip {
             route_cache: RouteCache::default(),
             outgoing: VecDeque::new(),
             strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
+            last_heard: None,
             icmp_error: None,
             shards: Shards::new(&config),
             loopback: Outbox::new(LOOPBACK_FRAMES),

@@ -1,6 +1,6 @@
 //! Datagrams one way, between two bare hosts.
 
-use lightwait_core::udp::Transmit;
+use lightwait_core::udp::{Transmit, UdpOptions};
 use lightwait_core::{Error, Event, Host, Instant, UdpId};
 
 use super::{Application, Ends, SERVER, configs};
@@ -17,7 +17,9 @@ pub struct Datagrams {
 struct Flow {
     sender: UdpId,
     receiver: UdpId,
+    /// What one call sends, and the size of a datagram in it.
     payload: Vec<u8>,
+    size: usize,
     read: usize,
     sent: usize,
     goal: usize,
@@ -28,7 +30,8 @@ impl Pair for Datagrams {
     fn new(plan: &Plan) -> Datagrams {
         let mut ends = Ends::new(configs(1500).map(|config| plan.variant.apply(config)));
         let bind = |host: &mut Host, at: &str| {
-            let options = host.default_udp_options();
+            let joined = plan.batched;
+            let options = UdpOptions { joined, ..host.default_udp_options() };
             host.udp_bind(at.parse().expect("an address"), options).expect("a free port")
         };
         let receiver = bind(&mut ends.server.host, "0.0.0.0:80");
@@ -36,11 +39,12 @@ impl Pair for Datagrams {
         let flow = Flow {
             sender,
             receiver,
-            payload: vec![7; plan.size],
+            payload: vec![7; if plan.batched { plan.size * BURST } else { plan.size }],
+            size: plan.size,
             read: 0,
             sent: 0,
             goal: 0,
-            buffer: vec![0; 2048],
+            buffer: vec![0; 2048 * BURST],
         };
         Datagrams { ends, flow }
     }
@@ -66,11 +70,13 @@ impl Application for Flow {
     fn on_server(&mut self, host: &mut Host, _: Instant, _: Event) {
         loop {
             match host.udp_receive(self.receiver, &mut self.buffer) {
-                Ok(received) => assert_eq!(received.len, self.payload.len()),
+                Ok(received) => {
+                    assert_eq!(received.segment, self.size);
+                    self.read += received.len / self.size;
+                }
                 Err(Error::WouldBlock) => return,
                 Err(error) => panic!("{error}"),
             }
-            self.read += 1;
         }
     }
 
@@ -78,8 +84,10 @@ impl Application for Flow {
         if self.sent == self.goal {
             return;
         }
-        let to = Transmit::to(SERVER);
-        for _ in 0..BURST {
+        let several = self.payload.len() > self.size;
+        let segment = several.then_some(self.size);
+        let to = Transmit { segment, ..Transmit::to(SERVER) };
+        for _ in 0..if several { 1 } else { BURST } {
             host.udp_send(now, self.sender, &to, &self.payload).expect("room for it");
         }
         self.sent += BURST;

@@ -173,6 +173,7 @@ impl Host {
         let limit = options.send_bytes as usize;
         let pool = &mut self.shared.pool;
         match socket.outgoing.push(pool, limit, bytes, segment, departure) {
+            Ok(()) if socket.is_ready => Ok(()),
             Ok(()) => {
                 self.udp.make_ready(id.index);
                 Ok(())

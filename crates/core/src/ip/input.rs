@@ -105,8 +105,7 @@ impl Ip {
         }
         if packet.protocol == protocol::UDP && packet.fragment.is_none() {
             // Each shard takes its own.
-            let is_sound = self.is_sound_source(packet.source, origin);
-            if is_sound && self.is_for_us(packet.destination) {
+            if self.is_datagram_for_us(&packet, origin) {
                 return Ok(Some(Delivery::new(Transport::Udp, &packet, frame, origin)));
             }
             cx.counters.not_for_us += 1;
@@ -160,6 +159,24 @@ impl Ip {
                 Ok(None)
             }
         }
+    }
+
+    /// True if a datagram has a sound source and is for us. The addresses of the last one are
+    /// remembered, as long as ours do not change: mostly the next has the same.
+    fn is_datagram_for_us(&mut self, packet: &Packet<'_>, origin: Origin) -> bool {
+        let addresses = (packet.source, packet.destination);
+        let is_from_link = origin != Origin::Ourselves;
+        let changes = self.routes.changes();
+        if is_from_link && self.last_heard == Some((addresses, changes)) {
+            return true;
+        }
+        let is_for_us =
+            self.is_sound_source(packet.source, origin) && self.is_for_us(packet.destination);
+        // Which groups we listen to changes without our routes.
+        if is_for_us && is_from_link && self.is_ours(packet.destination) {
+            self.last_heard = Some((addresses, changes));
+        }
+        is_for_us
     }
 
     /// RFC 1122 §3.2.1.3, §4.1.3.6 and §4.2.3.10: an unspecified address, a group's, or our own

@@ -20,10 +20,10 @@ use crate::flow::keyed::KeyedHash;
 use crate::flow::{Tuple, TupleHasher};
 use crate::frame::{Frame, Outbox, Segmentation, TxChecksum};
 use crate::ip::path::{PacketPath, Path};
-use crate::wire::checksum::{Sum, append_and_sum, sum};
+use crate::wire::checksum::{Sum, append_and_sum, pseudo_header, sum, update};
 use crate::wire::ip::{self, Fragment};
 use crate::wire::udp::{CHECKSUM_OFFSET, HEADER_BYTES, Header, PROTOCOL};
-use crate::wire::{ipv6, udp};
+use crate::wire::{ethernet, ipv6, udp};
 
 /// The largest IP packet there is.
 const PACKET_BYTES_MAX: usize = 65_535;
@@ -64,7 +64,7 @@ impl Identifications {
     }
 }
 
-/// What has left of an entry, or of several.
+/// What has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// Frames, and how many of them were fragments.
@@ -74,24 +74,11 @@ pub(crate) struct Sent {
     pub datagrams: usize,
     /// Packets, counted as the device cuts them.
     pub packets: usize,
-    /// Bytes of the largest packet.
-    pub largest: usize,
     /// All of the last entry has left.
     pub all: bool,
 }
 
-impl Sent {
-    /// Adds what has left of the next entry.
-    fn add(&mut self, next: Sent) {
-        self.frames += next.frames;
-        self.fragments += next.fragments;
-        self.datagrams += next.datagrams;
-        self.packets += next.packets;
-        self.all = next.all;
-    }
-}
-
-/// The way out of one entry of a queue.
+/// The way out of the entries of a socket that go to one host.
 #[derive(Debug)]
 pub(crate) struct Egress<'a> {
     pub path: &'a Path,
@@ -107,46 +94,50 @@ pub(crate) struct Egress<'a> {
 impl Egress<'_> {
     /// Sends as much as may be of what the socket has for this path, oldest first.
     pub(crate) fn send(&mut self, socket: &mut Socket, pool: &mut PagePool) -> Sent {
-        let mut total = Sent { all: true, ..Sent::default() };
-        while total.all && self.budget > 0 {
-            let Some(Entry { meta, len, .. }) = socket.outgoing.front() else { break };
-            let (ends, len) = (meta.ends, *len);
-            if (ends.local_ip(), ends.remote_ip()) != (self.path.source, self.path.destination) {
-                break;
+        let mut sent = Sent { all: true, ..Sent::default() };
+        let Some(Entry { meta, .. }) = socket.outgoing.front() else { return sent };
+        let mut meta = *meta;
+        let mut template = Template::new(self.path, &meta);
+        while let Some(entry) = socket.outgoing.front()
+            && sent.all
+            && sent.packets < self.budget
+        {
+            if entry.meta != meta {
+                if !entry.meta.ends.has_addresses_of(&meta.ends) {
+                    break;
+                }
+                meta = entry.meta;
+                template = Template::new(self.path, &meta);
             }
-            let sent = self.send_entry(&socket.outgoing, &mut socket.progress);
-            if sent.largest > SMALL_PACKET {
-                socket.note_sent(self.hasher.hash(&ends), sent.largest);
-            }
+            let len = entry.len;
+            self.send_entry(socket, &template, &mut sent);
             if sent.all {
                 socket.outgoing.consume(pool, len);
                 socket.progress = Progress::default();
             }
-            self.budget = self.budget.saturating_sub(sent.packets);
-            total.add(sent);
         }
-        total
+        sent
     }
 
     /// Sends as much as may be of the oldest entry.
-    fn send_entry(&mut self, queue: &Queue<Departure>, progress: &mut Progress) -> Sent {
-        let mut sent = Sent::default();
-        let Some(entry) = queue.front() else { return sent };
-        loop {
-            if self.outbox.room() == 0 || sent.packets >= self.budget {
-                return sent;
-            }
-            let left = entry.len - progress.done;
-            let one = left.min(entry.segment);
-            let is_written = if self.is_too_large(entry, one) {
-                self.push_fragment(queue, entry, progress, one, &mut sent)
+    fn send_entry(&mut self, socket: &mut Socket, template: &Template, sent: &mut Sent) {
+        let Socket { outgoing: queue, progress, .. } = socket;
+        let Some(entry) = queue.front() else { return };
+        let mut largest = 0;
+        sent.all = false;
+        while !sent.all && self.outbox.room() > 0 && sent.packets < self.budget {
+            let one = (entry.len - progress.done).min(entry.segment);
+            let packet = if self.is_too_large(entry, one) {
+                self.push_fragment(queue, entry, progress, one, sent)
             } else {
-                self.push_whole(queue, entry, progress, &mut sent)
+                self.push_whole(queue, entry, template, progress, sent)
             };
-            if !is_written || progress.done >= entry.len && progress.in_fragments == 0 {
-                sent.all = true;
-                return sent;
-            }
+            largest = largest.max(packet);
+            sent.all = progress.done >= entry.len && progress.in_fragments == 0;
+        }
+        if largest > SMALL_PACKET {
+            let hash = self.hasher.hash(&entry.meta.ends);
+            socket.note_sent(hash, largest);
         }
     }
 
@@ -172,34 +163,46 @@ impl Egress<'_> {
         left.min((most / entry.segment).max(1) * entry.segment)
     }
 
-    /// Pushes a frame with the next datagram, or several. False if it cannot be written.
+    /// Pushes a frame with the next datagram, or several. Returns the bytes of its packets.
     fn push_whole(
         &mut self,
         queue: &Queue<Departure>,
         entry: &Entry<Departure>,
+        template: &Template,
         progress: &mut Progress,
         sent: &mut Sent,
-    ) -> bool {
+    ) -> usize {
         let len = self.payload_of_frame(entry, progress.done);
-        let marked = marked(self.path, &entry.meta);
-        let id = if marked.dont_fragment { 0 } else { self.identifications.next(&entry.meta.ends) };
-        let Some(frame) = self.outbox.push() else { return true };
-        let whole = Whole { ports: entry.meta.ends, offset: progress.done, len, id };
-        if !whole.write(frame, &marked, queue, entry.segment) {
-            self.outbox.unpush();
-            return false;
+        let id = if template.may_be_cut { self.identifications.next(&entry.meta.ends) } else { 0 };
+        let Some(frame) = self.outbox.push() else { return 0 };
+        let is_partial = self.path.device.checksum;
+        let sum = template.write(frame, len, id as u16, is_partial);
+        let (head, mut total) = (&mut frame.head, sum);
+        if is_partial {
+            queue.visit(progress.done, len, |piece| head.extend_from_slice(piece));
+        } else {
+            queue.visit(progress.done, len, |piece| {
+                total = total.then(append_and_sum(head, piece));
+            });
+            template.complete(head, total);
         }
-        let one = len.min(entry.segment);
+        if len > entry.segment {
+            frame.segmentation = Some(Segmentation {
+                size: entry.segment as u16,
+                header_len: (template.udp + HEADER_BYTES) as u16,
+                ipv6: self.path.source.is_ipv6(),
+                datagrams: true,
+            });
+        }
         progress.done += len;
         sent.frames += 1;
         sent.datagrams += 1;
         sent.packets += if len > entry.segment { len.div_ceil(entry.segment) } else { 1 };
-        sent.largest = sent.largest.max(self.packet_bytes(one));
-        true
+        self.packet_bytes(len.min(entry.segment))
     }
 
-    /// Pushes the next fragment of the next datagram, of `payload` bytes. False if it cannot be
-    /// written.
+    /// Pushes the next fragment of the next datagram, of `payload` bytes. Returns the bytes of its
+    /// packet.
     fn push_fragment(
         &mut self,
         queue: &Queue<Departure>,
@@ -207,7 +210,7 @@ impl Egress<'_> {
         progress: &mut Progress,
         payload: usize,
         sent: &mut Sent,
-    ) -> bool {
+    ) -> usize {
         if progress.in_fragments == 0 {
             progress.id = self.identifications.next(&entry.meta.ends);
         }
@@ -219,11 +222,8 @@ impl Egress<'_> {
         let mut marked = marked(self.path, &entry.meta);
         // A fragment may be cut further on its way (RFC 791 §3.2).
         marked.dont_fragment = false;
-        let Some(frame) = self.outbox.push() else { return true };
-        let Some(mut header) = header_of(&marked, end - begin) else {
-            self.outbox.unpush();
-            return false;
-        };
+        let Some(frame) = self.outbox.push() else { return 0 };
+        let mut header = header_of(&marked, end - begin);
         header.fragment = Some(fragment);
         write_link(frame, self.path);
         header.emit(&mut frame.head);
@@ -238,7 +238,6 @@ impl Egress<'_> {
         queue.visit(progress.done + from, end - HEADER_BYTES - from, |piece| {
             frame.head.extend_from_slice(piece);
         });
-        sent.largest = sent.largest.max(header.header_len() + end - begin);
         sent.frames += 1;
         sent.fragments += 1;
         sent.packets += 1;
@@ -249,56 +248,82 @@ impl Egress<'_> {
             progress.done += payload;
             sent.datagrams += 1;
         }
-        true
+        header.header_len() + end - begin
     }
 }
 
-/// A frame of one datagram, or of several that the device cuts.
-struct Whole {
-    ports: Tuple,
-    /// Where its payload is in the entry.
-    offset: usize,
-    len: usize,
-    id: u32,
+/// The headers of a run of datagrams, all but what their lengths decide.
+#[derive(Debug)]
+struct Template {
+    head: [u8; HEAD_BYTES_MAX],
+    /// Where the IP header and the UDP header begin.
+    ip: usize,
+    udp: usize,
+    ipv4: bool,
+    /// The sum of the pseudo-header without the length, and that of both ports.
+    pseudo: Sum,
+    ports: Sum,
+    /// Routers may cut the packets.
+    may_be_cut: bool,
 }
 
-impl Whole {
-    /// Writes it. False if it is too long for its length fields.
-    fn write(
-        &self,
-        frame: &mut Frame,
-        path: &PacketPath<'_>,
-        queue: &Queue<Departure>,
-        segment: usize,
-    ) -> bool {
-        let base = path.base;
-        let Some(mut header) = header_of(path, HEADER_BYTES + self.len) else { return false };
-        header.identification = self.id as u16;
-        write_link(frame, base);
-        header.emit(&mut frame.head);
-        let (start, udp) = (frame.head.len(), header_between(&self.ports, HEADER_BYTES + self.len));
-        if base.device.checksum {
-            udp.emit(udp.partial_checksum(base.source, base.destination), &mut frame.head);
-            let offset = CHECKSUM_OFFSET as u16;
-            frame.checksum = TxChecksum::Partial { start: start as u16, offset };
-            if self.len > segment {
-                frame.segmentation = Some(Segmentation {
-                    size: segment as u16,
-                    header_len: frame.head.len() as u16,
-                    ipv6: base.source.is_ipv6(),
-                    datagrams: true,
-                });
-            }
-            let head = &mut frame.head;
-            queue.visit(self.offset, self.len, |piece| head.extend_from_slice(piece));
-            return true;
+/// Bytes of an Ethernet header, the larger IP header and a UDP header.
+const HEAD_BYTES_MAX: usize = ethernet::HEADER_BYTES + ipv6::HEADER_BYTES + HEADER_BYTES;
+
+impl Template {
+    fn new(path: &Path, departure: &Departure) -> Template {
+        let marked = marked(path, departure);
+        let mut frame = Frame::default();
+        write_link(&mut frame, path);
+        let ip = frame.head.len();
+        header_of(&marked, 0).emit(&mut frame.head);
+        let udp = frame.head.len();
+        header_between(&departure.ends, 0).emit(0, &mut frame.head);
+        let mut head = [0; HEAD_BYTES_MAX];
+        head[..frame.head.len()].copy_from_slice(&frame.head);
+        Template {
+            head,
+            ip,
+            udp,
+            ipv4: path.source.is_ipv4(),
+            pseudo: pseudo_header(path.source, path.destination, PROTOCOL, 0),
+            ports: sum(&head[udp..udp + HEADER_BYTES]),
+            may_be_cut: !marked.dont_fragment,
         }
-        udp.emit(0, &mut frame.head);
-        let (head, mut total) = (&mut frame.head, Sum::ZERO);
-        queue.visit(self.offset, self.len, |piece| total = total.then(append_and_sum(head, piece)));
-        let checksum = udp.checksum(base.source, base.destination, total);
-        head[start + CHECKSUM_OFFSET..][..2].copy_from_slice(&checksum.to_be_bytes());
-        true
+    }
+
+    /// Writes the headers before `len` bytes, which fit in their length fields. Returns the sum of
+    /// all that the checksum covers but these bytes; if the device completes it, nothing of use.
+    fn write(&self, frame: &mut Frame, len: usize, id: u16, is_partial: bool) -> Sum {
+        let datagram = (HEADER_BYTES + len) as u16;
+        frame.head.extend_from_slice(&self.head[..self.udp + HEADER_BYTES]);
+        let head = &mut frame.head[..];
+        let mut put = |at: usize, value: u16| {
+            head[at..at + 2].copy_from_slice(&value.to_be_bytes());
+        };
+        if self.ipv4 {
+            let header = ip::MIN_IPV4_HEADER_BYTES as u16;
+            let checksum = u16::from_be_bytes([self.head[self.ip + 10], self.head[self.ip + 11]]);
+            put(self.ip + 2, header + datagram);
+            put(self.ip + 4, id);
+            put(self.ip + 10, update(update(checksum, header, header + datagram), 0, id));
+        } else {
+            put(self.ip + 4, datagram);
+        }
+        put(self.udp + 4, datagram);
+        let pseudo = self.pseudo.then_u16(datagram);
+        if is_partial {
+            put(self.udp + CHECKSUM_OFFSET, pseudo.fold());
+            let (start, offset) = (self.udp as u16, CHECKSUM_OFFSET as u16);
+            frame.checksum = TxChecksum::Partial { start, offset };
+        }
+        pseudo.then(self.ports).then_u16(datagram)
+    }
+
+    /// Fills in the checksum, of this sum.
+    fn complete(&self, head: &mut [u8], total: Sum) {
+        let checksum = udp::checksum_of(total).to_be_bytes();
+        head[self.udp + CHECKSUM_OFFSET..][..2].copy_from_slice(&checksum);
     }
 }
 
@@ -314,13 +339,14 @@ fn marked<'a>(path: &'a Path, departure: &Departure) -> PacketPath<'a> {
     marked
 }
 
-/// The IP header of a packet with so many bytes behind it.
-fn header_of(path: &PacketPath<'_>, len: usize) -> Option<ip::Header> {
-    let mut header = ip::Header::new(path.base.source, path.base.destination, PROTOCOL, len)?;
+/// The IP header of a packet with so many bytes behind it, which fit in its length field.
+fn header_of(path: &PacketPath<'_>, len: usize) -> ip::Header {
+    let mut header = ip::Header::new(path.base.source, path.base.destination, PROTOCOL, len)
+        .expect("a path has addresses of one version, and a fragment is no longer than its MTU");
     header.traffic_class = path.traffic_class;
     header.hop_limit = path.hop_limit;
     header.dont_fragment = path.dont_fragment;
-    Some(header)
+    header
 }
 
 fn write_link(frame: &mut Frame, path: &Path) {

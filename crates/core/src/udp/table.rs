@@ -32,6 +32,8 @@ pub(crate) struct Table {
     connected: usize,
     addressed: usize,
     by_port: BTreeMap<u16, Vec<u32>>,
+    /// The ends of the last datagram, and its socket: mostly the next one has the same.
+    last: Option<(Tuple, u32)>,
     ports: Ports,
 }
 
@@ -49,7 +51,7 @@ struct Ports {
 }
 
 /// The unspecified address.
-fn any(ipv6: bool) -> IpAddr {
+fn any_address(ipv6: bool) -> IpAddr {
     if ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
@@ -63,6 +65,7 @@ impl Table {
             connected: 0,
             addressed: 0,
             by_port: BTreeMap::new(),
+            last: None,
             ports: Ports {
                 first,
                 size: u32::from(last - first) + 1,
@@ -166,6 +169,7 @@ impl Table {
     }
 
     fn list(&mut self, index: u32) {
+        self.last = None;
         if let Some(count) = self.count(index) {
             *count += 1;
         }
@@ -175,6 +179,7 @@ impl Table {
     }
 
     fn unlist(&mut self, index: u32) {
+        self.last = None;
         if let Some(count) = self.count(index) {
             *count -= 1;
         }
@@ -197,6 +202,19 @@ impl Table {
         if self.connected > 0 { self.find_key(ends) } else { None }
     }
 
+    /// The slot of the socket that a datagram between `ends`, ours first, is for, which the next
+    /// one with these ends finds at once.
+    pub(crate) fn find_and_note(&mut self, ends: &Tuple) -> Option<u32> {
+        if let Some((last, index)) = &self.last
+            && last == ends
+        {
+            return Some(*index);
+        }
+        let found = self.find(ends)?;
+        self.last = Some((*ends, found));
+        Some(found)
+    }
+
     /// The slot of the socket that a datagram between `ends`, ours first, is for.
     pub(crate) fn find(&self, ends: &Tuple) -> Option<u32> {
         if let Some(found) = self.find_connected(ends) {
@@ -208,7 +226,7 @@ impl Table {
         {
             return Some(found);
         }
-        let of_version = |ipv6| self.find_key(&our_end(SocketAddr::new(any(ipv6), port)));
+        let of_version = |ipv6| self.find_key(&our_end(SocketAddr::new(any_address(ipv6), port)));
         of_version(ipv6).or_else(|| {
             let both = if ipv6 { None } else { of_version(true) };
             both.filter(|index| self.get(*index).is_some_and(|it| it.speaks(true)))
@@ -262,5 +280,85 @@ impl Ports {
     fn owner(&self, port: u16) -> u16 {
         let end = (Ipv4Addr::UNSPECIFIED.into(), port);
         self.steering.owner(&Tuple::new(end, (end.0, 0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Capabilities, Medium};
+    use crate::udp::UdpOptions;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const ADDRESSES: [&str; 6] = ["0.0.0.0", "10.0.0.1", "10.0.0.2", "::", "fd00::1", "fd00::2"];
+
+    fn table() -> (Table, UdpOptions) {
+        let device = Capabilities::plain(Medium::Ip, 1500);
+        let config = Config::new(device, "10.0.0.1/24".parse().unwrap(), [7; 32]);
+        (Table::new(&config), UdpOptions::new(&config.udp))
+    }
+
+    fn address(index: usize) -> IpAddr {
+        ADDRESSES[index].parse().unwrap()
+    }
+
+    /// How well a socket fits a datagram between `ends`, by the rule in words; `None`: not at all.
+    fn fitness(socket: &Socket, ends: &Tuple) -> Option<u8> {
+        if let Some(connected) = socket.connected {
+            return (connected == *ends).then_some(3);
+        }
+        if socket.local.port() != ends.local_port() {
+            return None;
+        }
+        match socket.local.ip() {
+            ip if ip == ends.local_ip() => Some(2),
+            ip if ip.is_unspecified() && ip.is_ipv6() == ends.is_ipv6() => Some(1),
+            ip if ip.is_unspecified() && ip.is_ipv6() && !socket.options.only_ipv6 => Some(0),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_socket_that_is_found_is_the_one_that_fits_best(
+            steps in vec((0u8..8, 0usize..6, 1u16..4, any::<bool>(), 1usize..6), 1..60),
+        ) {
+            let (mut table, options) = table();
+            let mut ids: Vec<UdpId> = Vec::new();
+            for (what, local, port, flag, remote) in steps {
+                let end = SocketAddr::new(address(local), port);
+                match what {
+                    0..=2 if table.is_free(end, flag) => {
+                        let options = UdpOptions { only_ipv6: flag, ..options };
+                        ids.push(table.insert(Socket::new(end, options)));
+                    }
+                    3 if !ids.is_empty() => {
+                        let id = ids[local % ids.len()];
+                        let port = table.named(id).unwrap().local.port();
+                        let ours = if address(remote).is_ipv6() { 4 } else { 1 };
+                        let ends = Tuple::new((address(ours), port), (address(remote), 9));
+                        table.connect(id.index, flag.then_some(ends));
+                    }
+                    4 if !ids.is_empty() => {
+                        let id = ids.swap_remove(local % ids.len());
+                        table.withdraw(id.index);
+                        table.remove(id.index);
+                        prop_assert!(table.named(id).is_none());
+                    }
+                    _ => {
+                        let theirs = if address(local).is_ipv6() { 5 } else { 2 };
+                        let ends = Tuple::new((address(local), port), (address(theirs), 9));
+                        let best = ids.iter().filter_map(|id| {
+                            Some((fitness(table.named(*id)?, &ends)?, id.index))
+                        });
+                        let best = best.max().map(|(_, index)| index);
+                        prop_assert_eq!(table.find(&ends), best);
+                        prop_assert_eq!(table.find_and_note(&ends), best);
+                    }
+                }
+                prop_assert_eq!(table.len(), ids.len());
+            }
+        }
     }
 }

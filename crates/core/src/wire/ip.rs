@@ -90,6 +90,9 @@ impl Header {
     }
 }
 
+/// Bytes of an IPv4 header without options.
+pub(crate) const MIN_IPV4_HEADER_BYTES: usize = ipv4::MIN_HEADER_BYTES;
+
 /// Bytes of the header that we send to and from addresses of this version.
 pub const fn header_len(address: IpAddr) -> usize {
     match address {

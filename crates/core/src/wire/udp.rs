@@ -63,6 +63,14 @@ impl<'a> Datagram<'a> {
     }
 }
 
+/// The checksum of a datagram whose pseudo-header, header and data have this sum.
+pub(crate) fn checksum_of(total: Sum) -> u16 {
+    match total.checksum() {
+        0 => 0xffff,
+        checksum => checksum,
+    }
+}
+
 /// A header to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -77,16 +85,7 @@ pub struct Header {
 impl Header {
     /// The checksum between these addresses over data with this sum.
     pub fn checksum(&self, source: IpAddr, destination: IpAddr, payload: Sum) -> u16 {
-        match self.pseudo(source, destination).then(sum(&self.bytes(0))).then(payload).checksum() {
-            0 => 0xffff,
-            checksum => checksum,
-        }
-    }
-
-    /// What the field holds where the device completes the checksum: the folded sum of the
-    /// pseudo-header.
-    pub(crate) fn partial_checksum(&self, source: IpAddr, destination: IpAddr) -> u16 {
-        self.pseudo(source, destination).fold()
+        checksum_of(self.pseudo(source, destination).then(sum(&self.bytes(0))).then(payload))
     }
 
     fn pseudo(&self, source: IpAddr, destination: IpAddr) -> Sum {

@@ -41,7 +41,7 @@ impl Host {
             return;
         }
         self.shared.counters.datagrams_in += 1;
-        match self.udp.sockets.find(&ends) {
+        match self.udp.sockets.find_and_note(&ends) {
             Some(index) => self.keep_datagram(index, &ends, delivery, datagram.payload),
             None => {
                 let cx = &mut Context { now, counters: &mut self.shared.counters };
