@@ -246,6 +246,11 @@ impl Ip {
         (route, if route.local { &mut self.loopback } else { outbox })
     }
 
+    /// How often our addresses and routes have changed.
+    pub(crate) fn address_changes(&self) -> u64 {
+        self.routes.changes()
+    }
+
     /// How often the things that decide on routes have changed.
     pub(crate) fn route_changes(&self) -> u64 {
         self.routes.changes() + self.neighbours.changes() + self.path_mtus.changes()

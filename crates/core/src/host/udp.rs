@@ -9,6 +9,7 @@ use super::Host;
 use crate::error::Error;
 use crate::event::{Event, Readiness, UdpId};
 use crate::flow::Tuple;
+use crate::ip::Ip;
 use crate::ip::path::IpFields;
 use crate::ip::route::Class;
 use crate::time::Instant;
@@ -93,12 +94,11 @@ impl Host {
         id: UdpId,
         remote: Option<SocketAddr>,
     ) -> Result<(), Error> {
-        self.udp.sockets.named(id).ok_or(NO_SUCH_SOCKET)?;
+        let socket = self.udp.sockets.named(id).ok_or(NO_SUCH_SOCKET)?;
         let ends = match remote {
             None => None,
             Some(remote) => {
-                let to = Transmit::to(remote);
-                let ends = self.ends_of(now, id, &to)?.ends;
+                let ends = ends_of(socket, &self.ip, now, &Transmit::to(remote))?.ends;
                 if self.ip.shards.elsewhere(&ends).is_some()
                     && self.udp.sockets.port_elsewhere(&ends).is_some()
                 {
@@ -128,17 +128,20 @@ impl Host {
         transmit: &Transmit,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        let leaving = match self.ends_as_before(now, id, transmit) {
-            Some(leaving) => leaving,
-            None => self.ends_of(now, id, transmit)?,
-        };
         let socket = self.udp.sockets.named_mut(id).ok_or(NO_SUCH_SOCKET)?;
         if let Some(error) = socket.take_error() {
             return Err(error);
         }
-        if transmit.from.is_none() {
-            socket.recent = leaving.ends;
-        }
+        let leaving = match ends_as_before(socket, &self.ip, transmit) {
+            Some(leaving) => leaving,
+            None => {
+                let leaving = ends_of(socket, &self.ip, now, transmit)?;
+                if transmit.from.is_none() && leaving.is_host && !leaving.is_to_ourselves {
+                    socket.recent = (leaving.ends, self.ip.address_changes());
+                }
+                leaving
+            }
+        };
         let options = &socket.options;
         if !leaving.is_host && !leaving.is_multicast && !options.broadcast {
             return Err(Error::PermissionDenied);
@@ -187,67 +190,6 @@ impl Host {
                 Err(Error::Limit("pages for datagrams"))
             }
         }
-    }
-
-    /// Where a datagram goes, and from where, if the last one went between the same addresses and
-    /// nothing has changed since.
-    fn ends_as_before(&self, now: Instant, id: UdpId, transmit: &Transmit) -> Option<Leaving> {
-        let socket = self.udp.sockets.named(id)?;
-        let ends = match (transmit.to, &socket.connected) {
-            (None, ends) => (*ends)?,
-            (Some(to), _) => {
-                let (recent, port) = (&socket.recent, socket.local.port());
-                let is_alike = recent.remote_ip() == to.ip() && recent.local_port() == port;
-                let ends = Tuple::new((recent.local_ip(), port), (to.ip(), to.port()));
-                (is_alike && to.port() != 0).then_some(ends)?
-            }
-        };
-        let is_known = transmit.from.is_none() && self.ip.is_plain_route(now, &ends);
-        is_known.then_some(Leaving::to_another(ends))
-    }
-
-    /// Where a datagram goes, and from where.
-    fn ends_of(&self, now: Instant, id: UdpId, transmit: &Transmit) -> Result<Leaving, Error> {
-        let socket = self.udp.sockets.named(id).ok_or(NO_SUCH_SOCKET)?;
-        let to = match (transmit.to, &socket.connected) {
-            (Some(to), _) => to,
-            (None, Some(ends)) => ends.remote(),
-            (None, None) => return Err(Error::NotConnected),
-        };
-        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
-        if to.port() == 0 || !socket.speaks(to.is_ipv4()) {
-            return Err(Error::InvalidInput("no datagram goes from this socket to that address"));
-        }
-        let (local, connected) = (socket.local, socket.connected);
-        let of_socket = match connected {
-            Some(ends) if ends.remote_ip() == to.ip() => Some(ends.local_ip()),
-            _ => Some(local.ip())
-                .filter(|ip| !ip.is_unspecified() && self.ip.class(*ip) != Class::Broadcast),
-        };
-        let from = match transmit.from.map(|ip| ip.to_canonical()).or(of_socket) {
-            Some(from) => from,
-            None => self.ip.steady_source_for(to.ip()).ok_or(Error::NetworkUnreachable)?,
-        };
-        if from.is_ipv4() != to.is_ipv4() {
-            return Err(Error::InvalidInput("the two addresses are of different IP versions"));
-        }
-        let ends = Tuple::new((from, local.port()), (to.ip(), to.port()));
-        if self.ip.is_plain_route(now, &ends) {
-            return Ok(Leaving::to_another(ends));
-        }
-        if !self.ip.is_ours(from) {
-            return Err(Error::AddressNotAvailable);
-        }
-        let class = self.ip.class(to.ip());
-        if self.ip.next_hop(to.ip()).is_none() {
-            return Err(Error::NetworkUnreachable);
-        }
-        Ok(Leaving {
-            ends,
-            is_host: matches!(class, Class::Ours | Class::Other),
-            is_multicast: class == Class::Multicast,
-            is_to_ourselves: class == Class::Ours,
-        })
     }
 
     /// Reads the oldest datagram, or with [`UdpOptions::joined`] those of its sender and size that
@@ -383,6 +325,67 @@ impl Host {
         let id = self.udp.sockets.name(index);
         self.events.push_back(Event::Udp(id, readiness));
     }
+}
+
+/// Where a datagram goes, and from where, if the last one went to the same host, and neither our
+/// addresses nor routes have changed since.
+fn ends_as_before(socket: &Socket, ip: &Ip, transmit: &Transmit) -> Option<Leaving> {
+    let (recent, changes) = &socket.recent;
+    let (to, port) = match (transmit.to, &socket.connected) {
+        (Some(to), _) => (to.ip(), to.port()),
+        (None, ends) => ends.map(|ends| (ends.remote_ip(), ends.remote_port()))?,
+    };
+    let is_alike = *changes == ip.address_changes()
+        && recent.remote_ip() == to
+        && recent.local_port() == socket.local.port()
+        && transmit.from.is_none()
+        && port != 0;
+    let local = (recent.local_ip(), recent.local_port());
+    is_alike.then(|| Leaving::to_another(Tuple::new(local, (to, port))))
+}
+
+/// Where a datagram goes, and from where.
+fn ends_of(socket: &Socket, ip: &Ip, now: Instant, transmit: &Transmit) -> Result<Leaving, Error> {
+    let to = match (transmit.to, &socket.connected) {
+        (Some(to), _) => to,
+        (None, Some(ends)) => ends.remote(),
+        (None, None) => return Err(Error::NotConnected),
+    };
+    let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+    if to.port() == 0 || !socket.speaks(to.is_ipv4()) {
+        return Err(Error::InvalidInput("no datagram goes from this socket to that address"));
+    }
+    let local = socket.local;
+    let of_socket = match socket.connected {
+        Some(ends) if ends.remote_ip() == to.ip() => Some(ends.local_ip()),
+        _ => {
+            Some(local.ip()).filter(|it| !it.is_unspecified() && ip.class(*it) != Class::Broadcast)
+        }
+    };
+    let from = match transmit.from.map(|it| it.to_canonical()).or(of_socket) {
+        Some(from) => from,
+        None => ip.steady_source_for(to.ip()).ok_or(Error::NetworkUnreachable)?,
+    };
+    if from.is_ipv4() != to.is_ipv4() {
+        return Err(Error::InvalidInput("the two addresses are of different IP versions"));
+    }
+    let ends = Tuple::new((from, local.port()), (to.ip(), to.port()));
+    if ip.is_plain_route(now, &ends) {
+        return Ok(Leaving::to_another(ends));
+    }
+    if !ip.is_ours(from) {
+        return Err(Error::AddressNotAvailable);
+    }
+    let class = ip.class(to.ip());
+    if ip.next_hop(to.ip()).is_none() {
+        return Err(Error::NetworkUnreachable);
+    }
+    Ok(Leaving {
+        ends,
+        is_host: matches!(class, Class::Ours | Class::Other),
+        is_multicast: class == Class::Multicast,
+        is_to_ourselves: class == Class::Ours,
+    })
 }
 
 /// Bytes of each of the datagrams that are sent at once; at least one.

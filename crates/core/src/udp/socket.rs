@@ -55,8 +55,9 @@ pub(crate) struct Socket {
     pub connected: Option<Tuple>,
     /// What it is found by: both ends if it is connected, else ours alone.
     pub key: Tuple,
-    /// The ends of the last datagram sent from an address that was chosen for it.
-    pub recent: Tuple,
+    /// The ends of the last datagram to another host that was sent from an address chosen for it,
+    /// and the changes of our addresses and routes that there had been.
+    pub recent: (Tuple, u64),
     pub options: UdpOptions,
     pub incoming: Queue<Arrival>,
     pub outgoing: Queue<Departure>,
@@ -83,7 +84,7 @@ impl Socket {
             local,
             connected: None,
             key: our_end(local),
-            recent: Tuple::NOBODY,
+            recent: (Tuple::NOBODY, 0),
             options,
             incoming: Queue::default(),
             outgoing: Queue::default(),

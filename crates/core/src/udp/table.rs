@@ -152,7 +152,7 @@ impl Table {
         self.unlist(index);
         if let Some(socket) = self.slots.get_mut(index) {
             socket.connected = ends;
-            socket.recent = Tuple::NOBODY;
+            socket.recent = (Tuple::NOBODY, 0);
             socket.key = ends.unwrap_or_else(|| our_end(socket.local));
         }
         self.list(index);

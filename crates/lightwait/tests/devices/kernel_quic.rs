@@ -105,7 +105,6 @@ fn meta_of(received: &Received) -> RecvMeta {
         stride: received.segment,
         ecn: EcnCodepoint::from_bits(received.ecn()),
         dst_ip: Some(received.to),
-        ..RecvMeta::default()
     }
 }
 

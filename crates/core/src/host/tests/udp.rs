@@ -158,6 +158,23 @@ fn no_datagram_leaves_from_an_address_of_another_host() {
 }
 
 #[test]
+fn an_address_that_was_asked_for_holds_for_one_datagram() {
+    let ours = host(&["10.0.0.1/24", "10.0.0.7/24"], 1);
+    let mut cable = Cable::new(Vec::from([ours, host(&["10.0.0.2/24"], 2)]));
+    let server = bind(&mut cable, 1, "0.0.0.0:53");
+    let client = bind(&mut cable, 0, "0.0.0.0:0");
+    for from in [None, Some("10.0.0.7"), None, Some("10.0.0.7"), None] {
+        let now = cable.now;
+        let asked = from.map(|it| it.parse().unwrap());
+        let transmit = Transmit { from: asked, ..Transmit::to(at("10.0.0.2:53")) };
+        cable.hosts[0].udp_send(now, client, &transmit, b"x").unwrap();
+        cable.settle();
+        let seen = receive(&mut cable, 1, server).unwrap().1.from.ip();
+        assert_eq!(seen, from.unwrap_or("10.0.0.1").parse::<core::net::IpAddr>().unwrap());
+    }
+}
+
+#[test]
 fn a_full_queue_drops_what_comes_and_counts_it() {
     let mut cable = Cable::two();
     let server = bind(&mut cable, 1, "0.0.0.0:53");
