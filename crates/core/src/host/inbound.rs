@@ -90,10 +90,9 @@ impl Past {
     }
 }
 
-/// The segment that IP has handed over.
-pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault> {
+/// The segment that IP has handed over, which `bytes` are.
+pub(super) fn parse<'a>(delivery: &Delivery<'_>, bytes: &'a [u8]) -> Result<Segment<'a>, Fault> {
     let &Delivery { source, destination, checksum, .. } = delivery;
-    let bytes = delivery.bytes();
     if checksum != RxChecksum::Good && !verify_checksum(bytes, source, destination) {
         return Err(Fault::Checksum);
     }
@@ -112,7 +111,6 @@ pub(super) fn delivery_of(fast: &FastSegment<'_>, incoming: &Incoming<'_>) -> De
         start: 0,
         checksum: RxChecksum::Good,
         segment_size: incoming.facts.piece,
-        arrived: Instant::FAR_FUTURE,
         origin: if incoming.is_ours { Origin::Ourselves } else { Origin::Link(None) },
     }
 }

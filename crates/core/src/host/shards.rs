@@ -43,6 +43,8 @@ impl Host {
                 true
             }
             Content::Datagram(delivery, hop) => {
+                // The device's time of it is the other shard's.
+                self.shared.arrived = Instant::FAR_FUTURE;
                 self.take_datagram(now, &delivery, hop);
                 true
             }
@@ -52,6 +54,7 @@ impl Host {
             }
             Content::Packet { bytes, checksum, origin } => {
                 let frame = RxFrame { checksum, ..RxFrame::plain(&bytes) };
+                self.shared.arrived = frame.arrived;
                 self.take_any_packet(now, &frame, origin);
                 true
             }

@@ -9,7 +9,6 @@ use crate::frame::{RxChecksum, RxFrame};
 use crate::ip::icmp::IcmpError;
 use crate::ip::outgoing::Outgoing;
 use crate::ip::reassembly::{Outcome, Reason};
-use crate::time::Instant;
 use crate::wire::ethernet::Mac;
 use crate::wire::ip::{Packet, protocol};
 use crate::wire::{Malformed, icmpv4, icmpv6, ndp};
@@ -48,13 +47,11 @@ pub(crate) struct Delivery<'a> {
     /// the segment.
     pub packet: Cow<'a, [u8]>,
     /// Where the segment or datagram begins in it.
-    pub start: usize,
+    pub start: u16,
     /// The state of its checksum.
     pub checksum: RxChecksum,
     /// Payload size of the segments or datagrams that were joined into it; 0 if it is a single one.
     pub segment_size: u16,
-    /// When the device got its frame, as that says.
-    pub arrived: Instant,
     pub origin: Origin,
 }
 
@@ -71,17 +68,16 @@ impl<'a> Delivery<'a> {
             destination: packet.destination,
             traffic_class: packet.traffic_class,
             packet: Cow::Borrowed(packet.bytes),
-            start: packet.bytes.len() - packet.payload.len(),
+            start: (packet.bytes.len() - packet.payload.len()) as u16,
             checksum: frame.checksum,
             segment_size: frame.segment_size,
-            arrived: frame.arrived,
             origin,
         }
     }
 
     /// The segment or datagram: its header and what follows.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.packet[self.start..]
+        &self.packet[usize::from(self.start)..]
     }
 
     /// Copies the packet, whose frame ends with the call.

@@ -60,7 +60,7 @@ impl Host {
             from: ends.remote(),
             to: ends.local_ip(),
             traffic_class: from.traffic_class,
-            arrived: from.arrived,
+            arrived: self.shared.arrived,
         };
         let segment = match usize::from(from.segment_size) {
             0 => payload.len(),
