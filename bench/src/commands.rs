@@ -4,6 +4,7 @@
 pub(crate) mod bulk;
 pub(crate) mod compare;
 pub(crate) mod connections;
+pub(crate) mod datagrams;
 pub(crate) mod golden;
 pub(crate) mod memory;
 pub(crate) mod pingpong;

@@ -9,6 +9,7 @@ pub mod blessing;
 pub mod bulk;
 pub mod compare;
 pub mod connections;
+pub mod datagrams;
 pub mod golden;
 pub mod instructions;
 #[cfg(target_os = "linux")]

@@ -28,6 +28,8 @@ enum Bench {
     Connections(commands::connections::Connections),
     /// Requests on connections that stay
     Pingpong(commands::pingpong::PingPong),
+    /// UDP datagrams one way, in bursts
+    Datagrams(commands::datagrams::Datagrams),
     /// Bulk data one way on one connection
     Bulk(commands::bulk::Bulk),
     /// Bytes of a connection that is idle, in FIN-WAIT-2 or in TIME-WAIT
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Bench::Timers(timers) => timers.run(),
         Bench::Connections(connections) => connections.run(),
         Bench::Pingpong(pingpong) => pingpong.run(),
+        Bench::Datagrams(datagrams) => datagrams.run(),
         Bench::Bulk(bulk) => bulk.run(),
         Bench::Memory(memory) => memory.run(),
         Bench::TimeWait(time_wait) => time_wait.run(),

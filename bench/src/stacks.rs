@@ -19,7 +19,8 @@ pub const RESPONSE: usize = 500;
 use clap::ValueEnum;
 
 use crate::instructions::{self, Uncounted};
-use crate::{bulk, connections, memory, pingpong};
+use crate::sample::Rates;
+use crate::{bulk, connections, datagrams, memory, pingpong};
 pub use which::{Ip, Variant, Which};
 
 /// Expands to `$body`, in which `$stack` is the module of the chosen stack.
@@ -177,6 +178,25 @@ impl Which {
     /// Runs requests for callgrind to count.
     pub fn count_pingpong(self, plan: &pingpong::Plan) {
         on_stack!(self, stack => pingpong::section::<stack::PingPong>(plan));
+    }
+
+    /// Measures datagrams, in datagrams a second; `None` of a stack that they are not measured of.
+    pub fn datagrams(self, plan: &datagrams::Plan) -> Option<Rates> {
+        match self {
+            Which::Smoltcp => Some(datagrams::measure::<smoltcp::Datagrams>(plan)),
+            _ if self.is_our_engine() => Some(datagrams::measure::<raw::Datagrams>(plan)),
+            _ => None,
+        }
+    }
+
+    /// Runs datagrams for callgrind to count. False of a stack that they are not measured of.
+    pub fn count_datagrams(self, plan: &datagrams::Plan) -> bool {
+        match self {
+            Which::Smoltcp => datagrams::section::<smoltcp::Datagrams>(plan),
+            _ if self.is_our_engine() => datagrams::section::<raw::Datagrams>(plan),
+            _ => return false,
+        }
+        true
     }
 
     /// Measures a long transfer.

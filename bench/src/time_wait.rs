@@ -19,9 +19,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
+use lightwait_core::flow::TupleHasher;
 use lightwait_core::flow::{Seq, Tuple};
 use lightwait_core::tcp::connection::FinalState;
-use lightwait_core::tcp::demux::TupleHasher;
 use lightwait_core::tcp::time_wait::{Distance, Holding, TimeWait};
 use lightwait_core::time::Instant;
 use serde_json::{Map, Value, json};

@@ -8,6 +8,7 @@
 //! exactly the bytes that the other end wrote.
 
 mod check;
+mod datagrams;
 mod end;
 mod finish;
 mod forge;
@@ -100,6 +101,7 @@ impl World {
         let kind = source.u8();
         let side = usize::from(kind >> 7);
         match kind & 0x7f {
+            126.. => self.datagram(side, source),
             75.. if !self.forgeries => self.run_for(source.below(16) + 1),
             0..=7 => self.run_for(source.below(16) + 1),
             8..=11 => self.quiesce(side),

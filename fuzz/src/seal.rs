@@ -7,10 +7,10 @@ use lightwait_core::frame::Medium;
 use lightwait_core::wire::checksum::{Sum, pseudo_header, sum};
 use lightwait_core::wire::ethernet::{self, ethertype};
 use lightwait_core::wire::ip::{Packet, protocol};
-use lightwait_core::wire::tcp;
+use lightwait_core::wire::{tcp, udp};
 
-/// Corrects every checksum in `frame` that it can find: that of the IPv4 header, and that of TCP or
-/// ICMP behind the IP headers. Leaves bytes alone that are not a packet.
+/// Corrects every checksum in `frame` that it can find: that of the IPv4 header, and that of TCP,
+/// UDP or ICMP behind the IP headers. Leaves bytes alone that are not a packet.
 pub fn seal(medium: Medium, frame: &mut [u8]) {
     let packet = match medium {
         Medium::Ip => frame,
@@ -34,6 +34,7 @@ pub fn seal_packet(packet: &mut [u8]) {
     }
     let (offset, pseudo) = match view.protocol {
         protocol::TCP => (tcp::CHECKSUM_OFFSET, true),
+        protocol::UDP => (udp::CHECKSUM_OFFSET, true),
         protocol::ICMPV4 => (2, false),
         protocol::ICMPV6 => (2, true),
         _ => return,

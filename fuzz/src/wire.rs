@@ -14,7 +14,7 @@ use lightwait_core::wire::ip::protocol;
 use lightwait_core::wire::options::Options;
 use lightwait_core::wire::quoted::Quoted;
 use lightwait_core::wire::tcp::{Header, Segment};
-use lightwait_core::wire::{arp, ethernet, icmpv4, icmpv6, ip, tcp};
+use lightwait_core::wire::{arp, ethernet, icmpv4, icmpv6, ip, tcp, udp};
 
 use crate::seal::{seal, seal_packet};
 use crate::source::Source;
@@ -38,7 +38,7 @@ pub fn run(input: &[u8], trace: bool) {
         5 if sealed => written_capture(&bytes),
         5 => capture(&bytes),
         6 => {
-            let _ = Quoted::parse(&bytes).map(|quoted| quoted.tcp());
+            let _ = Quoted::parse(&bytes).map(|quoted| (quoted.tcp(), quoted.udp()));
         }
         _ => checksums(&bytes),
     }
@@ -82,6 +82,7 @@ fn packet(bytes: &[u8]) {
             let _ = tcp::verify_checksum(view.payload, view.source, view.destination);
             segment(view.payload);
         }
+        protocol::UDP => datagram(&view),
         protocol::ICMPV4 => icmpv4_message(view.payload),
         protocol::ICMPV6 => icmpv6_message(&view),
         _ => {}
@@ -103,6 +104,23 @@ fn emit_packet(view: &ip::Packet<'_>) {
     assert_eq!(out.len(), header.header_len());
     out.extend_from_slice(view.payload);
     assert_eq!(ip::Packet::parse(&out), Ok(ip::Packet { bytes: &out, ..*view }));
+}
+
+/// A datagram without what lies behind its length must come back, its checksum right.
+fn datagram(packet: &ip::Packet<'_>) {
+    let Ok(view) = udp::Datagram::parse(packet.payload) else { return };
+    let header = udp::Header {
+        source_port: view.source_port,
+        destination_port: view.destination_port,
+        len: (udp::HEADER_BYTES + view.payload.len()) as u16,
+    };
+    let (source, destination) = (packet.source, packet.destination);
+    let mut out = Vec::new();
+    header.emit(header.checksum(source, destination, sum(view.payload)), &mut out);
+    out.extend_from_slice(view.payload);
+    let again = udp::Datagram::parse(&out).expect("what is emitted is parsed");
+    assert!(again.is_sound(source, destination));
+    assert_eq!(again.payload, view.payload);
 }
 
 fn segment(bytes: &[u8]) {

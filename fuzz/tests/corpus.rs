@@ -130,7 +130,7 @@ fn every_malformed_frame_is_counted_once_and_has_no_effect() {
 fn the_malformed_frames_are_of_every_kind() {
     let frames = malformed_frames();
     for reason in Malformed::ALL {
-        // A segment with a wrong checksum has a counter of its own.
+        // A segment or datagram with a wrong checksum has a counter of its own.
         let known = *reason == Malformed::TcpChecksum
             || frames.iter().any(|bad| bad.counted == reason.text());
         assert!(known, "no frame is malformed because of {reason}");

@@ -9,11 +9,13 @@
 //! a turn of an end, since a shard pays for that.
 
 mod bulk;
+mod datagrams;
 mod pingpong;
 mod short;
 pub mod sources;
 
 pub use bulk::Bulk;
+pub use datagrams::Datagrams;
 pub use pingpong::PingPong;
 pub use short::Short;
 pub use sources::Sources;

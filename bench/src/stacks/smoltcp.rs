@@ -1,6 +1,6 @@
 //! smoltcp, back to back in memory, in its best configuration:
 //!
-//! - only the parts in use are compiled in: IPv4 on a medium without link layer, TCP, Reno, no
+//! - only the parts in use are compiled in: IPv4 on a medium without link layer, TCP, Reno, UDP, no
 //!   wakers;
 //! - frames are reused, and move from end to end by swapping queues;
 //! - a turn of an end receives all frames, lets the application look at the sockets in use (not at
@@ -12,11 +12,13 @@
 //! - buffers are as large as the bench needs, and no larger.
 
 mod bulk;
+mod datagrams;
 mod pingpong;
 mod short;
 mod wire;
 
 pub use bulk::Bulk;
+pub use datagrams::Datagrams;
 pub use pingpong::PingPong;
 pub use short::Short;
 

@@ -298,7 +298,8 @@ impl Peer {
         frame.checksum = TxChecksum::Partial { start: start as u16, offset };
         if text_bytes > usize::from(MSS) {
             let header_len = frame.head.len() as u16;
-            frame.segmentation = Some(Segmentation { size: MSS, header_len, ipv6: false });
+            frame.segmentation =
+                Some(Segmentation { size: MSS, header_len, ipv6: false, datagrams: false });
         }
         frame.tail.extend(text.iter().cloned().map(Slice::Bytes));
         true

@@ -23,12 +23,16 @@
 //! waits. What they hold is never refused, so it may exceed that for a moment: then a sender that
 //! holds no page may take what is kept for received text. So what is on its way always moves.
 //!
+//! Datagrams that wait, to be read or sent, have a part of their own ([`PART_OF_DATAGRAMS`]): they
+//! may be dropped, and must not take the room of streams, which would stall.
+//!
 //! A short text, as most requests and answers are, goes into a page of a quarter of the size: each
 //! of a great many connections holds some. Much of a long text goes into a page of four times the
 //! size: the fewer ends of pages lie within segments, the fewer segments are copied in two pieces.
 //! As an alternative, all that is sent lies in pages of one segment of 512 bytes, as in Cohen &
 //! Cohen 2002 §4.
 
+mod datagrams;
 mod freed;
 mod limits;
 mod page;
@@ -40,6 +44,7 @@ use alloc::vec::Vec;
 use freed::Freed;
 use limits::{scarce_from, shares_of};
 
+pub use datagrams::PART_OF_DATAGRAMS;
 pub use page::{CountedPage, LargePage, Page, SegmentPage, SharedPage, SmallPage};
 
 pub use purpose::{ConnectionRoom, Level, Purpose, Side};
@@ -120,6 +125,8 @@ pub struct PagePool {
     share: usize,
     /// Slots of the connections that wait in line and whose standing may have changed.
     moved: Vec<u32>,
+    /// What datagrams that wait have of what is in use, in units.
+    by_datagrams: usize,
 }
 
 impl PagePool {
@@ -164,6 +171,7 @@ impl PagePool {
             is_crowded: false,
             share: usize::MAX,
             moved: Vec::new(),
+            by_datagrams: 0,
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod lease;
 mod limits;
 mod member;
 mod tcp;
+mod udp;
 mod value;
 
 pub use group::Knob;
@@ -21,6 +22,8 @@ pub use tcp::{
     RtoConfig, Scheme, SendRule, SendSize, StallConfig, TcpConfig, TimeWaitConfig, TimeWaitState,
     TimeoutConfig, WindowProbe, Wish,
 };
+
+pub use udp::UdpConfig;
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -63,6 +66,8 @@ pub struct Config {
     pub ephemeral_ports: (u16, u16),
     /// TCP.
     pub tcp: TcpConfig,
+    /// UDP.
+    pub udp: UdpConfig,
     /// Bounds on memory and on work.
     pub limits: Limits,
     /// This shard's place among the shards of the host; [`Config::member`] sets it.
@@ -88,6 +93,7 @@ impl Config {
             hop_limit: crate::wire::ip::DEFAULT_HOP_LIMIT,
             ephemeral_ports: (1024, 65535),
             tcp: TcpConfig::default(),
+            udp: UdpConfig::default(),
             limits: Limits::default(),
             member: Member::ALONE,
             secret,

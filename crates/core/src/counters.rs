@@ -38,12 +38,27 @@ counters! {
     messages_lost,
     /// Times that a part of a limit went from this shard to another that had less left of it.
     limits_moved,
-    /// TCP segments whose checksum was wrong.
+    /// TCP segments and UDP datagrams whose checksum was wrong.
     checksum_errors,
     /// TCP segments taken in.
     segments_in,
     /// TCP segments sent, large ones counted as one.
     segments_out,
+    /// UDP datagrams taken in; those that came joined are one.
+    datagrams_in,
+    /// UDP datagrams sent; those that the device cuts from one are one.
+    datagrams_out,
+    /// UDP datagrams for which there is no socket.
+    datagrams_unheard,
+    /// UDP datagrams dropped because their socket's queue was full
+    /// ([`UdpOptions::receive_bytes`](crate::udp::UdpOptions::receive_bytes)).
+    datagrams_over_limit,
+    /// UDP datagrams dropped, or refused to their sender, because no page was free for them.
+    datagrams_without_page,
+    /// Fragments sent of UDP datagrams that were larger than their path's MTU.
+    fragments_out,
+    /// ICMP errors sent because a port has no socket (RFC 1122 §4.1.3.1).
+    ports_unreachable,
     /// Segments sent again.
     retransmits,
     /// Retransmission timeouts.
@@ -226,9 +241,9 @@ counters! {
     address_conflicts,
     /// Times that an address of ours was defended against such a claim (RFC 5227 §2.4).
     address_defences,
-    /// ICMP errors that named no segment of ours (RFC 5927).
+    /// ICMP errors that named no segment or datagram of ours (RFC 5927).
     icmp_rejected,
-    /// ICMP errors delivered to a connection.
+    /// ICMP errors delivered to a connection or a UDP socket.
     icmp_accepted,
     /// Path MTUs lowered by ICMP.
     path_mtu_lowered,

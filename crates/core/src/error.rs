@@ -30,10 +30,14 @@ pub enum Error {
     AddressInUse,
     /// The address is not one of ours.
     AddressNotAvailable,
-    /// The call needs a connection in a state that has one.
+    /// The call needs a connection in a state that has one, or a UDP socket with a remote end.
     NotConnected,
     /// The write side was shut down.
     BrokenPipe,
+    /// The datagram is longer than a packet can carry, or than the path does and it may not be cut.
+    MessageTooLong,
+    /// The destination is a broadcast address, and the socket may not send there.
+    PermissionDenied,
     /// The id names nothing, or the argument makes no sense; the text says which.
     InvalidInput(&'static str),
     /// A limit was reached; the text names it.
@@ -54,6 +58,8 @@ impl fmt::Display for Error {
             Error::AddressNotAvailable => "address not available",
             Error::NotConnected => "not connected",
             Error::BrokenPipe => "broken pipe: the write side is shut down",
+            Error::MessageTooLong => "message too long",
+            Error::PermissionDenied => "permission denied: the socket may not send to a broadcast",
             Error::InvalidInput(what) => return write!(f, "invalid input: {what}"),
             Error::Limit(which) => return write!(f, "limit reached: {which}"),
         };

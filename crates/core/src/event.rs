@@ -41,7 +41,23 @@ impl ListenerId {
     }
 }
 
-/// The calls that have become possible on a connection: a set of bits.
+/// Names a UDP socket until it is closed; never reused while the process lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct UdpId {
+    /// The slot among the UDP sockets.
+    pub(crate) index: u32,
+    /// How often that slot has been used.
+    pub(crate) generation: u32,
+}
+
+impl UdpId {
+    /// The slot: dense, so that a shard may keep its own table beside the engine's.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// The calls that have become possible on a socket: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Readiness(u8);
 
@@ -114,6 +130,8 @@ pub enum Event {
     Acceptable(ListenerId),
     /// The connection has become ready for something.
     Ready(ConnectionId, Readiness),
+    /// The UDP socket has become ready for something.
+    Udp(UdpId, Readiness),
     /// How it stands with our addresses has changed ([`Host::claimed`](crate::Host::claimed)), or
     /// there is a conflict over one ([`Host::conflict`](crate::Host::conflict)).
     Addresses,

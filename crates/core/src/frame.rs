@@ -29,20 +29,22 @@ pub struct Capabilities {
     pub medium: Medium,
     /// The largest IP packet it carries, in bytes.
     pub mtu: u16,
-    /// It completes the TCP checksum of frames marked [`TxChecksum::Partial`].
+    /// It completes the TCP or UDP checksum of frames marked [`TxChecksum::Partial`].
     pub checksum: bool,
     /// The largest IP packet it takes to cut into segments itself; 0 if it cannot.
     pub segmentation: u32,
+    /// The largest IP packet with UDP that it takes to cut into datagrams itself; 0 if it cannot.
+    pub datagrams: u32,
 }
 
 impl Capabilities {
     /// A plain device: no offload at all.
     pub const fn plain(medium: Medium, mtu: u16) -> Self {
-        Capabilities { medium, mtu, checksum: false, segmentation: 0 }
+        Capabilities { medium, mtu, checksum: false, segmentation: 0, datagrams: 0 }
     }
 }
 
-/// The state of a received frame's TCP checksum.
+/// The state of a received frame's TCP or UDP checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RxChecksum {
     /// Nothing: verify it.
@@ -59,8 +61,8 @@ pub struct RxFrame<'a> {
     pub bytes: &'a [u8],
     /// The state of its transport checksum.
     pub checksum: RxChecksum,
-    /// The payload size of the TCP segments that were joined into this one; 0 if it is a single
-    /// one. ACK decisions count segments of this size.
+    /// The payload size of the TCP segments, or UDP datagrams, that were joined into this one; 0 if
+    /// it is a single one. ACK decisions count segments of this size.
     pub segment_size: u16,
     /// When the device got the frame, if it knows that for each frame; else
     /// [`Instant::FAR_FUTURE`]. Only the time between two frames counts, so that it may be off by
@@ -122,15 +124,17 @@ pub enum TxChecksum {
     },
 }
 
-/// How the device is to cut a large frame into segments.
+/// How the device is to cut a large frame into segments, or datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segmentation {
-    /// TCP payload bytes in each segment but the last.
+    /// Payload bytes in each segment, or datagram, but the last.
     pub size: u16,
-    /// Bytes of link, IP and TCP header, repeated before each segment.
+    /// Bytes of link, IP and TCP or UDP header, repeated before each.
     pub header_len: u16,
     /// IPv6 if true, else IPv4.
     pub ipv6: bool,
+    /// Datagrams of UDP if true, else segments of TCP.
+    pub datagrams: bool,
 }
 
 /// A piece of a send buffer, shared with a frame for as long as the frame lives.

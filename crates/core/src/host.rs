@@ -1,4 +1,4 @@
-//! One IP host: wires IP and TCP together, and finds what a segment belongs to.
+//! One IP host: wires IP, TCP and UDP together, and finds what a segment belongs to.
 //!
 //! ```text
 //!   on_frames ─▶ input.rs ─▶ tcp_input.rs ─▶ the first that knows the ends:
@@ -8,11 +8,12 @@
 //!                   │            4. a TIME-WAIT record            ─▶ reply, or a listener
 //!                   │            5. a listener                    ─▶ SYN cache, or a cookie
 //!                   │            none: RST                        ─▶ replies
+//!                   ├─▶ udp/input.rs: a UDP socket, or nobody     ─▶ events, replies
 //!                   └─▶ IP ─▶ after_ip.rs                         ─▶ replies, events
 //!   calls     ─▶ sockets.rs                                       ─▶ ready list
 //!   on_time   ─▶ every timer that is due                          ─▶ ready list, replies
 //!
-//!   emit      ─▶ output.rs: replies first, then each ready connection once, within its budget
+//!   emit      ─▶ output.rs: replies first, then each ready socket once, within its budget
 //! ```
 //!
 //! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready
@@ -41,6 +42,7 @@ mod shortage;
 mod sockets;
 mod tcp_input;
 mod time_wait;
+mod udp;
 
 #[doc(hidden)]
 pub use senders::Sender;
@@ -58,18 +60,19 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId};
+use crate::fifo::Fifo;
 use crate::flow::Tuple;
 use crate::flow::keyed::KeyedHash;
 use crate::ip::conflict::{Claimed, Conflict};
 use crate::ip::{self, Ip};
 use crate::tcp::challenge::Challenges;
 use crate::tcp::connection::Context;
-use crate::tcp::fifo::Fifo;
 use crate::tcp::recv::window::WindowBudget;
 use crate::tcp::slot::{Seat, Slot, SlotFlags, Slots, take_seat};
 use crate::tcp::timers::Timer;
 use crate::tcp::{Connection, Settings};
 use crate::time::Instant;
+use crate::udp::Udp;
 use crate::wire::Malformed;
 use leases::Leases;
 use parts::{Closed, Live, Opening};
@@ -91,6 +94,7 @@ pub struct Host {
     /// The connections that wait for pages, and those that hold some and stall.
     shortage: Shortage,
     ip: Ip,
+    udp: Udp,
     /// Replies that belong to no connection, in their order.
     replies: VecDeque<Reply>,
     events: Fifo<Event>,
@@ -124,6 +128,7 @@ impl Host {
             leases: Leases::new(&config),
             shortage: Shortage::new(&config.tcp.pool),
             ip: Ip::new(Arc::clone(&config)),
+            udp: Udp::new(&config),
             replies: VecDeque::new(),
             events: Fifo::default(),
             shared,
@@ -248,6 +253,7 @@ impl Host {
     pub fn wants_emit(&self) -> bool {
         !self.live.ready.is_empty()
             || !self.replies.is_empty()
+            || !self.udp.ready.is_empty()
             || !self.ip.loopback.is_empty()
             || self.ip.wants_emit()
             || self.shortage.can_serve(&self.shared.pool)

@@ -2,13 +2,14 @@
 //! loopback.
 //!
 //! ```text
-//!   packets ─▶ on_packet ─┬─▶ Delivery: a segment; IcmpError: an error about one
+//!   packets ─▶ on_packet ─┬─▶ Delivery: a segment or datagram; IcmpError: an error about one
 //!   ARP     ─▶ on_arp    ─┼─▶ Outgoing: what IP sends of its own accord
 //!   time    ─▶ on_time   ─┴─▶ news of our addresses, next hops that have answered or not
-//!   TCP     ─▶ route     ───▶ Route: a Path to write segments along, or a next hop to wait for
+//!   TCP, UDP ▶ route     ───▶ Route: a Path to write packets along, or a next hop to wait for
 //! ```
 //!
-//! TCP writes a segment where the device takes it, so that nothing is copied on the way through IP.
+//! TCP and UDP write a packet where the device takes it, so that nothing is copied on the way
+//! through IP.
 
 pub(crate) mod autoconfigure;
 mod claim;
@@ -76,7 +77,10 @@ pub(crate) struct Ip {
     outgoing: VecDeque<Outgoing>,
     /// Answers to strangers.
     strangers: TokenBucket,
-    /// The ICMP error that the last packet reported about a segment of ours.
+    /// The source and destination of the last datagram from the link, and the changes of routes
+    /// that there had been.
+    last_heard: Option<((IpAddr, IpAddr), u64)>,
+    /// The ICMP error that the last packet reported about a packet of ours.
     icmp_error: Option<IcmpError>,
     /// The other shards of this host.
     pub(crate) shards: Shards,
@@ -111,6 +115,7 @@ impl Ip {
             route_cache: RouteCache::default(),
             outgoing: VecDeque::new(),
             strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
+            last_heard: None,
             icmp_error: None,
             shards: Shards::new(&config),
             loopback: Outbox::new(LOOPBACK_FRAMES),
@@ -134,6 +139,11 @@ impl Ip {
         self.is_ours(address) || configured.any(|cidr| cidr.address() == address)
     }
 
+    /// The kind of an address.
+    pub(crate) fn class(&self, address: IpAddr) -> Class {
+        self.routes.class(address)
+    }
+
     /// True if the address is that of a single host: ours or another.
     pub(crate) fn is_host(&self, address: IpAddr) -> bool {
         matches!(self.routes.class(address), Class::Ours | Class::Other)
@@ -149,6 +159,12 @@ impl Ip {
         let inner = if size > 2 { size - 2 } else { size };
         let offset = u128::from(random.next_u64()) % inner;
         Some(range.nth(offset + u128::from(size > 2)))
+    }
+
+    /// The address of ours to reach `remote` from, the same each time: of a range only if there is
+    /// no other.
+    pub(crate) fn steady_source_for(&self, remote: IpAddr) -> Option<IpAddr> {
+        self.routes.source_for(remote)
     }
 
     /// True if the limit on answers to strangers allows one now.
@@ -228,6 +244,11 @@ impl Ip {
     ) -> (&'a CachedRoute, &'a mut Outbox) {
         let route = self.route_cache.at(place);
         (route, if route.local { &mut self.loopback } else { outbox })
+    }
+
+    /// How often our addresses and routes have changed.
+    pub(crate) fn address_changes(&self) -> u64 {
+        self.routes.changes()
     }
 
     /// How often the things that decide on routes have changed.

@@ -1,4 +1,4 @@
-//! `lightwait-core`: bytes, TCP, and one IP host, sans I/O.
+//! `lightwait-core`: bytes, TCP, UDP, and one IP host, sans I/O.
 //!
 //! Everything here is pure. Nothing reads a clock, draws a random number, opens a file, spawns a
 //! thread or takes a lock: time comes in as an argument, randomness as a seed, frames as bytes.
@@ -25,18 +25,21 @@ pub mod config;
 pub mod counters;
 pub mod error;
 pub mod event;
+pub(crate) mod fifo;
 pub mod flow;
 pub mod frame;
 pub mod host;
 pub mod ip;
 pub mod rng;
+pub(crate) mod slab;
 pub mod tcp;
 pub mod time;
+pub mod udp;
 pub mod wire;
 
 pub use config::Config;
 pub use error::{AcceptError, ConnectError, Error, ReadError, WriteError};
-pub use event::{ConnectionId, Event, ListenerId, Readiness};
+pub use event::{ConnectionId, Event, ListenerId, Readiness, UdpId};
 pub use frame::{Capabilities, Frame, Medium, Outbox, RxFrame};
 pub use host::Host;
 pub use time::Instant;

@@ -8,6 +8,7 @@
 //! ```text
 //!   ethernet ──▶ arp
 //!       └──────▶ ip ──▶ ipv4 | ipv6 ──▶ tcp ──▶ options
+//!                            ├─────────▶ udp
 //!                            ├─────────▶ icmpv4
 //!                            └─────────▶ icmpv6 ──▶ ndp | mld
 //! ```
@@ -31,6 +32,7 @@ pub mod peek;
 pub mod quoted;
 pub mod received;
 pub mod tcp;
+pub mod udp;
 
 use core::fmt;
 
@@ -130,6 +132,10 @@ reasons! {
     TcpChecksum = "tcp: bad checksum",
     /// A TCP segment from or to port zero.
     TcpPort = "tcp: port zero",
+    /// A UDP datagram shorter than 8 bytes, or whose length is less or goes beyond the packet.
+    UdpLength = "udp: bad length",
+    /// A UDP datagram to port zero.
+    UdpPort = "udp: port zero",
 }
 
 impl Malformed {

@@ -22,6 +22,9 @@ pub fn io_error(error: impl Into<Error>) -> io::Error {
         Error::BrokenPipe => io::ErrorKind::BrokenPipe,
         Error::InvalidInput(_) => io::ErrorKind::InvalidInput,
         Error::Limit(_) => io::ErrorKind::QuotaExceeded,
+        Error::PermissionDenied => io::ErrorKind::PermissionDenied,
+        // It has no kind: callers look at its number.
+        Error::MessageTooLong => return io::Error::from_raw_os_error(libc::EMSGSIZE),
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)

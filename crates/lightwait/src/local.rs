@@ -1,8 +1,9 @@
 //! Sockets of one thread, with tokio's names and signatures.
 //!
-//! A socket belongs to its shard and is `!Send`. [`TcpListener::bind`] and [`TcpStream::connect`]
-//! find the shard by themselves inside a shard's task. Elsewhere on its thread (under a
-//! `current_thread` tokio runtime, say) use the forms that take a [`Handle`](crate::shard::Handle).
+//! A socket belongs to its shard and is `!Send`. [`TcpListener::bind`], [`TcpStream::connect`]
+//! and [`UdpSocket::bind`] find the shard by themselves inside a shard's task. Elsewhere on its
+//! thread (under a `current_thread` tokio runtime, say) use the forms that take a
+//! [`Handle`](crate::shard::Handle).
 //!
 //! A name with a port is looked up by the system's resolver, in a thread of its own, so that the
 //! shard goes on.
@@ -14,12 +15,14 @@ mod listener;
 mod socket;
 mod split;
 mod stream;
+mod udp;
 
 pub(crate) use listener::BACKLOG;
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::{Control, TcpStream};
+pub use udp::UdpSocket;
 
 pub use crate::address::ToSocketAddrs;
 pub use crate::error::io_error;
@@ -29,3 +32,4 @@ pub use crate::lookup::lookup_host;
 pub use lightwait_core::tcp::{
     ConnectionInfo, DeliveryRate, Demand, Pace, PathModel, SendInfo, SocketOptions,
 };
+pub use lightwait_core::udp::{Received, SEGMENTS_MAX, Transmit, UdpOptions};

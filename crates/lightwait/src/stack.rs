@@ -86,7 +86,12 @@ impl Stack {
     /// If the system has no randomness, or no file descriptor left.
     pub fn memory() -> io::Result<(Stack, Stack)> {
         let plain = Capabilities::plain(Medium::Ip, WIRE_MTU);
-        let wire = Capabilities { checksum: true, segmentation: LARGEST_PACKET, ..plain };
+        let wire = Capabilities {
+            checksum: true,
+            segmentation: LARGEST_PACKET,
+            datagrams: LARGEST_PACKET,
+            ..plain
+        };
         let (one, other) = ThreadedMemory::pair(wire, WIRE_FRAMES)?;
         let on = |device, address| Stack::on(Box::new(device), parse(address)?, |_| ());
         Ok((on(one, "10.0.0.1/24")?, on(other, "10.0.0.2/24")?))

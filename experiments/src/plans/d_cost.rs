@@ -65,7 +65,11 @@ const SMALL_PAGES: Ablation =
 const DEVICES: [(Capabilities, &str); 2] = [
     (Capabilities::plain(Medium::Ip, MTU), "plain"),
     (
-        Capabilities { medium: Medium::Ip, mtu: MTU, checksum: true, segmentation: 65_535 },
+        Capabilities {
+            checksum: true,
+            segmentation: 65_535,
+            ..Capabilities::plain(Medium::Ip, MTU)
+        },
         "offload",
     ),
 ];

@@ -7,6 +7,7 @@ use lightwait_core::wire::checksum::sum;
 use lightwait_core::wire::ethernet::{self, ethertype};
 use lightwait_core::wire::ip::{Packet, protocol};
 use lightwait_core::wire::tcp::{Flags, Segment, verify_checksum};
+use lightwait_core::wire::udp::Datagram;
 use lightwait_core::wire::{arp, icmpv4, icmpv6};
 use lightwait_core::{ConnectionId, Event, Host};
 
@@ -29,6 +30,8 @@ pub(super) fn bounds(end: &End) {
     let half_open = limits.syn_cache + limits.time_wait;
     assert!(host.half_open() <= half_open, "{} half-open", host.half_open());
     assert!(host.time_wait_len() <= limits.time_wait, "{} in TIME-WAIT", host.time_wait_len());
+    let sockets = host.udp_sockets().count();
+    assert!(sockets <= limits.udp_sockets, "{sockets} UDP sockets");
     let orphans = host.fin_wait_2_len();
     assert!(orphans <= limits.time_wait, "{orphans} orphans that are records");
     // The window of a SYN stays promised, whatever other connections were promised since.
@@ -53,6 +56,7 @@ pub(super) fn is_empty(end: &End) -> bool {
         && host.half_open() == 0
         && host.time_wait_len() == 0
         && host.pages_in_use() == 0
+        && host.udp_sockets().count() == 0
         && host.receive_window_promised() == 0
 }
 
@@ -76,8 +80,8 @@ pub(super) fn left_over(ends: &[End; 2]) {
 
 /// A connection that is reported ready must be ready for something.
 pub(super) fn event(event: Event) {
-    if let Event::Ready(id, readiness) = event {
-        assert!(!readiness.is_empty(), "{id:?} is ready for nothing");
+    if let Event::Ready(_, readiness) | Event::Udp(_, readiness) = event {
+        assert!(!readiness.is_empty(), "{event:?}: ready for nothing");
     }
 }
 
@@ -121,6 +125,7 @@ pub(super) fn emitted(end: &mut End, frame: &Frame, to: usize) -> Flight {
     };
     if let Some(bytes) = packet {
         let limit = match frame.segmentation {
+            Some(it) if it.datagrams => device.datagrams as usize,
             Some(_) => device.segmentation as usize,
             None => usize::from(device.mtu),
         };
@@ -149,6 +154,10 @@ fn link(bytes: &[u8], hardware: [u8; 6]) -> Option<&[u8]> {
 fn sound_packet(bytes: &[u8]) -> Packet<'_> {
     let packet = Packet::parse(bytes).expect("a host sends sound packets");
     assert_eq!(packet.bytes.len(), bytes.len(), "bytes behind the packet");
+    if packet.fragment.is_some() {
+        assert_eq!(packet.protocol, protocol::UDP, "nothing else is cut");
+        return packet;
+    }
     match packet.protocol {
         protocol::TCP => {
             let (source, destination) = (packet.source, packet.destination);
@@ -157,6 +166,10 @@ fn sound_packet(bytes: &[u8]) -> Packet<'_> {
             let controls = [Flags::SYN, Flags::FIN, Flags::RST];
             let set = controls.iter().filter(|flag| segment.flags.contains(**flag)).count();
             assert!(set <= 1, "{} in one segment", segment.flags);
+        }
+        protocol::UDP => {
+            let datagram = Datagram::parse(packet.payload).expect("a host sends sound datagrams");
+            assert!(datagram.is_sound(packet.source, packet.destination), "a wrong checksum");
         }
         protocol::ICMPV4 => assert!(icmpv4::Message::parse(packet.payload).is_ok()),
         protocol::ICMPV6 => {

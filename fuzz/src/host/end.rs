@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use lightwait_core::frame::Outbox;
 use lightwait_core::tcp::{Keepalive, SocketOptions};
 use lightwait_core::time::{Duration, Instant};
-use lightwait_core::{AcceptError, Config, ConnectionId, Host, ListenerId};
+use lightwait_core::{AcceptError, Config, ConnectionId, Host, ListenerId, UdpId};
 
 use super::World;
 use super::check;
@@ -34,6 +34,8 @@ pub(super) struct End {
     listeners: Vec<ListenerId>,
     /// The identifier of a connection that is gone.
     dead: Option<Socket>,
+    /// Its UDP sockets.
+    pub(super) udp: Vec<UdpId>,
     /// The packets that it has sent lately.
     pub(super) seen: Seen,
 }
@@ -47,6 +49,7 @@ impl End {
             sockets: Vec::new(),
             listeners: Vec::new(),
             dead: None,
+            udp: Vec::new(),
             seen: Seen::default(),
         }
     }
@@ -74,6 +77,9 @@ impl End {
         }
         for listener in std::mem::take(&mut self.listeners) {
             self.host.close_listener(now, listener);
+        }
+        for socket in std::mem::take(&mut self.udp) {
+            self.host.udp_close(socket);
         }
     }
 }

@@ -87,7 +87,7 @@ mod tests {
         for (a, b) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
             let payload: Vec<u8> = (0..100).collect();
             let (a, b) = (a.parse().unwrap(), b.parse().unwrap());
-            let whole = crate::seal::packet(a, b, 17, 64, &payload).unwrap();
+            let whole = crate::seal::packet(a, b, 99, 64, &payload).unwrap();
             let pieces = pieces(&whole, 32, 7).unwrap();
             assert_eq!(pieces.len(), 4);
             let mut found = Vec::new();

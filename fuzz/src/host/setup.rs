@@ -81,6 +81,7 @@ fn config(side: usize, medium: Medium, mtu: u16, source: &mut Source<'_>) -> Con
     let mut device = Capabilities::plain(medium, mtu);
     device.checksum = has(0);
     device.segmentation = if has(0) && has(1) { 65_535 } else { 0 };
+    device.datagrams = device.segmentation;
     let mut config = Config::new(device, cidr(IPV4[side].into(), 24), [side as u8 + 1; 32]);
     config.hardware = mac(side);
     if mtu >= 1280 {
@@ -134,6 +135,7 @@ fn tight() -> Limits {
         path_mtus: 2,
         unheard_peers: 1,
         page: PageSize::Auto,
+        udp_sockets: 2,
     }
 }
 

@@ -158,7 +158,9 @@ impl Talk {
 
     /// Puts a new socket in the place of one that becomes inactive.
     fn take_out(&mut self, end: &mut End, handle: SocketHandle, side: usize) -> SocketHandle {
-        let ::smoltcp::socket::Socket::Tcp(socket) = end.sockets.remove(handle);
+        let ::smoltcp::socket::Socket::Tcp(socket) = end.sockets.remove(handle) else {
+            unreachable!("there are no others here");
+        };
         self.settled[side].push(socket);
         end.sockets.add(new_socket(BUFFER))
     }

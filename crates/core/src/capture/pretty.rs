@@ -19,6 +19,7 @@ use crate::wire::ip::{Packet, protocol};
 use crate::wire::options::Options;
 use crate::wire::quoted::Quoted;
 use crate::wire::tcp::{Flags, Segment};
+use crate::wire::udp::Datagram;
 use crate::wire::{Malformed, arp, icmpv4, icmpv6, mld, ndp};
 
 /// A frame whose [`Display`] is its line, without a line break. It never fails: what cannot be read
@@ -102,6 +103,7 @@ fn ip(bytes: &[u8], f: &mut Formatter<'_>) -> Written {
     }
     match packet.protocol {
         protocol::TCP => tcp(&packet, f),
+        protocol::UDP => udp(&packet, f),
         protocol::ICMPV4 => {
             let message = or_malformed!(icmpv4::Message::parse(packet.payload));
             write!(f, "{source} > {destination}: ICMP ")?;
@@ -117,6 +119,13 @@ fn ip(bytes: &[u8], f: &mut Formatter<'_>) -> Written {
             write!(f, "{source} > {destination}: protocol {other}, {len} bytes").map(Ok)
         }
     }
+}
+
+fn udp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> Written {
+    let datagram = or_malformed!(Datagram::parse(packet.payload));
+    let source = SocketAddr::new(packet.source, datagram.source_port);
+    let destination = SocketAddr::new(packet.destination, datagram.destination_port);
+    write!(f, "{source} > {destination}: UDP, {} bytes", datagram.payload.len()).map(Ok)
 }
 
 fn tcp(packet: &Packet<'_>, f: &mut Formatter<'_>) -> Written {
@@ -260,10 +269,15 @@ fn echo_line(what: &str, echo: Echo<'_>, f: &mut Formatter<'_>) -> fmt::Result {
 /// The packet that an error is about.
 fn about(quoted: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
     let Ok(quoted) = Quoted::parse(quoted) else { return f.write_str(", about something") };
+    let socket = |address: IpAddr, port: u16| SocketAddr::new(address, port);
+    if let Some((ours, theirs)) = quoted.udp() {
+        let (source, destination) =
+            (socket(quoted.source, ours), socket(quoted.destination, theirs));
+        return write!(f, ", about {source} > {destination}");
+    }
     let Some(tcp) = quoted.tcp() else {
         return write!(f, ", about {} > {}", quoted.source, quoted.destination);
     };
-    let socket = |address: IpAddr, port: u16| SocketAddr::new(address, port);
     let source = socket(quoted.source, tcp.source_port);
     let destination = socket(quoted.destination, tcp.destination_port);
     write!(f, ", about {source} > {destination} at {:?}", tcp.seq)

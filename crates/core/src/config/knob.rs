@@ -41,20 +41,25 @@ pub fn parse_time(text: &str) -> Result<Duration, KnobError> {
 /// What the names of [`Limits`](super::Limits) begin with.
 const LIMITS: &str = "limits.";
 
+/// What the names of [`UdpConfig`](super::UdpConfig) begin with.
+const UDP: &str = "udp.";
+
 impl Config {
     /// All knobs, with the values that they have.
     pub fn knobs(&self) -> Vec<Knob> {
         let mut list = Vec::new();
         self.tcp.list("", &mut list);
+        self.udp.list(UDP, &mut list);
         self.limits.list(LIMITS, &mut list);
         list
     }
 
     /// Sets the knob `name` to what `value` says.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), KnobError> {
-        let knob = match name.strip_prefix(LIMITS) {
-            Some(limit) => self.limits.value(limit),
-            None => self.tcp.value(name),
+        let knob = match (name.strip_prefix(LIMITS), name.strip_prefix(UDP)) {
+            (Some(limit), _) => self.limits.value(limit),
+            (None, Some(knob)) => self.udp.value(knob),
+            (None, None) => self.tcp.value(name),
         };
         let knob = knob.ok_or(KnobError::Unknown)?;
         if knob.take(value) { Ok(()) } else { Err(KnobError::Malformed(knob.shape())) }

@@ -27,6 +27,8 @@ group! {
         /// What is sent lies in pages of 1, 4 and 16 KiB (auto), or of 512 bytes, which are then
         /// what limits.pages counts.
         page: PageSize = PageSize::Auto, "", "ours; Cohen & Cohen 2002 §4";
+        /// UDP sockets at a time.
+        udp_sockets: usize = 65_536, "sockets", "ours";
         /// Receive window promised to all peers together; no more than pages can hold.
         receive_window_bytes: u64 = 1 << 30, "bytes", "ours";
         /// Packets one connection may emit before the others have their turn, if they are no more

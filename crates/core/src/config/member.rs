@@ -85,6 +85,7 @@ impl Limits {
             unheard_peers: part(self.unheard_peers),
             orphans: part(self.orphans),
             pages: part(self.pages),
+            udp_sockets: part(self.udp_sockets),
             receive_window_bytes: part(self.receive_window_bytes as usize) as u64,
             replies_per_second: part_u32(self.replies_per_second),
             challenge_acks_per_second: part_u32(self.challenge_acks_per_second),

@@ -3,7 +3,7 @@
 //! Addresses and ports are the attacker's to choose, so everything hashed from them is keyed.
 //! SipHash (Aumasson & Bernstein 2012) serves ISNs, timestamp offsets, cookies, port order and all
 //! else that a stranger can observe. The tables in which each segment is looked up use a quicker
-//! hash ([`TupleHasher`](crate::tcp::demux::TupleHasher)). Each purpose derives its own key from
+//! hash ([`TupleHasher`](crate::flow::TupleHasher)). Each purpose derives its own key from
 //! the one secret, so that what one of them shows says nothing about another.
 
 use core::hash::{BuildHasher, Hasher};

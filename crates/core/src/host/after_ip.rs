@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::frame::Frame;
 use crate::ip::neighbour::{Resolution, Waiting};
 use crate::ip::path::IpFields;
+use crate::ip::shards::Hop;
 use crate::tcp::connection::Shape;
 use crate::tcp::timers::Timer;
 use crate::time::{Duration, Instant};
@@ -28,7 +29,7 @@ impl Host {
             self.events.push_back(Event::Addresses);
         }
         if let Some(error) = self.ip.icmp_error() {
-            self.on_error_about(now, error);
+            self.on_error_about(now, error, Hop::First);
         }
         while let Some((next_hop, resolution)) = self.ip.resolved() {
             self.wake_for_neighbour(now, next_hop, resolution);

@@ -7,6 +7,7 @@
 
 use super::Host;
 use crate::error::Error;
+use crate::flow::Seq;
 use crate::ip::icmp::{Cause, IcmpError};
 use crate::ip::shards::Content;
 use crate::tcp::State;
@@ -15,26 +16,29 @@ use crate::tcp::send::narrow::{PathNews, Probed};
 use crate::time::Instant;
 
 impl Host {
-    /// Takes in an error about a segment of ours, if it is believed.
-    pub(super) fn on_icmp_error(&mut self, now: Instant, error: &IcmpError) {
-        let Some(index) = self.connection_of(error) else {
+    /// Takes in an error about a segment of ours with this SEG.SEQ, if it is believed.
+    pub(super) fn on_icmp_error(&mut self, now: Instant, error: &IcmpError, seq: Seq) {
+        let Some(index) = self.connection_of(error, seq) else {
             self.shared.counters.icmp_rejected += 1;
             return;
         };
         self.shared.counters.icmp_accepted += 1;
         match error.cause {
-            Cause::TooBig(mtu) => {
-                let is_lowered = self.ip.on_too_big(now, error, mtu);
-                self.shared.counters.path_mtu_lowered += u64::from(is_lowered);
-                if is_lowered {
-                    // The others have connections to that peer, too.
-                    self.ip.shards.send_to_others(|| Content::TooBig(*error, mtu));
-                }
-            }
+            Cause::TooBig(mtu) => self.lower_path_mtu(now, error, mtu),
             Cause::Soft(error) => self.on_error(now, index, error, false),
             Cause::Hard(error) => self.on_error(now, index, error, true),
         }
         self.after_input(now, index);
+    }
+
+    /// Believes that the path takes packets of `mtu` bytes alone.
+    pub(super) fn lower_path_mtu(&mut self, now: Instant, error: &IcmpError, mtu: u32) {
+        let is_lowered = self.ip.on_too_big(now, error, mtu);
+        self.shared.counters.path_mtu_lowered += u64::from(is_lowered);
+        if is_lowered {
+            // The others have sockets that send to that peer, too.
+            self.ip.shards.send_to_others(|| Content::TooBig(*error, mtu));
+        }
     }
 
     /// What the connection in slot `index` has learned of its path, if anything, holds for all
@@ -59,7 +63,7 @@ impl Host {
     }
 
     /// The slot of the connection whose segment in flight `error` quotes.
-    fn connection_of(&self, error: &IcmpError) -> Option<u32> {
+    fn connection_of(&self, error: &IcmpError, seq: Seq) -> Option<u32> {
         let index = self.find_connection(self.live.hasher.hash(&error.tuple), &error.tuple)?;
         // One at rest has nothing in flight.
         let connection = self.slots.get(index)?.awake()?;
@@ -67,7 +71,7 @@ impl Host {
         let may_be = !matches!(error.cause, Cause::TooBig(_))
             || connection.options.path_mtu_discovery
             || error.tuple.is_ipv6();
-        (may_be && connection.is_in_flight(error.seq)).then_some(index)
+        (may_be && connection.is_in_flight(seq)).then_some(index)
     }
 
     /// The connection in slot `index` hears of an error on the way: a hard one ends an attempt to

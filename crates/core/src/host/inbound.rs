@@ -17,7 +17,7 @@ use alloc::borrow::Cow;
 use super::Host;
 use crate::flow::{Seq, Tuple};
 use crate::frame::RxChecksum;
-use crate::ip::input::{Delivery, Origin};
+use crate::ip::input::{Delivery, Origin, Transport};
 use crate::tcp::arrive::Facts;
 use crate::tcp::syn_cache::Standing;
 use crate::time::Instant;
@@ -90,9 +90,9 @@ impl Past {
     }
 }
 
-/// The segment that IP has handed over.
-pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault> {
-    let &Delivery { source, destination, ref bytes, checksum, .. } = delivery;
+/// The segment that IP has handed over, which `bytes` are.
+pub(super) fn parse<'a>(delivery: &Delivery<'_>, bytes: &'a [u8]) -> Result<Segment<'a>, Fault> {
+    let &Delivery { source, destination, checksum, .. } = delivery;
     if checksum != RxChecksum::Good && !verify_checksum(bytes, source, destination) {
         return Err(Fault::Checksum);
     }
@@ -103,10 +103,12 @@ pub(super) fn parse<'a>(delivery: &'a Delivery<'_>) -> Result<Segment<'a>, Fault
 /// found right.
 pub(super) fn delivery_of(fast: &FastSegment<'_>, incoming: &Incoming<'_>) -> Delivery<'static> {
     Delivery {
+        transport: Transport::Tcp,
         source: incoming.tuple.remote_ip(),
         destination: incoming.tuple.local_ip(),
         traffic_class: fast.traffic_class(),
-        bytes: Cow::Owned(fast.bytes()),
+        packet: Cow::Owned(fast.bytes()),
+        start: 0,
         checksum: RxChecksum::Good,
         segment_size: incoming.facts.piece,
         origin: if incoming.is_ours { Origin::Ourselves } else { Origin::Link(None) },

@@ -1,10 +1,11 @@
-//! A frame arrives: from the link header to TCP, by the fast layout at once, or through IP.
+//! A frame arrives: from the link header to TCP or UDP, by the fast layout at once, or through IP.
 
 use super::Host;
 use super::prefetch::Notes;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::ip::Context;
-use crate::ip::input::Origin;
+use crate::ip::input::{Origin, Transport};
+use crate::ip::shards::Hop;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
 use crate::wire::{Malformed, arp};
@@ -160,7 +161,10 @@ impl Host {
     pub(super) fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
         let cx = &mut Context { now, counters: &mut self.shared.counters };
         match self.ip.on_packet(cx, frame, from) {
-            Ok(Some(delivery)) => self.take_any_segment(now, &delivery),
+            Ok(Some(delivery)) => match delivery.transport {
+                Transport::Tcp => self.take_any_segment(now, &delivery),
+                Transport::Udp => self.take_datagram(now, &delivery, Hop::First),
+            },
             Ok(None) => self.after_ip(now),
             Err(reason) => self.note_malformed(reason),
         }

@@ -1,4 +1,4 @@
-//! `emit`: replies first, then every ready connection once, within its budget.
+//! `emit`: replies first, then every ready UDP socket and connection once, within its budget.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -38,6 +38,9 @@ impl Host {
         }
         if !self.replies.is_empty() || !self.ip.loopback.is_empty() || self.ip.wants_emit() {
             self.emit_replies::<FAST>(now, outbox);
+        }
+        if !self.udp.ready.is_empty() {
+            self.flush_datagrams(now, outbox);
         }
         self.flush_ready::<FAST>(now, outbox);
         if self.closed.fin_wait_2.has_hurried() {
@@ -196,7 +199,7 @@ fn drop_first<T>(queue: &mut VecDeque<T>, count: usize) {
 }
 
 /// The packets of `mtu` bytes that a turn may send: `packets`, or as many as [`TURN_BYTES`] holds.
-fn turn_budget(packets: usize, mtu: u16) -> usize {
+pub(super) fn turn_budget(packets: usize, mtu: u16) -> usize {
     let mtu = usize::from(mtu);
     // Nearly always fewer: nothing is divided.
     if packets.saturating_mul(mtu) <= TURN_BYTES { packets } else { (TURN_BYTES / mtu).max(1) }

@@ -7,9 +7,9 @@ use crate::event::Event;
 use crate::flow::Tuple;
 use crate::frame::RxFrame;
 use crate::ip::Context;
-use crate::ip::icmp::IcmpError;
+use crate::ip::icmp::{IcmpError, QuotedPart};
 use crate::ip::input::Delivery;
-use crate::ip::shards::{Content, Message};
+use crate::ip::shards::{Content, Hop, Message};
 use crate::time::Instant;
 use crate::wire::received::Received;
 
@@ -42,12 +42,19 @@ impl Host {
                 self.take_any_segment(now, &delivery);
                 true
             }
-            Content::Error(error) => {
-                self.on_error_about(now, error);
+            Content::Datagram(delivery, hop) => {
+                // The device's time of it is the other shard's.
+                self.shared.arrived = Instant::FAR_FUTURE;
+                self.take_datagram(now, &delivery, hop);
+                true
+            }
+            Content::Error(error, hop) => {
+                self.on_error_about(now, error, hop);
                 true
             }
             Content::Packet { bytes, checksum, origin } => {
                 let frame = RxFrame { checksum, ..RxFrame::plain(&bytes) };
+                self.shared.arrived = frame.arrived;
                 self.take_any_packet(now, &frame, origin);
                 true
             }
@@ -110,14 +117,35 @@ impl Host {
         is_elsewhere
     }
 
-    /// An ICMP error has come about a segment of a connection, which may be another shard's.
-    pub(super) fn on_error_about(&mut self, now: Instant, error: IcmpError) {
-        match self.ip.shards.elsewhere(&error.tuple) {
-            Some(owner) => {
-                let cx = &mut Context { now, counters: &mut self.shared.counters };
-                self.ip.shards.hand_over_rare(cx, owner, Content::Error(error));
+    /// An ICMP error has come about a packet of a connection or UDP socket, which may be another
+    /// shard's.
+    pub(super) fn on_error_about(&mut self, now: Instant, error: IcmpError, hop: Hop) {
+        let owner = match (error.part, hop) {
+            (QuotedPart::Segment(_), _) => {
+                self.ip.shards.elsewhere(&error.tuple).map(|owner| (owner, Hop::First))
             }
-            None => self.on_icmp_error(now, &error),
+            (QuotedPart::Datagram, hop) => self.owner_of_datagram(&error.tuple, hop),
+        };
+        match (owner, error.part) {
+            (Some((owner, hop)), _) => {
+                let cx = &mut Context { now, counters: &mut self.shared.counters };
+                self.ip.shards.hand_over_rare(cx, owner, Content::Error(error, hop));
+            }
+            (None, QuotedPart::Segment(seq)) => self.on_icmp_error(now, &error, seq),
+            (None, QuotedPart::Datagram) => self.on_datagram_error(now, &error),
         }
+    }
+
+    /// The shard that a datagram between `ends` is to be handed over to, and how far that is.
+    pub(super) fn owner_of_datagram(&self, ends: &Tuple, hop: Hop) -> Option<(u16, Hop)> {
+        if hop == Hop::Last || self.ip.shards.is_alone() {
+            return None;
+        }
+        if let Some(owner) = self.ip.shards.elsewhere(ends) {
+            return Some((owner, Hop::First));
+        }
+        let sockets = &self.udp.sockets;
+        let is_known = sockets.find(ends).is_some();
+        if is_known { None } else { sockets.port_elsewhere(ends).map(|owner| (owner, Hop::Last)) }
     }
 }

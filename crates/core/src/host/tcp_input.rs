@@ -68,9 +68,10 @@ impl Host {
     /// A segment of any layout.
     #[inline(always)]
     pub(super) fn take_any_segment(&mut self, now: Instant, delivery: &Delivery<'_>) {
-        let segment = parse(delivery);
+        let bytes = delivery.bytes();
+        let segment = parse(delivery, bytes);
         // A segment too short for ports belongs to no connection.
-        let &[a, b, c, d] = delivery.bytes.first_chunk().unwrap_or(&[0; 4]);
+        let &[a, b, c, d] = bytes.first_chunk().unwrap_or(&[0; 4]);
         let local = (delivery.destination, u16::from_be_bytes([c, d]));
         let tuple = Tuple::new(local, (delivery.source, u16::from_be_bytes([a, b])));
         if !self.ip.shards.is_alone() && self.hand_over(&tuple, || delivery.clone().into_owned()) {

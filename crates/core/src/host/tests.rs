@@ -41,6 +41,7 @@ mod syns;
 mod taking_back;
 mod time_wait;
 mod turns;
+mod udp;
 mod versions;
 mod windows;
 mod wrap;

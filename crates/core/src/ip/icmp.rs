@@ -1,8 +1,8 @@
-//! ICMP for both versions: echo, and errors about our segments (RFC 1122 §3.2.2, RFC 4443,
+//! ICMP for both versions: echo, and errors about our packets (RFC 1122 §3.2.2, RFC 4443,
 //! RFC 5927).
 //!
-//! IP reads which segment an error quotes, and why that did not arrive. TCP decides whether to
-//! believe the error, since it knows the segments in flight.
+//! IP reads which segment or datagram an error quotes, and why that did not arrive. TCP and UDP
+//! decide whether to believe the error, since they know what they have sent.
 
 use core::net::IpAddr;
 
@@ -17,19 +17,26 @@ use crate::wire::icmpv6::{self, unreachable_code as v6};
 use crate::wire::quoted::Quoted;
 use crate::wire::{Malformed, ip};
 
-/// An ICMP error about a segment that is ours if the quotation is true.
+/// What an ICMP error quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuotedPart {
+    /// A segment with this SEG.SEQ.
+    Segment(Seq),
+    Datagram,
+}
+
+/// An ICMP error about a packet that is ours if the quotation is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IcmpError {
-    /// The ends of the quoted segment, ours first.
+    /// The ends of the quoted segment or datagram, ours first.
     pub tuple: Tuple,
-    /// Its SEG.SEQ.
-    pub seq: Seq,
+    pub part: QuotedPart,
     /// Bytes of its packet, as the header says.
     pub packet_bytes: u32,
     pub cause: Cause,
 }
 
-/// Why the segment did not arrive.
+/// Why the packet did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// It may pass: network or host unreachable, time exceeded.
@@ -41,8 +48,8 @@ pub(crate) enum Cause {
 }
 
 impl Ip {
-    /// An ICMP message has arrived. Returns an error that quotes a segment, if the receiver of the
-    /// message has sent that segment.
+    /// An ICMP message has arrived. Returns an error that quotes a segment or datagram, if the
+    /// receiver of the message has sent that.
     pub(super) fn on_icmp(
         &mut self,
         cx: &mut Context<'_>,
@@ -119,8 +126,8 @@ impl Ip {
         None
     }
 
-    /// TCP believes that the quoted packet was too big, and that the next hop takes `mtu` bytes.
-    /// Returns whether the path's MTU is lower now.
+    /// TCP or UDP believes that the quoted packet was too big, and that the next hop takes `mtu`
+    /// bytes. Returns whether the path's MTU is lower now.
     pub(crate) fn on_too_big(&mut self, now: Instant, error: &IcmpError, mtu: u32) -> bool {
         let (peer, bytes) = (error.tuple.remote_ip(), error.packet_bytes);
         self.path_mtus.on_too_big(now, peer, mtu, bytes).is_some()
@@ -167,16 +174,33 @@ impl Ip {
         if !answers {
             return;
         }
-        let (is_udp, quoted) = (packet.protocol == ip::protocol::UDP, packet.bytes);
-        let code = if is_udp { v4::PORT } else { v4::PROTOCOL };
+        let (code, quoted) = (v4::PROTOCOL, packet.bytes);
         let by_v4 = icmpv4::Message::Unreachable { code, next_hop_mtu: 0, quoted };
-        let by_v6 = if is_udp {
-            icmpv6::Message::Unreachable { code: v6::PORT, quoted }
-        } else {
-            // Code 1, at the Next Header field of the fixed header.
-            icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted }
-        };
+        // Code 1, at the Next Header field of the fixed header.
+        let by_v6 = icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted };
         self.send(Outgoing::icmp(packet.destination, packet.source, &by_v4, &by_v6));
+    }
+
+    /// The packet that begins with `quoted` has brought a datagram to a port without a socket
+    /// (RFC 1122 §4.1.3.1, RFC 4443 §3.1). One to a group or a broadcast is not answered (RFC 1122
+    /// §3.2.2).
+    pub(crate) fn on_unheard_port(
+        &mut self,
+        cx: &mut Context<'_>,
+        (source, destination): (IpAddr, IpAddr),
+        quoted: &[u8],
+    ) {
+        if !self.is_ours(destination) {
+            return;
+        }
+        if !self.may_answer_stranger(cx.now) {
+            cx.counters.replies_suppressed += 1;
+            return;
+        }
+        cx.counters.ports_unreachable += 1;
+        let by_v4 = icmpv4::Message::Unreachable { code: v4::PORT, next_hop_mtu: 0, quoted };
+        let by_v6 = icmpv6::Message::Unreachable { code: v6::PORT, quoted };
+        self.send(Outgoing::icmp(destination, source, &by_v4, &by_v6));
     }
 }
 
@@ -191,12 +215,15 @@ fn unreachable(code: u8) -> Cause {
     }
 }
 
-/// The error that came to `receiver`, if `receiver` has sent the quoted packet, a segment.
+/// The error that came to `receiver`, if `receiver` has sent the quoted packet.
 fn error_of(cause: Cause, receiver: IpAddr, quoted: &Quoted<'_>) -> Option<IcmpError> {
-    let segment = quoted.tcp().filter(|_| quoted.source == receiver)?;
-    let tuple = Tuple::new(
-        (quoted.source, segment.source_port),
-        (quoted.destination, segment.destination_port),
-    );
-    Some(IcmpError { tuple, seq: segment.seq, packet_bytes: quoted.packet_len, cause })
+    if quoted.source != receiver {
+        return None;
+    }
+    let (ours, theirs, part) = match quoted.tcp() {
+        Some(it) => (it.source_port, it.destination_port, QuotedPart::Segment(it.seq)),
+        None => quoted.udp().map(|(ours, theirs)| (ours, theirs, QuotedPart::Datagram))?,
+    };
+    let tuple = Tuple::new((quoted.source, ours), (quoted.destination, theirs));
+    Some(IcmpError { tuple, part, packet_bytes: quoted.packet_len, cause })
 }

@@ -1,5 +1,5 @@
 //! Takes in packets: puts fragments together, answers ICMP and unknown protocols, and hands TCP its
-//! segments.
+//! segments and UDP its datagrams.
 
 use alloc::borrow::Cow;
 use core::net::IpAddr;
@@ -25,45 +25,70 @@ pub(crate) enum Origin {
     Ourselves,
 }
 
-/// A segment that IP hands TCP, from a whole packet, with the facts that its header does not say.
-/// TCP judges the addresses, and does so once for a connection.
+/// The protocols that packets are delivered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// It judges the addresses, and does so once for a connection.
+    Tcp,
+    /// Its datagrams come from a single other host or ourselves, and are for an address of ours,
+    /// for a group that we listen to, or a broadcast.
+    Udp,
+}
+
+/// A whole packet that IP hands to TCP or UDP, with the facts that no header says.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery<'a> {
+    pub transport: Transport,
     pub source: IpAddr,
     pub destination: IpAddr,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// The segment: the TCP header and what follows.
-    pub bytes: Cow<'a, [u8]>,
+    /// The packet, which an ICMP error quotes; of one that another shard has read by words only
+    /// the segment.
+    pub packet: Cow<'a, [u8]>,
+    /// Where the segment or datagram begins in it.
+    pub start: u16,
     /// The state of its checksum.
     pub checksum: RxChecksum,
-    /// Payload size of the segments that were joined into it; 0 if it is a single one.
+    /// Payload size of the segments or datagrams that were joined into it; 0 if it is a single one.
     pub segment_size: u16,
     pub origin: Origin,
 }
 
 impl<'a> Delivery<'a> {
-    fn new(packet: &Packet<'a>, frame: &RxFrame<'_>, origin: Origin) -> Delivery<'a> {
+    fn new(
+        transport: Transport,
+        packet: &Packet<'a>,
+        frame: &RxFrame<'_>,
+        origin: Origin,
+    ) -> Delivery<'a> {
         Delivery {
+            transport,
             source: packet.source,
             destination: packet.destination,
             traffic_class: packet.traffic_class,
-            bytes: Cow::Borrowed(packet.payload),
+            packet: Cow::Borrowed(packet.bytes),
+            start: (packet.bytes.len() - packet.payload.len()) as u16,
             checksum: frame.checksum,
             segment_size: frame.segment_size,
             origin,
         }
     }
 
-    /// Copies the segment, whose packet ends with the call.
+    /// The segment or datagram: its header and what follows.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.packet[usize::from(self.start)..]
+    }
+
+    /// Copies the packet, whose frame ends with the call.
     pub(crate) fn into_owned(self) -> Delivery<'static> {
-        Delivery { bytes: Cow::Owned(self.bytes.into_owned()), ..self }
+        Delivery { packet: Cow::Owned(self.packet.into_owned()), ..self }
     }
 }
 
 impl Ip {
-    /// A packet has arrived in `frame`, without a link header. Returns the segment in it, if there
-    /// is one. If it reports an error about a segment of ours, [`Ip::icmp_error`] has it.
+    /// A packet has arrived in `frame`, without a link header. Returns it if TCP or UDP is to have
+    /// it. If it reports an error about a packet of ours, [`Ip::icmp_error`] has that.
     pub(crate) fn on_packet<'a>(
         &mut self,
         cx: &mut Context<'_>,
@@ -72,7 +97,15 @@ impl Ip {
     ) -> Result<Option<Delivery<'a>>, Malformed> {
         let packet = Packet::parse(frame.bytes)?;
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
-            return Ok(Some(Delivery::new(&packet, frame, origin)));
+            return Ok(Some(Delivery::new(Transport::Tcp, &packet, frame, origin)));
+        }
+        if packet.protocol == protocol::UDP && packet.fragment.is_none() {
+            // Each shard takes its own.
+            if self.is_datagram_for_us(&packet, origin) {
+                return Ok(Some(Delivery::new(Transport::Udp, &packet, frame, origin)));
+            }
+            cx.counters.not_for_us += 1;
+            return Ok(None);
         }
         if self.shards.is_replica() {
             self.hand_to_first(cx, packet.bytes, frame.checksum, origin);
@@ -96,10 +129,9 @@ impl Ip {
         frame: &RxFrame<'_>,
         origin: Origin,
     ) -> Result<Option<Delivery<'a>>, Malformed> {
-        // RFC 1122 §3.2.1.3 and §4.2.3.10: an unspecified address, a group's, or our own address
-        // from outside is no source. But IPv6 asks for neighbours from the unspecified address, and
-        // a host that has an address of ours discovers neighbours from it.
-        let sound = origin == Origin::Ourselves || self.is_acceptable_source(packet.source);
+        // IPv6 asks for neighbours from the unspecified address, and a host that has an address of
+        // ours discovers neighbours from it.
+        let sound = self.is_sound_source(packet.source, origin);
         let asking = packet.protocol == protocol::ICMPV6
             && (packet.source.is_unspecified()
                 || self.is_ours(packet.source) && ndp::is_message(packet.payload));
@@ -112,7 +144,8 @@ impl Ip {
             Origin::Ourselves => None,
         };
         match (packet.protocol, packet.source) {
-            (protocol::TCP, _) => Ok(Some(Delivery::new(packet, frame, origin))),
+            (protocol::TCP, _) => Ok(Some(Delivery::new(Transport::Tcp, packet, frame, origin))),
+            (protocol::UDP, _) => Ok(Some(Delivery::new(Transport::Udp, packet, frame, origin))),
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
                 self.icmp_error = self.on_icmp(cx, packet, from)?;
                 Ok(None)
@@ -124,7 +157,31 @@ impl Ip {
         }
     }
 
-    /// The ICMP error that the last packet reported about a segment of ours, once.
+    /// True if a datagram has a sound source and is for us. The addresses of the last one are
+    /// remembered, as long as ours do not change: mostly the next has the same.
+    fn is_datagram_for_us(&mut self, packet: &Packet<'_>, origin: Origin) -> bool {
+        let addresses = (packet.source, packet.destination);
+        let is_from_link = origin != Origin::Ourselves;
+        let changes = self.routes.changes();
+        if is_from_link && self.last_heard == Some((addresses, changes)) {
+            return true;
+        }
+        let is_for_us =
+            self.is_sound_source(packet.source, origin) && self.is_for_us(packet.destination);
+        // Which groups we listen to changes without our routes.
+        if is_for_us && is_from_link && self.is_ours(packet.destination) {
+            self.last_heard = Some((addresses, changes));
+        }
+        is_for_us
+    }
+
+    /// RFC 1122 §3.2.1.3, §4.1.3.6 and §4.2.3.10: an unspecified address, a group's, or our own
+    /// address from outside is no source.
+    fn is_sound_source(&self, source: IpAddr, origin: Origin) -> bool {
+        origin == Origin::Ourselves || self.is_acceptable_source(source)
+    }
+
+    /// The ICMP error that the last packet reported about a packet of ours, once.
     pub(crate) fn icmp_error(&mut self) -> Option<IcmpError> {
         self.icmp_error.take()
     }

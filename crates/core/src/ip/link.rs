@@ -49,6 +49,7 @@ impl Ip {
             // To ourselves nothing is checked, and nothing is cut.
             path.device.checksum = true;
             path.device.segmentation = 65_535;
+            path.device.datagrams = 65_535;
         } else if path.device.medium == Medium::Ethernet {
             let to = match self.routes.next_hop_of(class, destination) {
                 Some(NextHop::Neighbour(next_hop)) => match self.neighbours.lookup(now, next_hop) {

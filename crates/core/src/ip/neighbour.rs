@@ -66,8 +66,9 @@ pub(crate) const REACHABLE: Duration = Duration::from_secs(30);
 pub(crate) const DELAY: Duration = Duration::from_secs(5);
 /// How long a neighbour that did not answer is not asked again.
 pub(crate) const FAILED: Duration = Duration::from_secs(3);
-/// Frames that wait for one neighbour: beyond it the oldest is dropped (RFC 4861 §7.2.2).
-pub(crate) const MAX_WAITING_EACH: usize = 16;
+/// Frames that wait for one neighbour: beyond it the oldest is dropped (RFC 4861 §7.2.2). All
+/// fragments of the largest datagram in packets of 1500 bytes are 45.
+pub(crate) const MAX_WAITING_EACH: usize = 64;
 
 /// New neighbours that other shards of the host hear of in a second.
 const NEWS_PER_SECOND: u32 = 256;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   any shard ── Segment, Error ──▶ the owner of the connection
+//!   any shard ── Datagram, Error ─▶ the owner of both ends, and then that of our port
 //!   replica   ── Arp, Packet, Ask ─▶ the first shard, which speaks for the host on the link
 //!   the first ── Neighbour, Routes ▶ replicas
 //!   any shard ── TooBig, Want, Grant ▶ any other
@@ -45,13 +46,24 @@ pub struct Message {
     pub(crate) content: Content,
 }
 
+/// How far a datagram, or an error about one, has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hop {
+    /// To any shard, or to the one that owns both its ends.
+    First,
+    /// To the shard that owns the port: if that does not know it, nobody does.
+    Last,
+}
+
 /// The content of a message.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// A segment that came to another shard than its connection's.
     Segment(Delivery<'static>),
-    /// An ICMP error about a segment of another shard's connection.
-    Error(IcmpError),
+    /// A datagram that came to another shard than its socket's.
+    Datagram(Delivery<'static>, Hop),
+    /// An ICMP error about a packet of another shard's socket.
+    Error(IcmpError, Hop),
     /// A packet that only the first shard may answer.
     Packet { bytes: Vec<u8>, checksum: RxChecksum, origin: Origin },
     /// An ARP packet that came to a replica.
@@ -62,7 +74,7 @@ pub(crate) enum Content {
     Neighbour(Told),
     /// The addresses and routes of the host.
     Routes(Arc<Routes>),
-    /// TCP has believed that error: the next hop takes packets of so many bytes.
+    /// That error was believed: the next hop takes packets of so many bytes.
     TooBig(IcmpError, u32),
     /// The sender has so much left of that limit, and wants more.
     Want { what: Leased, left: usize },

@@ -321,6 +321,7 @@ fn share(frame: &mut Frame, path: &Path, payload: Option<Payload<'_>>) {
             size: payload.segment as u16,
             header_len: frame.head.len() as u16,
             ipv6: path.source.is_ipv6(),
+            datagrams: false,
         });
     }
     if payload.len <= COPY_BYTES {

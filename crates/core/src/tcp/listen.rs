@@ -7,8 +7,8 @@ use core::net::SocketAddr;
 
 use crate::event::ListenerId;
 use crate::flow::Tuple;
+use crate::slab::{Key, Slab};
 use crate::tcp::SocketOptions;
-use crate::tcp::slab::{Key, Slab};
 use crate::tcp::terms::Terms;
 
 /// One listener.

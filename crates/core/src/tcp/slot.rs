@@ -25,12 +25,12 @@ use core::ops::Deref;
 use lightwait_processor::prefetch_first;
 
 use crate::event::{ConnectionId, ListenerId, Readiness};
+use crate::fifo::Fifo;
 use crate::flow::Tuple;
 use crate::ip::route_cache::RouteIndex;
+use crate::slab::{Key, Slab};
 use crate::tcp::block_pool::BlockPool;
 use crate::tcp::connection::{Compact, Identity};
-use crate::tcp::fifo::Fifo;
-use crate::tcp::slab::{Key, Slab};
 use crate::tcp::time_wait::negotiate::Holding;
 use crate::tcp::timers::bsd::Tick;
 use crate::tcp::timers::{Blocks, Filed, TimeWaitTerm, Timer, TimerSet, Timers};

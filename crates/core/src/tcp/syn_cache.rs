@@ -21,8 +21,8 @@
 
 use crate::event::ListenerId;
 use crate::flow::Tuple;
+use crate::slab::{Key, Slab};
 use crate::tcp::connection::SynReceived;
-use crate::tcp::slab::{Key, Slab};
 use crate::tcp::timers::Ticks;
 use crate::time::{Duration, Instant, as_nanos};
 

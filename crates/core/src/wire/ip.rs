@@ -61,6 +61,7 @@ impl Header {
             dont_fragment: true,
             identification: 0,
             flow_label: 0,
+            fragment: None,
         })
     }
 
@@ -71,7 +72,8 @@ impl Header {
 
     /// Bytes that [`Header::emit`] appends.
     pub fn header_len(&self) -> usize {
-        header_len(self.source)
+        let is_fragment = self.fragment.is_some() && self.source.is_ipv6();
+        header_len(self.source) + if is_fragment { ipv6::FRAGMENT_BYTES } else { 0 }
     }
 
     /// Appends the header, its own checksum (of IPv4) filled in.
@@ -87,6 +89,9 @@ impl Header {
         }
     }
 }
+
+/// Bytes of an IPv4 header without options.
+pub(crate) const MIN_IPV4_HEADER_BYTES: usize = ipv4::MIN_HEADER_BYTES;
 
 /// Bytes of the header that we send to and from addresses of this version.
 pub const fn header_len(address: IpAddr) -> usize {
@@ -159,6 +164,27 @@ mod tests {
                 bytes: &bytes[..len],
             };
             prop_assert_eq!(packet, expected);
+        }
+
+        #[test]
+        fn a_fragment_is_parsed_where_it_belongs(
+            pair in any_pair(), id: u32, place in 0u16..8000, more: bool,
+            payload in vec(any::<u8>(), 8..64),
+        ) {
+            let payload = &payload[..payload.len() & !7];
+            let fragment = Fragment { id, offset: place * 8, more };
+            let mut header = Header::new(pair.0, pair.1, 17, payload.len()).unwrap();
+            (header.dont_fragment, header.fragment) = (false, Some(fragment));
+            let mut bytes = Vec::new();
+            header.emit(&mut bytes);
+            prop_assert_eq!(bytes.len(), header.header_len());
+            bytes.extend_from_slice(payload);
+            let packet = Packet::parse(&bytes).unwrap();
+            let is_whole = place == 0 && !more;
+            let id = if pair.0.is_ipv4() { id & 0xffff } else { id };
+            let expected = (!is_whole).then_some(Fragment { id, ..fragment });
+            prop_assert_eq!((packet.protocol, packet.fragment), (17, expected));
+            prop_assert_eq!(packet.payload, payload);
         }
 
         #[test]

@@ -64,10 +64,16 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
 pub(super) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out: &mut Vec<u8>) {
     let total_len = header.payload_len() + MIN_HEADER_BYTES as u16;
     let flags = if header.dont_fragment { DF } else { 0 };
+    let (identification, flags) = match header.fragment {
+        None => (header.identification, flags),
+        Some(Fragment { id, offset, more }) => {
+            (id as u16, flags | (offset / 8) | if more { MF } else { 0 })
+        }
+    };
     let octets = |a: u8, b: u8| u32::from(a) << 24 | u32::from(b) << 16;
     let mut words = [
         octets(0x45, header.traffic_class) | u32::from(total_len),
-        u32::from(header.identification) << 16 | u32::from(flags),
+        u32::from(identification) << 16 | u32::from(flags),
         octets(header.hop_limit, header.protocol),
         source.to_bits(),
         destination.to_bits(),

@@ -12,6 +12,9 @@ use super::{Malformed, u16_at, u32_at};
 /// Bytes of the fixed header.
 pub const HEADER_BYTES: usize = 40;
 
+/// Bytes of a fragment header.
+pub const FRAGMENT_BYTES: usize = 8;
+
 /// Every link carries packets of this size (RFC 8200 §5).
 pub const MIN_MTU: u16 = 1280;
 
@@ -171,13 +174,23 @@ impl<'a> Walk<'a> {
 pub(super) fn emit(header: &Header, source: Ipv6Addr, destination: Ipv6Addr, out: &mut Vec<u8>) {
     let first = 6 << 28 | u32::from(header.traffic_class) << 20 | header.flow_label & 0x000f_ffff;
     let mut fixed = [0; HEADER_BYTES];
+    let (next, extension) = match header.fragment {
+        None => (header.protocol, 0),
+        Some(_) => (next_header::FRAGMENT, FRAGMENT_BYTES as u16),
+    };
     fixed[0..4].copy_from_slice(&first.to_be_bytes());
-    fixed[4..6].copy_from_slice(&header.payload_len().to_be_bytes());
-    fixed[6] = header.protocol;
+    fixed[4..6].copy_from_slice(&header.payload_len().saturating_add(extension).to_be_bytes());
+    fixed[6] = next;
     fixed[7] = header.hop_limit;
     fixed[8..24].copy_from_slice(&source.octets());
     fixed[24..40].copy_from_slice(&destination.octets());
     out.extend_from_slice(&fixed);
+    if let Some(Fragment { id, offset, more }) = header.fragment {
+        let place = offset & !7 | u16::from(more);
+        out.extend_from_slice(&[header.protocol, 0]);
+        out.extend_from_slice(&place.to_be_bytes());
+        out.extend_from_slice(&id.to_be_bytes());
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ pub struct Quoted<'a> {
     pub source: IpAddr,
     /// The receiver of the packet.
     pub destination: IpAddr,
-    /// The protocol that it carried. We send no extension headers before TCP, so none are walked.
+    /// The protocol that it carried; [`next_header::FRAGMENT`](super::ipv6::next_header::FRAGMENT)
+    /// of a fragment other than the first. The only extension header that we send is a fragment's,
+    /// so no other is walked.
     pub protocol: u8,
     /// The length that the whole packet had, in bytes: for RFC 1191's plateaus.
     pub packet_len: u32,
@@ -40,11 +42,12 @@ impl<'a> Quoted<'a> {
         if header_len < ipv4::MIN_HEADER_BYTES {
             return Err(Malformed::Ipv4HeaderLength);
         }
+        let is_first = u16::from_be_bytes([fixed[6], fixed[7]]) & 0x1fff == 0;
         let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *fixed;
         Ok(Quoted {
             source: Ipv4Addr::new(s0, s1, s2, s3).into(),
             destination: Ipv4Addr::new(d0, d1, d2, d3).into(),
-            protocol: fixed[9],
+            protocol: if is_first { fixed[9] } else { ipv6::next_header::FRAGMENT },
             packet_len: u32::from(u16::from_be_bytes([fixed[2], fixed[3]])),
             payload: bytes.get(header_len..).ok_or(Malformed::QuotedLength)?,
         })
@@ -55,13 +58,25 @@ impl<'a> Quoted<'a> {
             bytes.split_first_chunk::<{ ipv6::HEADER_BYTES }>().ok_or(Malformed::QuotedLength)?;
         let address = |at: usize| core::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
         let payload_len = u16::from_be_bytes([fixed[4], fixed[5]]);
+        let (protocol, payload) = match (fixed[6], payload.split_first_chunk()) {
+            (ipv6::next_header::FRAGMENT, Some((header, rest))) => behind_fragment(header, rest),
+            (protocol, _) => (protocol, payload),
+        };
         Ok(Quoted {
             source: Ipv6Addr::from(address(8)).into(),
             destination: Ipv6Addr::from(address(24)).into(),
-            protocol: fixed[6],
+            protocol,
             packet_len: u32::from(payload_len) + ipv6::HEADER_BYTES as u32,
             payload,
         })
+    }
+
+    /// The ports, ours first, if the packet was a UDP datagram.
+    pub fn udp(&self) -> Option<(u16, u16)> {
+        if self.protocol != super::udp::PROTOCOL {
+            return None;
+        }
+        Some((u16_at(self.payload, 0)?, u16_at(self.payload, 2)?))
     }
 
     /// The fields in the quoted 8 bytes if the packet was a TCP segment.
@@ -75,6 +90,12 @@ impl<'a> Quoted<'a> {
             seq: Seq(u32_at(self.payload, 4)?),
         })
     }
+}
+
+/// The protocol and the payload behind a fragment header of IPv6.
+fn behind_fragment<'a>(header: &[u8; ipv6::FRAGMENT_BYTES], rest: &'a [u8]) -> (u8, &'a [u8]) {
+    let is_first = u16::from_be_bytes([header[2], header[3]]) & !7 == 0;
+    (if is_first { header[0] } else { ipv6::next_header::FRAGMENT }, rest)
 }
 
 /// The first 8 bytes of a TCP segment of ours.
@@ -91,7 +112,7 @@ pub struct QuotedTcp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::ip::Header;
+    use crate::wire::ip::{Fragment, Header};
     use alloc::vec::Vec;
 
     fn packet(source: &str, destination: &str, protocol: u8) -> Vec<u8> {
@@ -116,6 +137,24 @@ mod tests {
             assert_eq!(cut, Err(Malformed::QuotedLength));
             let header = Quoted::parse(&bytes[..bytes.len() - 9]);
             assert_eq!(header, Err(Malformed::QuotedLength));
+        }
+    }
+
+    #[test]
+    fn the_first_fragment_says_what_it_carries_and_others_do_not() {
+        for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            for (offset, ports) in [(0, Some((80, 0x1234))), (8, None)] {
+                let (source, destination) = (source.parse().unwrap(), destination.parse().unwrap());
+                let mut header = Header::new(source, destination, 17, 1000).unwrap();
+                header.fragment = Some(Fragment { id: 7, offset, more: true });
+                let mut bytes = Vec::new();
+                header.emit(&mut bytes);
+                bytes.extend_from_slice(&[0, 80, 0x12, 0x34, 0, 0, 1, 0]);
+                let quoted = Quoted::parse(&bytes).unwrap();
+                assert_eq!(quoted.udp(), ports);
+                assert_eq!(quoted.tcp(), None);
+                assert_eq!(quoted.packet_len as usize, header.header_len() + 1000);
+            }
         }
     }
 

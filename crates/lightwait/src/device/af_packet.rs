@@ -110,9 +110,9 @@ impl AfPacket {
     }
 
     /// Has each frame come to the socket of the shard that owns its connection, by a program of
-    /// eBPF. All but TCP comes to the first socket, and so do fragments, IPv6 extension headers and
-    /// VLAN tags. The rule is for as many shards as there are sockets, and holds for all of them:
-    /// one call on any is enough. A socket alone has nothing to steer.
+    /// eBPF. All but TCP and UDP comes to the first socket, and so do fragments, IPv6 extension
+    /// headers and VLAN tags. The rule is for as many shards as there are sockets, and holds for
+    /// all of them: one call on any is enough. A socket alone has nothing to steer.
     ///
     /// Needs CAP_BPF or CAP_SYS_ADMIN, in the machine's own user namespace; the error says so. A
     /// host whose frames are not steered is as correct.
@@ -289,6 +289,7 @@ impl Unbound<'_> {
                 mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
                 checksum: has_virtio_header,
                 segmentation: if has_virtio_header { LARGEST_PACKET } else { 0 },
+                datagrams: 0,
             },
         })
     }

@@ -235,7 +235,8 @@ mod tests {
         large.head.extend_from_slice(b"head ");
         large.tail.push(Slice::Bytes(bytes::Bytes::from_static(b"tail")));
         large.checksum = TxChecksum::Partial { start: 20, offset: 16 };
-        large.segmentation = Some(Segmentation { size: 4, header_len: 5, ipv6: false });
+        large.segmentation =
+            Some(Segmentation { size: 4, header_len: 5, ipv6: false, datagrams: false });
         assert_eq!(b.deadline(), None);
         a.transmit(NOW, &mut outbox).unwrap();
         assert!(outbox.is_empty());

@@ -29,7 +29,7 @@ use lightwait_core::flow::Steering;
 use lightwait_core::{Capabilities, Instant, Medium, Outbox};
 use rustix::fs::{Mode, OFlags};
 
-use self::ioctl::{Attached, Queues};
+use self::ioctl::{Attached, Offload, Queues};
 use super::kind::Kind;
 use super::netlink::{Netlink, Way};
 use super::packet_fd::PacketFd;
@@ -208,9 +208,13 @@ impl Tap {
             set.map_err(|error| Call::Shape(kind, "a virtio header of 12 bytes").refused(&error))?;
             header_len = virtio::HEADER_LEN;
         }
-        // If the kernel refuses, its frames come plain, and ours may still be large.
-        let _ = ioctl::set_offload(fd.as_fd(), offload && attached.has_virtio_header);
         let offload = offload && attached.has_virtio_header;
+        let set = |offload| ioctl::set_offload(fd.as_fd(), offload);
+        let takes_datagrams = offload && set(Offload::SegmentsAndDatagrams).is_ok();
+        if !takes_datagrams {
+            // If the kernel refuses, its frames come plain, and ours may still be large.
+            let _ = set(if offload { Offload::Segments } else { Offload::No });
+        }
         let netlink = Netlink::open()?;
         let index = netlink.interface(&attached.name)?.index;
         Ok(Tap {
@@ -227,14 +231,15 @@ impl Tap {
                 mtu,
                 checksum: offload,
                 segmentation: if offload { LARGEST_PACKET } else { 0 },
+                datagrams: if takes_datagrams { LARGEST_PACKET } else { 0 },
             },
         })
     }
 
     /// Has the kernel send each frame to the queue of the shard that owns its connection, by a
-    /// program of eBPF. All but TCP goes to the first queue, and so do fragments, IPv6 extension
-    /// headers and VLAN tags. The rule is for as many shards as there are queues, and holds for the
-    /// interface: one call on any of its queues is enough.
+    /// program of eBPF. All but TCP and UDP goes to the first queue, and so do fragments, IPv6
+    /// extension headers and VLAN tags. The rule is for as many shards as there are queues, and
+    /// holds for the interface: one call on any of its queues is enough.
     ///
     /// Needs CAP_BPF or CAP_SYS_ADMIN, in the machine's own user namespace; the error says so. A
     /// host whose frames are not steered is as correct.

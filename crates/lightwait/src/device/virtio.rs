@@ -39,7 +39,11 @@ pub(crate) fn encode(frame: &Frame) -> [u8; HEADER_LEN] {
     if let Some(segmentation) = frame.segmentation {
         put(2, segmentation.header_len);
         put(4, segmentation.size);
-        header[1] = if segmentation.ipv6 { GSO_TCPV6 } else { GSO_TCPV4 };
+        header[1] = match (segmentation.datagrams, segmentation.ipv6) {
+            (true, _) => GSO_UDP_L4,
+            (false, true) => GSO_TCPV6,
+            (false, false) => GSO_TCPV4,
+        };
     }
     if matches!(frame.checksum, TxChecksum::Partial { .. }) {
         header[0] = FLAG_NEEDS_CHECKSUM;
@@ -101,14 +105,23 @@ mod tests {
     fn checksum_and_segmentation_are_told_to_the_kernel() {
         let mut frame = Frame {
             checksum: TxChecksum::Partial { start: 34, offset: 16 },
-            segmentation: Some(Segmentation { size: 1448, header_len: 66, ipv6: false }),
+            segmentation: Some(Segmentation {
+                size: 1448,
+                header_len: 66,
+                ipv6: false,
+                datagrams: false,
+            }),
             ..Frame::default()
         };
         let header = encode(&frame);
         assert_eq!(header[..2], [FLAG_NEEDS_CHECKSUM, GSO_TCPV4]);
         assert_eq!(words(&header), [66, 1448, 34, 16, 0]);
-        frame.segmentation = Some(Segmentation { size: 1428, header_len: 86, ipv6: true });
+        frame.segmentation =
+            Some(Segmentation { size: 1428, header_len: 86, ipv6: true, datagrams: false });
         assert_eq!(encode(&frame)[1], GSO_TCPV6);
+        let datagrams = Segmentation { size: 1200, header_len: 62, ipv6: true, datagrams: true };
+        frame.segmentation = Some(datagrams);
+        assert_eq!(encode(&frame)[1], GSO_UDP_L4);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
 use lightwait_core::buffer::{ConnectionRoom, Level};
-use lightwait_core::{ConnectionId, Host, Instant, ListenerId};
+use lightwait_core::{ConnectionId, Host, Instant, ListenerId, UdpId};
 
 use super::memory::Budget;
 use super::timers::Timers;
@@ -241,6 +241,23 @@ impl Local {
     pub(crate) fn wait_acceptable(&self, id: ListenerId, context: &Context<'_>) {
         let waiter = self.executor.waiter(context.waker());
         self.waiters.borrow_mut().acceptors(id).add(waiter);
+    }
+
+    /// Lets the task of `context` wait for a datagram on that socket.
+    pub(crate) fn wait_udp_readable(&self, id: UdpId, context: &Context<'_>) {
+        let waiter = self.executor.waiter(context.waker());
+        self.waiters.borrow_mut().udp(id).readers.add(waiter);
+    }
+
+    /// Lets the task of `context` wait for room to send on that socket.
+    pub(crate) fn wait_udp_writable(&self, id: UdpId, context: &Context<'_>) {
+        let waiter = self.executor.waiter(context.waker());
+        self.waiters.borrow_mut().udp(id).writers.add(waiter);
+    }
+
+    /// The user of a UDP socket has closed it and no longer waits.
+    pub(crate) fn forget_udp(&self, id: UdpId) {
+        *self.waiters.borrow_mut().udp(id) = Default::default();
     }
 
     /// Lets the task of `context` wait for news of our addresses.

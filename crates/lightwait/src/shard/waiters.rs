@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::task::Waker;
 
-use lightwait_core::{ConnectionId, Event, ListenerId, Readiness};
+use lightwait_core::{ConnectionId, Event, ListenerId, Readiness, UdpId};
 
 use crate::executor::Task;
 
@@ -93,16 +93,17 @@ impl Waiters {
 /// removes them: none waits for the next socket in its place.
 #[derive(Debug, Default)]
 pub(crate) struct WaiterTable {
-    connections: Vec<Connection>,
+    connections: Vec<Socket>,
+    udp: Vec<Socket>,
     listeners: Vec<Waiters>,
     /// The tasks that wait for news of our addresses.
     addresses: Waiters,
 }
 
 #[derive(Debug, Default)]
-struct Connection {
-    readers: Waiters,
-    writers: Waiters,
+pub(crate) struct Socket {
+    pub(crate) readers: Waiters,
+    pub(crate) writers: Waiters,
 }
 
 impl WaiterTable {
@@ -116,6 +117,10 @@ impl WaiterTable {
         &mut at(&mut self.connections, id.index()).writers
     }
 
+    pub(crate) fn udp(&mut self, id: UdpId) -> &mut Socket {
+        at(&mut self.udp, id.index())
+    }
+
     pub(crate) fn acceptors(&mut self, id: ListenerId) -> &mut Waiters {
         at(&mut self.listeners, id.index())
     }
@@ -127,12 +132,13 @@ impl WaiterTable {
     /// Hands the tasks that an event concerns to `wake`; they no longer wait.
     #[inline]
     pub(crate) fn wake(&mut self, event: Event, mut wake: impl FnMut(Waiter)) {
-        let (id, readiness) = match event {
-            Event::Ready(id, readiness) => (id, readiness),
+        let (waiting, readiness) = match event {
+            Event::Ready(id, readiness) => (self.connections.get_mut(id.index()), readiness),
+            Event::Udp(id, readiness) => (self.udp.get_mut(id.index()), readiness),
             Event::Acceptable(id) => return self.acceptors(id).wake(wake),
             Event::Addresses => return self.addresses.wake(wake),
         };
-        let Some(waiting) = self.connections.get_mut(id.index()) else { return };
+        let Some(waiting) = waiting else { return };
         let for_all = Readiness::CLOSED | Readiness::WANTED_BACK;
         let is_for_all = readiness.without(for_all) != readiness;
         let concerns = |what| is_for_all || readiness.contains(what);

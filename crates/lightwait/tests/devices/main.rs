@@ -6,7 +6,13 @@
 mod af_xdp;
 mod frames;
 #[cfg(feature = "tokio-driver")]
+mod kernel_dns;
+#[cfg(feature = "tokio-driver")]
+mod kernel_quic;
+#[cfg(feature = "tokio-driver")]
 mod kernel_tcp;
+#[cfg(feature = "tokio-driver")]
+mod kernel_udp;
 mod long_frames;
 mod losses;
 #[cfg(feature = "tokio-driver")]

@@ -9,6 +9,7 @@ use lightwait::device::{AfPacket, Device, Losses, Tap, TapConfig};
 use lightwait_core::Instant;
 use lightwait_core::flow::{Steering, Tuple};
 use lightwait_core::frame::TxChecksum;
+use lightwait_core::wire::ends;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 
 use crate::frames::{BROADCAST, TRANSPORT, arp, udp_unfinished};
@@ -194,13 +195,18 @@ fn a_tap_steers_a_connection_to_its_owner() {
             return;
         }
         syns_come_to_their_owner(&mut queues, "lw0", &steering);
-        // All but TCP comes to the first, and so does TCP with a tag.
+        // Datagrams come to their owner, and TCP with a tag to the first.
         let socket = UdpSocket::bind((KERNEL, 0)).unwrap();
         for port in 9000..9032 {
             socket.send_to(b"", (OURS, port)).unwrap();
         }
-        let found = drain(&mut queues, |b| (b[12..14] == [8, 0] && b[23] == 17).then_some(()));
-        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [32, 0, 0, 0]);
+        let ends_of = |b: &[u8]| ends::of_packet(&b[14..]);
+        let is_datagram = |b: &[u8]| b[12..14] == [8, 0] && b[23] == 17;
+        let found = drain(&mut queues, |b| is_datagram(b).then(|| ends_of(b)).flatten());
+        for (queue, tuples) in found.iter().enumerate() {
+            assert!(tuples.iter().all(|tuple| usize::from(steering.owner(tuple)) == queue));
+        }
+        assert_eq!(found.concat().len(), 32);
         // A SYN whose owner is another comes to it again, and with a tag to the first.
         knock(OURS.into());
         let whole = |b: &[u8]| syn(b).map(|_| b.to_vec());

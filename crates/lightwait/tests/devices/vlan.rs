@@ -159,7 +159,8 @@ fn a_large_segment_behind_a_tag_arrives_whole_or_in_packets() {
             frame.head.extend_from_slice(&sent);
             frame.checksum = TxChecksum::Partial { start: transport as u16, offset: 16 };
             let header_len = transport as u16 + 20;
-            frame.segmentation = Some(Segmentation { size: 1448, header_len, ipv6: false });
+            frame.segmentation =
+                Some(Segmentation { size: 1448, header_len, ipv6: false, datagrams: false });
             from.transmit(Instant::ZERO, &mut outbox).unwrap();
             assert_eq!((outbox.len(), from.counters().transmit_errors), (0, 0), "{tags:x?}");
 

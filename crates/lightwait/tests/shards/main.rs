@@ -7,6 +7,7 @@ mod http;
 mod readiness;
 mod socket_options;
 mod sockets;
+mod udp;
 mod world;
 
 #[cfg(target_os = "linux")]

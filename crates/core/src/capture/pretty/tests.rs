@@ -74,8 +74,12 @@ fn segments_read_like_tcpdump() {
 #[test]
 fn other_packets_have_their_lines() {
     assert_eq!(
-        line(&ip("10.0.0.1", "10.0.0.2", 17, &[0; 9])),
-        "10.0.0.1 > 10.0.0.2: protocol 17, 9 bytes"
+        line(&ip("10.0.0.1", "10.0.0.2", 17, &[0, 53, 1, 0, 0, 9, 0, 0, 7])),
+        "10.0.0.1:53 > 10.0.0.2:256: UDP, 1 bytes"
+    );
+    assert_eq!(
+        line(&ip("10.0.0.1", "10.0.0.2", 47, &[0; 9])),
+        "10.0.0.1 > 10.0.0.2: protocol 47, 9 bytes"
     );
     let mut echo = Vec::new();
     icmpv4::Message::EchoRequest(Echo { id: 1, seq: 2, data: b"xyz" }).emit(&mut echo);
@@ -134,7 +138,7 @@ fn frames_of_ethernet_are_looked_into() {
         shown(0x88cc, &[0; 4]),
         "02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff: ethertype 0x88cc, 4 bytes"
     );
-    let inner = ip("10.0.0.1", "10.0.0.2", 17, &[]);
+    let inner = ip("10.0.0.1", "10.0.0.2", 47, &[]);
     assert_eq!(shown(ethertype::IPV4, &inner), line(&inner));
     let mut tagged = [0xe0, 5, 0x81, 0, 0, 7, 8, 0].to_vec();
     tagged.extend_from_slice(&inner);
@@ -153,7 +157,7 @@ fn what_cannot_be_read_is_said_to_be_malformed() {
 proptest! {
     #[test]
     fn any_bytes_have_one_line(
-        bytes in vec(any::<u8>(), 0..120), protocol in prop::sample::select(&[1u8, 6, 58][..]),
+        bytes in vec(any::<u8>(), 0..120), protocol in prop::sample::select(&[1u8, 6, 17, 58][..]),
         six: bool, framed in 0..4,
     ) {
         let (a, b) = if six { ("fe80::1", "fe80::2") } else { ("10.0.0.1", "10.0.0.2") };

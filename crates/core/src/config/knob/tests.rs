@@ -5,7 +5,7 @@ use std::format;
 use std::string::ToString;
 
 fn config() -> Config {
-    let device = Capabilities { medium: Medium::Ip, mtu: 1500, checksum: false, segmentation: 0 };
+    let device = Capabilities::plain(Medium::Ip, 1500);
     Config::new(device, "10.0.0.1/24".parse().unwrap(), [0; 32])
 }
 

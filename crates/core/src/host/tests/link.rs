@@ -461,7 +461,7 @@ fn what_we_do_not_speak_is_answered() {
         let mut packet = Vec::new();
         let (from, to) = (ipv4("10.0.0.2"), ipv4("10.0.0.1"));
         ip::Header::new(from, to, protocol, 8).unwrap().emit(&mut packet);
-        packet.extend_from_slice(&[0; 8]);
+        packet.extend_from_slice(&[0, 9, 0, 7, 0, 8, 0, 0]);
         let before = cable.seen.len();
         cable.inject(&packet);
         cable.settle();

@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 
 use super::super::Host;
 use crate::flow::Tuple;
+use crate::slab::Key;
 use crate::tcp::connection::FinalState;
 use crate::tcp::demux::Demux;
-use crate::tcp::slab::Key;
 use crate::tcp::slot::{self, Slot};
 use crate::tcp::time_wait::{Holding, Record};
 use crate::tcp::timers::{TimeWaitTerm, Timer};

@@ -1,3 +1,4 @@
+use crate::flow::{Tuple, TupleHasher};
 use crate::tcp::demux::*;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -19,7 +19,11 @@ const PATH: Path = Path {
     dont_fragment: true,
     probe: 0,
     hop_limit: 64,
-    device: Capabilities { medium: Medium::Ip, mtu: 1500, checksum: true, segmentation: 65_535 },
+    device: Capabilities {
+        checksum: true,
+        segmentation: 65_535,
+        ..Capabilities::plain(Medium::Ip, 1500)
+    },
 };
 
 /// How many segments of `len` bytes leave within a budget of 8 packets of 1000 bytes.

@@ -60,7 +60,7 @@ impl Fragment {
 /// The largest number a 16-bit length field holds.
 pub(in crate::wire) const MAX_BYTES: usize = 0xffff;
 
-/// A header to send: without options or extension headers.
+/// A header to send: without options, and without extension headers but a fragment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub(in crate::wire) source: IpAddr,
@@ -79,4 +79,8 @@ pub struct Header {
     pub identification: u16,
     /// IPv6's flow label, 20 bits (RFC 6437).
     pub flow_label: u32,
+    /// The packet is a piece of a larger one. IPv6 says so in a header of its own, of
+    /// [`FRAGMENT_BYTES`](crate::wire::ipv6::FRAGMENT_BYTES); in IPv4 its identification stands in
+    /// for the packet's.
+    pub fragment: Option<Fragment>,
 }

@@ -1,7 +1,7 @@
 //! The program that finds the shard which owns a frame's connection: [`Steering::owner`] in eBPF.
 //!
-//! It judges frames that come to us: their destination is our end. TCP over IPv4, whole, or over
-//! IPv6 without extension headers goes to its owner. All else goes to shard 0: ARP, ICMP,
+//! It judges frames that come to us: their destination is our end. TCP or UDP over IPv4, whole, or
+//! over IPv6 without extension headers goes to its owner. All else goes to shard 0: ARP, ICMP,
 //! fragments, frames with VLAN tags, and what is too short.
 //!
 //! ```text
@@ -18,6 +18,7 @@ const SKB_PROTOCOL: i16 = 16;
 const SKB_VLAN_PRESENT: i16 = 20;
 
 const PROTOCOL_TCP: u32 = 6;
+const PROTOCOL_UDP: u32 = 17;
 
 /// Where the kernel's view of a frame starts when it runs a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl Writer<'_> {
         to.packet(Size::Half, ip + 6);
         to.jump_if(Reg::R0, When::AnyBit, 0x3fff, other);
         to.packet(Size::Byte, ip + 9);
-        to.jump_if(Reg::R0, When::NotEqual, PROTOCOL_TCP, other);
+        self.transport(other);
         self.ports();
         self.addresses(&[16, 12]);
     }
@@ -103,10 +104,19 @@ impl Writer<'_> {
         to.alu(Op::ShiftRight, Reg::R0, 4);
         to.jump_if(Reg::R0, When::NotEqual, 6, other);
         to.packet(Size::Byte, ip + 6);
-        to.jump_if(Reg::R0, When::NotEqual, PROTOCOL_TCP, other);
-        to.alu(Op::Move, Reg::R8, 40);
+        self.transport(other);
+        self.to.alu(Op::Move, Reg::R8, 40);
         self.ports();
         self.addresses(&[24, 28, 32, 36, 8, 12, 16, 20]);
+    }
+
+    /// Leaves for `other` unless `R0` is the number of a protocol with ports.
+    fn transport(&mut self, other: Label) {
+        let to = &mut self.to;
+        let has_ports = to.label();
+        to.jump_if(Reg::R0, When::Equal, PROTOCOL_TCP, has_ports);
+        to.jump_if(Reg::R0, When::NotEqual, PROTOCOL_UDP, other);
+        to.place(has_ports);
     }
 
     /// Begins the hash with the ports: the peer's come first in the frame, ours in the hash.

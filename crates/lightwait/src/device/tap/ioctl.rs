@@ -73,9 +73,29 @@ pub(super) fn set_virtio_header_len(fd: BorrowedFd<'_>, len: usize) -> io::Resul
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &raw const len) })
 }
 
-/// Allows or forbids the kernel to hand over TCP segments up to 64 KiB and undone checksums.
-pub(super) fn set_offload(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    let flags = if on { libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 } else { 0 };
+/// The large packets that the kernel may hand over, with undone checksums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offload {
+    /// None.
+    No,
+    /// TCP segments up to 64 KiB.
+    Segments,
+    /// These, and UDP datagrams joined to 64 KiB (since Linux 6.2). The kernel then takes such
+    /// from us as well.
+    SegmentsAndDatagrams,
+}
+
+/// Datagrams over IPv4 and over IPv6 (linux/if_tun.h: TUN_F_USO4, TUN_F_USO6).
+const DATAGRAMS: libc::c_uint = 0x20 | 0x40;
+
+/// Says what the kernel may hand over.
+pub(super) fn set_offload(fd: BorrowedFd<'_>, offload: Offload) -> io::Result<()> {
+    let segments = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+    let flags = match offload {
+        Offload::No => 0,
+        Offload::Segments => segments,
+        Offload::SegmentsAndDatagrams => segments | DATAGRAMS,
+    };
     // SAFETY: TUNSETOFFLOAD takes its flags by value and touches no memory of ours.
     check(unsafe {
         libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags))

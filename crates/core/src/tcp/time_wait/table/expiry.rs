@@ -3,7 +3,7 @@
 use super::queue::{Front, Located};
 use super::row::Row;
 use super::{Finder, Handles, NUMBERS_MAX, RecordSet};
-use crate::tcp::demux::TupleHasher;
+use crate::flow::TupleHasher;
 use crate::time::Instant;
 
 /// Records moved at most at a time, when the queue is made shorter.

@@ -73,7 +73,7 @@ fn tcp(ours: (IpAddr, u16), peer: (IpAddr, u16), options: usize) -> Vec<u8> {
 }
 
 #[test]
-fn tcp_goes_to_its_owner() {
+fn segments_and_datagrams_go_to_their_owner() {
     let mut chance = Chance(7);
     for shards in [1, 2, 3, 8, 200, u16::MAX] {
         let steering = Steering::new(&chance.bytes(), shards);
@@ -89,6 +89,9 @@ fn tcp_goes_to_its_owner() {
             for options in [0, 1, 10] {
                 let frame = tcp(ours, peer, options);
                 assert_eq!(judged(&programs, &frame), owner.into(), "{ours:?} {peer:?}");
+                let mut datagram = frame;
+                datagram[if round % 2 == 0 { 23 } else { 20 }] = 17;
+                assert_eq!(judged(&programs, &datagram), owner.into(), "{ours:?} {peer:?}");
             }
         }
     }
@@ -123,7 +126,6 @@ fn all_else_goes_to_the_first() {
         (&[(21, 1)], "the last fragment"),
         (&[(20, 0x1f), (21, 0xff)], "a late fragment"),
         (&[(23, 1)], "ICMP"),
-        (&[(23, 17)], "UDP"),
         (&[(14, 0x44)], "a header too short"),
         (&[(14, 0x65)], "another version"),
         (&[(14, 0x4f)], "options behind the end"),
@@ -131,7 +133,7 @@ fn all_else_goes_to_the_first() {
         assert_eq!(changed(&ipv4, changes), 0, "{what}");
     }
     assert!(changed(&ipv4, &[(20, 0x80)]) > 0, "a reserved bit is no fragment");
-    for (next, what) in [(0, "options"), (44, "a fragment"), (58, "ICMP"), (17, "UDP")] {
+    for (next, what) in [(0, "options"), (44, "a fragment"), (58, "ICMP")] {
         assert_eq!(changed(&ipv6, &[(20, next)]), 0, "{what}");
     }
     assert_eq!(changed(&ipv6, &[(14, 0x50)]), 0, "another version");
