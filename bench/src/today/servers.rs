@@ -117,12 +117,7 @@ impl Serving {
         thread::sleep(SETTLED);
         let [servers, clients] = [Namespace::new()?, Namespace::new()?];
         if matches!(kind, Kind::Nginx | Kind::PacketSocket | Kind::AfXdp) {
-            clients.ip("link add client type veth peer name server")?;
-            clients.give("server", &servers)?;
-            clients.ip("addr add 10.9.0.2/24 dev client")?;
-            clients.ip("link set client up")?;
-            clients.ip("route replace 10.9.0.0/24 dev client congctl cubic")?;
-            servers.ip("link set server up")?;
+            join(&servers, &clients)?;
         }
         // A load on the kernel's stack uses these addresses for many connections.
         clients.ip(&format!("route add local {SOURCES} dev lo"))?;
@@ -223,6 +218,16 @@ impl Serving {
             Running::Ours(server) => server.stop(),
         }
     }
+}
+
+/// Makes a veth between them.
+fn join(servers: &Namespace, clients: &Namespace) -> Result<(), Failure> {
+    clients.ip("link add client type veth peer name server")?;
+    clients.give("server", servers)?;
+    clients.ip("addr add 10.9.0.2/24 dev client")?;
+    clients.ip("link set client up")?;
+    clients.ip("route replace 10.9.0.0/24 dev client congctl cubic")?;
+    servers.ip("link set server up")
 }
 
 /// nginx in its fastest configuration here: one process a core, no log, open files kept, and

@@ -54,8 +54,8 @@ const CROWDED: u32 = 16;
 /// come in that time have to find room, for newcomers to find some.
 const CROWDED_PATIENCE: u32 = 16;
 
-/// Pages of a connection that holds next to nothing, at most: what is in flight and waits to be sent
-/// on a slow path. Its reset would make room for those alone that hold nothing.
+/// Pages of a connection that holds next to nothing, at most: what is in flight and waits to be
+/// sent on a slow path. Its reset would make room for those alone that hold nothing.
 const SPENT_PAGES: usize = 4;
 
 /// Stalled connections that are judged in one turn, at most.

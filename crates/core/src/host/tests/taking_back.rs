@@ -269,7 +269,7 @@ fn resets_come_when_all_was_taken_back_that_could_be() {
 
 /// Who waits for more holds pages, and those whose windows are closed hold next to nothing.
 #[test]
-fn one_that_holds_next_to_nothing_is_not_reset_for_who_holds_more() {
+fn one_that_holds_little_is_not_reset_for_one_that_holds_more() {
     let mut downloads = Downloads::new(10, 60_000);
     downloads.run(400, usize::MAX);
     downloads.squeeze(50);
