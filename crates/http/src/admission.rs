@@ -176,12 +176,10 @@ impl Door {
     pub(crate) fn admit(&self, peer: IpAddr, now: Instant) -> Result<Admission, Refusal> {
         let inside = &self.inside;
         let client = client_of(peer);
-        if let Some(client) = client
-            && !self.has_place_for(client, now)
-        {
+        let Some(most) = client.map_or(Some(0), |client| self.most_of(client, now)) else {
             self.count(|tally| tally.refused_client_connections += 1);
             return Err(Refusal::Client);
-        }
+        };
         if !self.has_place(now) {
             self.count(|tally| tally.refused_connections += 1);
             return Err(Refusal::Connections);
@@ -191,7 +189,6 @@ impl Door {
             return Err(Refusal::Memory);
         }
         // Another shard may have admitted one of this client's meanwhile.
-        let most = client.map_or(0, |client| self.most_of(client));
         if client.is_some_and(|client| !inside.clients.enter(client, most)) {
             self.count(|tally| tally.refused_client_connections += 1);
             return Err(Refusal::Client);
@@ -211,22 +208,18 @@ impl Door {
         }
     }
 
-    /// True if `client` may have one more connection: one of its own makes room for it, where its
-    /// limit is reached.
-    fn has_place_for(&self, client: IpAddr, now: Instant) -> bool {
-        let Inside { clients, waiting, max_client_connections, .. } = &*self.inside;
-        let held = clients.held(client);
-        let leaving = waiting.leaving(Some(client));
-        is_below(*max_client_connections, held, leaving) || {
-            held < max_client_connections.saturating_add(LEAVING_MAX)
-                && waiting.give_up_a_place(Some(client), now)
+    /// How many connections `client` may have now, one more and those on their way out among them;
+    /// `None` if it has as many. Where its limit is reached one of its own makes room. How many of
+    /// its connections are on their way out on other shards is not known here: it is the place that
+    /// was made which lets the new one in.
+    fn most_of(&self, client: IpAddr, now: Instant) -> Option<usize> {
+        let Inside { clients, waiting, max_client_connections: limit, .. } = &*self.inside;
+        let (held, leaving) = (clients.held(client), waiting.leaving(Some(client)));
+        if is_below(*limit, held, leaving) {
+            return Some(limit.saturating_add(leaving.min(LEAVING_MAX)));
         }
-    }
-
-    /// As many connections as `client` may have now, those on their way out among them.
-    fn most_of(&self, client: IpAddr) -> usize {
-        let leaving = self.inside.waiting.leaving(Some(client)).min(LEAVING_MAX);
-        self.inside.max_client_connections.saturating_add(leaving)
+        let most = limit.saturating_add(LEAVING_MAX);
+        (held < most && waiting.give_up_a_place(Some(client), now)).then_some(most)
     }
 
     /// True if a connection may use the memory that requests need.
