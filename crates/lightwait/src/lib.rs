@@ -50,6 +50,9 @@ pub mod driver;
 mod error;
 pub mod executor;
 mod halves;
+#[cfg(feature = "tokio-driver")]
+mod interest;
+mod io_traits;
 pub mod local;
 mod lookup;
 pub mod net;

@@ -116,6 +116,7 @@ impl<'a, S: Waitable> Waiting<'a, S> {
     }
 
     /// The number of changes so far.
+    #[cfg(feature = "tokio-driver")]
     pub(super) fn changes(&self) -> u64 {
         self.source.look(|_, changes, _| changes)
     }

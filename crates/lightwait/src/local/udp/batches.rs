@@ -87,7 +87,7 @@ impl UdpSocket {
         for (out, received) in out.iter_mut().zip(received) {
             match host.udp_receive(self.id, out) {
                 Ok(read) => *received = Some(read),
-                // An error is told by the next call.
+                // An error comes before any datagram, so that none is read in vain.
                 Err(Error::WouldBlock) if count > 0 => break,
                 Err(error) => return Err(io_error(error)),
             }

@@ -56,16 +56,16 @@ mod interest {
     use std::io;
     use std::task::{Poll, ready};
 
-    use lightwait_core::Readiness;
     use tokio::io::{Interest, Ready};
 
     use super::UdpSocket;
+    use crate::interest::{as_ready, wanted};
 
     impl UdpSocket {
         /// Waits until the socket has a readiness of `interest`, and returns it.
         pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
             let readiness = poll_fn(|context| self.poll_ready(context, wanted(interest))).await;
-            Ok(as_ready(readiness, interest))
+            Ok(as_ready(readiness, interest, || false))
         }
 
         /// Calls `call` if the socket has a readiness of `interest`.
@@ -79,7 +79,7 @@ mod interest {
             call: impl FnOnce() -> io::Result<R>,
         ) -> io::Result<R> {
             let readiness = self.local.host().udp_readiness(self.id);
-            if as_ready(readiness, interest).is_empty() {
+            if as_ready(readiness, interest, || false).is_empty() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             call()
@@ -104,29 +104,5 @@ mod interest {
             })
             .await
         }
-    }
-
-    /// Converts a readiness to tokio's type, restricted to `interest`.
-    fn as_ready(readiness: Readiness, interest: Interest) -> Ready {
-        let mut ready = Ready::EMPTY;
-        if interest.is_readable() && readiness.contains(Readiness::READABLE) {
-            ready |= Ready::READABLE;
-        }
-        if interest.is_writable() && readiness.contains(Readiness::WRITABLE) {
-            ready |= Ready::WRITABLE;
-        }
-        ready
-    }
-
-    /// The kinds of readiness that `interest` asks for.
-    fn wanted(interest: Interest) -> Readiness {
-        let mut wanted = Readiness::EMPTY;
-        if interest.is_readable() {
-            wanted |= Readiness::READABLE;
-        }
-        if interest.is_writable() {
-            wanted |= Readiness::WRITABLE;
-        }
-        wanted
     }
 }

@@ -44,6 +44,7 @@ mod interest {
     use tokio::io::{Interest, Ready};
 
     use super::TcpStream;
+    use crate::interest::{as_ready, wanted};
     use crate::net::waiting::Waitable;
 
     impl TcpStream {
@@ -95,39 +96,8 @@ mod interest {
             .await
         }
 
-        /// Converts a readiness to tokio's type, restricted to `interest`.
         fn as_ready(&self, readiness: Readiness, interest: Interest) -> Ready {
-            let is_closed = readiness.contains(Readiness::CLOSED);
-            let mut ready = Ready::EMPTY;
-            if interest.is_readable() {
-                if readiness.contains(Readiness::READABLE) {
-                    ready |= Ready::READABLE;
-                }
-                if self.crossing().is_at_end() {
-                    ready |= Ready::READ_CLOSED;
-                }
-            }
-            if interest.is_writable() {
-                if readiness.contains(Readiness::WRITABLE) {
-                    ready |= Ready::WRITABLE;
-                }
-                if is_closed {
-                    ready |= Ready::WRITE_CLOSED;
-                }
-            }
-            ready
+            as_ready(readiness, interest, || self.crossing().is_at_end())
         }
-    }
-
-    /// The kinds of readiness that `interest` asks for.
-    fn wanted(interest: Interest) -> Readiness {
-        let mut wanted = Readiness::EMPTY;
-        if interest.is_readable() {
-            wanted |= Readiness::READABLE;
-        }
-        if interest.is_writable() {
-            wanted |= Readiness::WRITABLE;
-        }
-        wanted
     }
 }
