@@ -6,9 +6,9 @@
 //!   calls    ─▶ outgoing queue ─▶ egress: whole, joined for the device to cut, or in fragments
 //! ```
 //!
-//! A socket has an address and a port, or a port of any of our addresses; `[::]` hears both IP
-//! versions unless it is told not to ([`UdpOptions::only_ipv6`]), and what it sends to and hears of
-//! IPv4 has IPv4 addresses. Connected, it hears its remote end alone, and of ICMP errors about it.
+//! A socket has an address and a port, or a port of any of our addresses. `[::]` hears both IP
+//! versions unless [`UdpOptions::only_ipv6`] is set; to such a socket an IPv4 peer has an IPv4
+//! address. A connected socket hears its remote end alone, and ICMP errors about it.
 //!
 //! Every queue is bounded in bytes, and all of them together by a part of the pages
 //! ([`PART_OF_DATAGRAMS`](crate::buffer::PART_OF_DATAGRAMS)). What comes beyond that is dropped and

@@ -246,12 +246,12 @@ fn check_leftovers(world: &World) -> Result<(), String> {
             let parts = [host.limits(), &host.config().limits];
             parts.map(|limits| {
                 let Limits { pages, connections, syn_cache, time_wait, .. } = *limits;
-                let counts = [pages, connections, syn_cache, time_wait].map(|limit| limit as u64);
-                [counts[0], counts[1], counts[2], counts[3], limits.receive_window_bytes]
+                let windows = limits.receive_window_bytes as usize;
+                [pages, connections, syn_cache, time_wait, windows]
             })
         });
         let sum = |which: usize| {
-            [0, 1, 2, 3, 4].map(|limit| limits.iter().map(|of| of[which][limit]).sum::<u64>())
+            [0, 1, 2, 3, 4].map(|limit| limits.iter().map(|of| of[which][limit]).sum::<usize>())
         };
         if sum(0) != sum(1) {
             return Err(format!("limits have changed: {limits:?}"));

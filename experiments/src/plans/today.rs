@@ -5,7 +5,8 @@
 //!   processor 0                               processor 1
 //!   nginx, the kernel's TCP ──────── veth ─── load or wrk, the kernel's TCP
 //!   lightwait, a packet socket ───── veth ───
-//!   lightwait ─────────────────────── TAP ───
+//!   lightwait, AF_XDP ────────────── veth ───
+//!   lightwait ───────────────── TAP, or TUN ───
 //! ```
 //!
 //! The report has the processor time of the server's process. For nginx that is not all: the kernel

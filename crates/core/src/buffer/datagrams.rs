@@ -6,8 +6,8 @@ use super::{PAGE, Page, PagePool, Purpose, UNIT_BYTES};
 pub const PART_OF_DATAGRAMS: usize = 4;
 
 impl PagePool {
-    /// A page for datagrams, or `None` if they have their part, or there is none at all. What is
-    /// refused is dropped by whoever asked: nothing else has to make room.
+    /// A page for datagrams, or `None` if they have their part, or there is none at all. The
+    /// caller then drops the datagram: nothing else has to make room.
     pub(crate) fn take_for_datagrams(&mut self) -> Option<Page> {
         let most = (self.limit / PART_OF_DATAGRAMS).max(PAGE);
         let is_within = self.by_datagrams + PAGE <= most

@@ -1,8 +1,8 @@
 //! Datagrams that wait: to be read by the application, or to be sent.
 //!
-//! Their bytes lie one behind the other in pages of the host's pool, as in a stream; what is known
-//! of each lies beside them. A run of datagrams of one size, of which the last may be shorter, is
-//! one entry: what a device joins, or is to cut, is one entry from the beginning.
+//! Their bytes lie one behind the other in pages of the host's pool, as in a stream; the addresses
+//! and lengths lie beside them. A run of datagrams of one size is one entry, and its last datagram
+//! may be shorter: what a device joins, or is to cut, is one entry from the beginning.
 //!
 //! ```text
 //!   pages     │······aaaa│aabbbbbbbb│bbbbcc····│

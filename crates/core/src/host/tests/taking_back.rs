@@ -267,7 +267,7 @@ fn resets_come_when_all_was_taken_back_that_could_be() {
     assert!(downloads.all[..10].iter().all(taken_back), "each was asked before");
 }
 
-/// Who waits for more holds pages, and those whose windows are closed hold next to nothing.
+/// The writer that waits holds pages; the connections with closed windows hold next to nothing.
 #[test]
 fn one_that_holds_little_is_not_reset_for_one_that_holds_more() {
     let mut downloads = Downloads::new(10, 60_000);

@@ -179,7 +179,7 @@ fn a_full_queue_drops_what_comes_and_counts_it() {
     let mut cable = Cable::two();
     let server = bind(&mut cable, 1, "0.0.0.0:53");
     let client = bind(&mut cable, 0, "0.0.0.0:0");
-    // Three datagrams of 100 bytes, each of which counts for 128 more.
+    // Three datagrams of 100 bytes. Each counts for 128 more.
     change(&mut cable.hosts[1], server, |options| options.receive_bytes = 3 * 228);
     for number in 0..5 {
         send(&mut cable, 0, client, "10.0.0.2:53", &[number; 100]).unwrap();
