@@ -127,7 +127,9 @@ impl Egress<'_> {
         sent.all = false;
         while !sent.all && self.outbox.room() > 0 && sent.packets < self.budget {
             let one = (entry.len - progress.done).min(entry.segment);
-            let packet = if self.is_too_large(entry, one) {
+            // A datagram that was begun in fragments is ended in fragments, though the path may
+            // carry it whole by now.
+            let packet = if progress.in_fragments > 0 || self.is_too_large(entry, one) {
                 self.push_fragment(queue, entry, progress, one, sent)
             } else {
                 self.push_whole(queue, entry, template, progress, sent)

@@ -105,6 +105,39 @@ fn a_packet_too_big_is_believed_if_such_a_one_was_sent() {
 }
 
 #[test]
+fn a_datagram_begun_in_fragments_is_ended_in_fragments() {
+    let mut cable = Cable::two();
+    let server = bind(&mut cable, 1, "0.0.0.0:53");
+    let client = bind(&mut cable, 0, "0.0.0.0:0");
+    send(&mut cable, 0, client, "10.0.0.2:53", &bytes(1400)).unwrap();
+    cable.settle();
+    receive(&mut cable, 1, server).unwrap();
+    let sent = last_sent(&cable);
+    cable.icmp(&too_big(&sent[..28]));
+    send(&mut cable, 0, client, "10.0.0.2:53", &bytes(1400)).unwrap();
+    let mut frames = Vec::new();
+    let mut emit = |cable: &mut Cable| {
+        let mut outbox = Outbox::new(1);
+        cable.hosts[0].emit(cable.now, &mut outbox);
+        frames.extend(outbox.frames().map(|frame| frame.head.clone()));
+    };
+    emit(&mut cable);
+    // What the router said is forgotten meanwhile, and the whole datagram would fit.
+    cable.now = cable.now + Duration::from_secs(3600);
+    let now = cable.now;
+    cable.hosts[0].on_time(now);
+    assert_eq!(cable.hosts[0].udp_payload_max(at("10.0.0.2:53").ip()), 1472);
+    for _ in 0..4 {
+        emit(&mut cable);
+    }
+    let is_ip = |frame: &&Vec<u8>| frame[12..14] == [8, 0];
+    let ours: Vec<&Vec<u8>> = frames.iter().filter(is_ip).collect();
+    ours.iter().for_each(|frame| cable.hosts[1].on_frame(now, RxFrame::plain(frame)));
+    assert_eq!(receive(&mut cable, 1, server).unwrap().0, bytes(1400));
+    assert_eq!(ours.len(), 2, "and nothing follows");
+}
+
+#[test]
 fn a_neighbour_that_does_not_answer_is_unreachable() {
     let mut cable = Cable::two();
     let client = bind(&mut cable, 0, "0.0.0.0:0");
