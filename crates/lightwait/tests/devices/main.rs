@@ -13,6 +13,7 @@ mod kernel_quic;
 mod kernel_tcp;
 #[cfg(feature = "tokio-driver")]
 mod kernel_udp;
+mod leases;
 mod long_frames;
 mod losses;
 #[cfg(feature = "tokio-driver")]
