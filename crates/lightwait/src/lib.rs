@@ -28,7 +28,7 @@
 //!                                     │
 //!                                   shard ── lightwait_core::Host
 //!                                     │
-//!                    wrap::{Link, …} over device::{memory, tap, af_packet}
+//!                    wrap::{Link, …} over device::{memory, tap, tun, …}
 //! ```
 //!
 //! Start reading at [`shard`].
