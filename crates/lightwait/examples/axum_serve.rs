@@ -1,6 +1,6 @@
 //! `axum::serve`, unmodified, on our own TCP.
 //!
-//! As root, `cargo run -p lightwait --features axum --example axum_serve`, then
+//! As root, `cargo run -p lightwait --example axum_serve`, then
 //! `curl http://10.9.0.2/hello/you`. The stack is on the TAP `lw0`, on a thread of its own.
 //!
 //! With `--once` the stack is at the end of a wire in memory. The program makes one request to
