@@ -69,11 +69,13 @@ pub(crate) fn run(report: &mut Report) -> Outcome {
         let serving = start(report, kind, &[])?;
         for (file, _, connections) in FILES {
             for keeps in [false, true] {
-                let [load, wrk] = [
-                    sample(&serving, Generator::Load, file, connections, keeps)?,
-                    sample(&serving, Generator::Wrk, file, connections, keeps)?,
-                ];
                 let how = if keeps { "kept" } else { "new" };
+                let sample = |generator| {
+                    sample(&serving, generator, file, connections, keeps).map_err(|why| {
+                        format!("{generator:?}, {file}, {how}, {}: {why}", kind.name())
+                    })
+                };
+                let [load, wrk] = [sample(Generator::Load)?, sample(Generator::Wrk)?];
                 let whole = |value: f64| format!("{value:.0}");
                 let tenth = |value: f64| format!("{value:.1}");
                 table.row(&[
@@ -151,16 +153,24 @@ fn sample(
 
 /// Runs a command. Returns its output, and its processor time.
 fn output_and_time(command: &mut std::process::Command) -> Result<(String, Duration), Failure> {
-    use std::io::Read;
+    use std::io::{Read, Seek};
     use std::process::Stdio;
-    let mut process = Process::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
+    // It says little there, and nobody need read it meanwhile.
+    let mut errors = tempfile::tempfile()?;
+    command.stdout(Stdio::piped()).stderr(errors.try_clone()?);
+    let mut process = Process::start(command)?;
     let id = process.0.id();
     let mut output = process.0.stdout.take().ok_or("no output")?;
     let mut text = String::new();
     output.read_to_string(&mut text)?;
     // Until the process is waited for, the system keeps its times.
     let own = live::processor_time(id)?;
-    process.end()?;
+    if let Err(why) = process.end() {
+        let mut said = String::new();
+        errors.rewind()?;
+        errors.read_to_string(&mut said)?;
+        return Err(format!("{why}: {}", said.trim()).into());
+    }
     Ok((text, own))
 }
 
