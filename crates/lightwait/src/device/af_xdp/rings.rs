@@ -11,7 +11,8 @@
 //! The frames lie in chunks of one size, a frame in one chunk or, if it is larger, in several. One
 //! half of the chunks goes around the upper way, the other half the lower one. A chunk belongs to
 //! the kernel from when it is in `fill` or `send` until it comes out of `received` or `sent`. So
-//! each ring has room for all chunks of its half.
+//! each ring has room for all chunks of its half, but not always at once: the kernel may hand over
+//! a chunk a moment before it says that its place in the ring before is free.
 //!
 //! Before a frame that is to be sent its chunk has metadata: the checksum that is left to do
 //! (Linux, Documentation/networking/xsk-tx-metadata.rst).
@@ -161,7 +162,8 @@ impl Rings {
         self.arrived.clear();
         self.joined.clear();
         let (mut taken, mut begin) = (0, 0);
-        for ahead in 0..self.received.ready() {
+        // All that is taken must find room where it goes next.
+        for ahead in 0..self.received.ready().min(self.fill.room()) {
             if self.arrived.len() >= most {
                 break;
             }
@@ -194,6 +196,9 @@ impl Rings {
             self.reclaim();
         }
         let Some(first) = self.free.len().checked_sub(chunks as usize) else { return Pushed::Full };
+        if self.send.room() < chunks {
+            return Pushed::Full;
+        }
         let mut options = self.tell(self.free[first], frame.checksum);
         let mut bytes = Bytes::of(frame);
         for chunk in self.free.drain(first..) {
@@ -308,9 +313,8 @@ impl<'a, T: Iterator<Item = &'a [u8]>> Bytes<'a, T> {
 struct Producer<T>(Ring<T>);
 
 impl<T: Copy> Producer<T> {
-    /// Writes an entry, for which there is room: a ring has as many entries as there are chunks.
+    /// Writes an entry, for which there is [room](Producer::room).
     fn push(&mut self, entry: T) {
-        assert!(self.waiting() < CHUNKS, "a chunk is in one ring at a time");
         self.0.write(self.0.next, entry);
         self.0.next = self.0.next.wrapping_add(1);
     }
@@ -318,6 +322,11 @@ impl<T: Copy> Producer<T> {
     fn submit(&mut self) {
         // The entries are written before the kernel sees that they are there.
         self.0.index(self.0.offsets.producer).store(self.0.next, Ordering::Release);
+    }
+
+    /// How many entries more there is room for.
+    fn room(&self) -> u32 {
+        CHUNKS.saturating_sub(self.waiting())
     }
 
     /// Entries that the kernel has not taken.
@@ -478,5 +487,80 @@ impl Drop for Area {
         // SAFETY: the area is one whole mapping, and nothing refers to it any more. The kernel
         // keeps pages of its own that it still needs.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACES: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, entries: 192 };
+    const CHUNK_LEN: u32 = 2048;
+
+    /// Rings of which the test is the kernel.
+    fn rings(is_split: bool) -> Rings {
+        fn ring<T: Copy>() -> Ring<T> {
+            let len = PLACES.entries + CHUNKS as usize * size_of::<T>();
+            let area = Area::anonymous(len).unwrap();
+            Ring { area, offsets: PLACES, next: 0, entries: PhantomData }
+        }
+        let chunks = |from: u32| (from..from + CHUNKS).map(|chunk| u64::from(chunk * CHUNK_LEN));
+        let mut rings = Rings {
+            frames: Area::anonymous(2 * CHUNKS as usize * CHUNK_LEN as usize).unwrap(),
+            layout: Layout { chunk_len: CHUNK_LEN, is_split },
+            metadata_len: 0,
+            fill: Producer(ring()),
+            received: Consumer(ring()),
+            send: Producer(ring()),
+            sent: Consumer(ring()),
+            free: chunks(CHUNKS).collect(),
+            arrived: Vec::new(),
+            joined: Vec::new(),
+        };
+        chunks(0).for_each(|chunk| rings.fill.push(chunk));
+        rings.fill.submit();
+        rings
+    }
+
+    fn tell<T: Copy>(ring: &Ring<T>, place: usize, count: u32) {
+        ring.index(place).store(count, Ordering::Release);
+    }
+
+    #[test]
+    fn arrivals_wait_for_room_where_their_chunks_go_next() {
+        let mut rings = rings(true);
+        let place =
+            |chunk: u32, options| XdpDesc { addr: u64::from(chunk * CHUNK_LEN), len: 100, options };
+        // Two frames of a chunk each, and one of two.
+        let [last, not_last] = [XdpDescOptions::empty(), XdpDescOptions::XDP_PKT_CONTD];
+        for (chunk, options) in [(0, last), (1, last), (2, not_last), (3, last)] {
+            rings.received.0.write(chunk, place(chunk, options));
+        }
+        tell(&rings.received.0, PLACES.producer, 4);
+        // The kernel has handed over four chunks, and says that it has taken fewer.
+        for (taken, frames) in [(0, 0), (1, 1), (3, 1), (4, 1)] {
+            tell(&rings.fill.0, PLACES.consumer, taken);
+            assert_eq!(rings.receive(usize::MAX, |_| ()), frames, "{taken}");
+            assert!(rings.fill.waiting() <= CHUNKS);
+        }
+        assert_eq!(rings.fill.waiting(), CHUNKS, "none is lost");
+    }
+
+    #[test]
+    fn departures_wait_for_room_in_their_ring() {
+        let mut rings = rings(false);
+        let frame = Frame { head: vec![7; 100], ..Frame::default() };
+        for number in 0..CHUNKS {
+            assert_eq!(rings.push(&frame), Pushed::Taken);
+            rings.sent.0.write(number, u64::from((CHUNKS + number) * CHUNK_LEN));
+        }
+        rings.submit();
+        assert_eq!(rings.push(&frame), Pushed::Full, "no chunk is left");
+        // One was sent, and its place in the ring is not free yet.
+        tell(&rings.sent.0, PLACES.producer, 1);
+        assert_eq!(rings.push(&frame), Pushed::Full);
+        tell(&rings.send.0, PLACES.consumer, 1);
+        assert_eq!(rings.push(&frame), Pushed::Taken);
+        assert_eq!(rings.push(&frame), Pushed::Full);
     }
 }
