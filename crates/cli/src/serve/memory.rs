@@ -6,12 +6,13 @@ use std::time::Duration;
 use lightwait::allocator;
 use lightwait::shard::Handle;
 
-/// How often the task checks.
-const INTERVAL: Duration = Duration::from_secs(2);
+/// How often the task checks. A connection keeps what requests need for a second behind its last
+/// one, so that no peak of many goes by between two checks.
+const INTERVAL: Duration = Duration::from_millis(500);
 /// Freeing fewer bytes is not worth the wait.
 const WORTH_BYTES: usize = 16 << 20;
 /// This many checks later, the memory of the connections themselves is free as well.
-const AGAIN_AFTER: u32 = 15;
+const AGAIN_AFTER: u32 = 60;
 
 /// Watches `stack` until the task is aborted. Kept files hold a part of the stack's memory.
 pub(super) async fn watch(stack: Handle, kept_bytes: impl Fn() -> u64) {
@@ -30,20 +31,23 @@ pub(super) async fn watch(stack: Handle, kept_bytes: impl Fn() -> u64) {
 #[derive(Debug, Default)]
 struct Peak {
     bytes: usize,
+    /// Bytes held at the last check.
+    last: usize,
     /// Checks left until the program gives memory back once more; 0: it will not.
     again_in: u32,
 }
 
 impl Peak {
-    /// True if so much less is held now that the program should give memory back. The maximum then
-    /// starts anew.
+    /// True if so much less is held now, and no less than at the last check, that the program
+    /// should give memory back. The maximum then starts anew.
     fn has_fallen(&mut self, held: usize) -> bool {
         self.bytes = self.bytes.max(held);
-        let has_fallen = self.bytes >= WORTH_BYTES && held <= self.bytes / 4;
+        let falls = held < std::mem::replace(&mut self.last, held);
+        let has_fallen = self.bytes >= WORTH_BYTES && held <= self.bytes / 4 && !falls;
         let is_again = self.again_in == 1;
         self.again_in = self.again_in.saturating_sub(1);
         if has_fallen {
-            *self = Peak { bytes: held, again_in: AGAIN_AFTER };
+            *self = Peak { bytes: held, last: held, again_in: AGAIN_AFTER };
         }
         has_fallen || is_again
     }
@@ -56,11 +60,11 @@ mod tests {
     #[test]
     fn memory_is_returned_after_a_large_peak_and_when_all_is_free() {
         let mut peak = Peak::default();
-        let looks = [15, 0, 16, 5, 4, 0, 1000, 251, 250, 63, 100, 0];
-        let idle = [0; 40];
+        let looks = [15, 0, 0, 16, 5, 4, 4, 1000, 251, 250, 250, 63, 63, 100, 0, 0];
+        let idle = [0; 100];
         let given = looks.iter().chain(&idle).map(|mib| peak.has_fallen(mib << 20));
         let given: Vec<usize> =
             given.enumerate().filter_map(|(at, is_given)| is_given.then_some(at)).collect();
-        assert_eq!(given, [4, 8, 11, 11 + AGAIN_AFTER as usize]);
+        assert_eq!(given, [6, 10, 15, 15 + AGAIN_AFTER as usize]);
     }
 }
