@@ -135,7 +135,7 @@ fn the_malformed_frames_are_of_every_kind() {
             || frames.iter().any(|bad| bad.counted == reason.text());
         assert!(known, "no frame is malformed because of {reason}");
     }
-    for counter in ["checksum_errors", "not_for_us", "vlan_unknown", "protocol_unknown"] {
+    for counter in ["checksum_errors", "not_ours", "vlan_unknown", "protocol_unknown"] {
         assert!(frames.iter().any(|bad| bad.counted == counter), "no frame for {counter}");
     }
 }

@@ -14,6 +14,7 @@ use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
 use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, SendBuffer, Setting, ShardCount};
+use crate::serve::admin::AdminAddress;
 use crate::wan::args::WanArgs;
 use crate::zone;
 
@@ -285,6 +286,12 @@ pub(crate) struct ServeArgs {
     /// Log one JSON object a line, for programs
     #[arg(long, help_heading = "Watching")]
     pub(crate) json: bool,
+
+    /// Answer questions about the server by HTTP on the kernel's stack, at an address such as
+    /// 127.0.0.1:9100, or at unix:PATH: /metrics for Prometheus, /connections, /healthz, /readyz,
+    /// /config. It asks for no password: keep it from strangers
+    #[arg(long, value_name = "ADDR|unix:PATH", help_heading = "Watching")]
+    pub(crate) admin: Option<AdminAddress>,
 
     /// Log failed connections as well
     #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]

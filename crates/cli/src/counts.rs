@@ -4,18 +4,42 @@
 use std::fmt::Write;
 
 use lightwait_core::Host;
+use lightwait_core::counters::Counters;
 use serde_json::{Map, Value, json};
 
 /// One stack at a moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
-    stack: String,
+    pub(crate) stack: String,
     /// Each kind of resource, how much of it is in use, and its limit.
-    levels: Vec<(&'static str, u64, u64)>,
-    /// Events since the stack began.
-    counters: Vec<(&'static str, u64)>,
+    pub(crate) levels: Vec<(&'static str, u64, u64)>,
+    /// What was counted since the stack began.
+    pub(crate) counters: Vec<Counter>,
     /// Malformed frames, by reason.
-    malformed: Vec<(&'static str, u64)>,
+    pub(crate) malformed: Vec<(&'static str, u64)>,
+}
+
+/// A number of a stack or of what runs on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counter {
+    pub(crate) name: &'static str,
+    /// What it counts, in Markdown.
+    pub(crate) meaning: &'static str,
+    pub(crate) value: u64,
+    /// It is how much there is, and may fall.
+    pub(crate) is_level: bool,
+}
+
+impl Counter {
+    /// What has happened so many times.
+    pub(crate) const fn of(name: &'static str, value: u64, meaning: &'static str) -> Counter {
+        Counter { name, meaning, value, is_level: false }
+    }
+
+    /// How much there is.
+    pub(crate) const fn level(name: &'static str, value: u64, meaning: &'static str) -> Counter {
+        Counter { name, meaning, value, is_level: true }
+    }
 }
 
 impl Counts {
@@ -34,13 +58,15 @@ impl Counts {
                 level("pages", host.pages_in_use(), limits.pages),
                 ("receive_window_bytes", promised, limits.receive_window_bytes),
             ],
-            counters: host.counters().iter().collect(),
+            counters: (host.counters().iter().zip(Counters::meanings()))
+                .map(|((name, value), meaning)| Counter::of(name, value, meaning))
+                .collect(),
             malformed: host.malformed().map(|(reason, count)| (reason.text(), count)).collect(),
         }
     }
 
     /// Adds counters that the stack does not keep, such as the server's.
-    pub(crate) fn add(&mut self, counters: &[(&'static str, u64)]) {
+    pub(crate) fn add(&mut self, counters: &[Counter]) {
         self.counters.extend(counters);
     }
 
@@ -59,13 +85,16 @@ impl Counts {
                 (ours.1, ours.2) = (ours.1 + held, ours.2.saturating_add(*limit));
             }
         }
-        let both = [(&mut self.counters, &other.counters), (&mut self.malformed, &other.malformed)];
-        for (ours, theirs) in both {
-            for (name, count) in theirs {
-                match ours.iter_mut().find(|(known, _)| known == name) {
-                    Some(known) => known.1 += count,
-                    None => ours.push((name, *count)),
-                }
+        for counter in &other.counters {
+            match self.counters.iter_mut().find(|known| known.name == counter.name) {
+                Some(known) => known.value += counter.value,
+                None => self.counters.push(*counter),
+            }
+        }
+        for (reason, count) in &other.malformed {
+            match self.malformed.iter_mut().find(|(known, _)| known == reason) {
+                Some(known) => known.1 += count,
+                None => self.malformed.push((reason, *count)),
             }
         }
     }
@@ -77,8 +106,8 @@ impl Counts {
             // Writing to a string does not fail.
             let _ = writeln!(text, "  {name:<26} {held:>14} of {limit}");
         }
-        let malformed = self.malformed.iter().map(|(reason, count)| (*reason, *count));
-        for (name, count) in self.counters.iter().copied().chain(malformed) {
+        let counters = self.counters.iter().map(|counter| (counter.name, counter.value));
+        for (name, count) in counters.chain(self.malformed.iter().copied()) {
             if count > 0 {
                 let _ = writeln!(text, "  {name:<26} {count:>14}");
             }
@@ -91,15 +120,15 @@ impl Counts {
         let levels = self.levels.iter().map(|(name, held, limit)| {
             ((*name).to_owned(), json!({ "held": held, "limit": limit }))
         });
-        let numbers = |all: &[(&str, u64)]| -> Map<String, Value> {
-            all.iter().map(|(name, count)| ((*name).to_owned(), json!(count))).collect()
-        };
+        let number = |name: &str, count: u64| (name.to_owned(), json!(count));
+        let counters = self.counters.iter().map(|counter| number(counter.name, counter.value));
+        let malformed = self.malformed.iter().map(|(reason, count)| number(reason, *count));
         json!({
             "event": "counts",
             "stack": self.stack,
             "levels": levels.collect::<Map<_, _>>(),
-            "counters": numbers(&self.counters),
-            "malformed": numbers(&self.malformed),
+            "counters": counters.collect::<Map<_, _>>(),
+            "malformed": malformed.collect::<Map<_, _>>(),
         })
     }
 }
@@ -135,8 +164,8 @@ mod tests {
             let config = config.member(Member { index, of: 2 });
             let mut counts = Counts::of("TAP lw0", &Host::new(config).unwrap());
             counts.add_served((3, 10));
-            counts.add(&[("http_responses", 5)]);
-            (counts.levels[0].1, counts.counters[0].1, counts.malformed[0].1) = (3, 7, 1);
+            counts.add(&[Counter::of("http_responses", 5, "Responses")]);
+            (counts.levels[0].1, counts.counters[0].value, counts.malformed[0].1) = (3, 7, 1);
             counts
         };
         let mut whole = of(0);
@@ -157,7 +186,7 @@ mod tests {
         config.limits.time_wait = 77;
         let mut counts = Counts::of("TAP lw0", &Host::new(config).unwrap());
         assert_eq!(counts.table().lines().count(), 1 + counts.levels.len());
-        counts.counters[0].1 = 5;
+        counts.counters[0].value = 5;
         counts.malformed[0].1 = 6;
         let table = counts.table();
         let rows: Vec<Vec<&str>> =

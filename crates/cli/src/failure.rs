@@ -14,6 +14,7 @@ use lightwait::device::KernelAddress;
 use lightwait_core::ip::conflict::Conflict;
 
 use crate::args::CommandLine;
+use crate::serve::admin::AdminAddress;
 use crate::zone::Named;
 
 /// Why the program ends without having done its work.
@@ -33,6 +34,8 @@ pub(crate) enum Failure {
     Uring(io::Error),
     /// The kernel does not let us listen there.
     Listen(SocketAddr, io::Error),
+    /// The admin door cannot be opened there.
+    Admin(AdminAddress, io::Error),
     /// The device cannot be opened; its own text says what to do.
     Device(String, io::Error),
     /// The kernel's own stack has the address.
@@ -102,6 +105,7 @@ impl fmt::Display for Failure {
                 write!(f, "--file-io io-uring: {error}; --file-io threads needs nothing")
             }
             Failure::Listen(address, error) => listen(f, *address, error),
+            Failure::Admin(address, error) => admin(f, address, error),
             Failure::Device(name, error) => write!(f, "{name}: {error}"),
             Failure::KernelAddress(KernelAddress { address, interface }) => write!(
                 f,
@@ -189,6 +193,26 @@ fn listen(f: &mut fmt::Formatter<'_>, address: SocketAddr, error: &io::Error) ->
             write!(f, "{address}: not an address of this machine; `ip addr` shows those that are")
         }
         _ => write!(f, "{address}: cannot listen: {error}"),
+    }
+}
+
+fn admin(f: &mut fmt::Formatter<'_>, address: &AdminAddress, error: &io::Error) -> fmt::Result {
+    match (error.kind(), address) {
+        (io::ErrorKind::AddrInUse, AdminAddress::Tcp(at)) => write!(
+            f,
+            "--admin {}: the port is taken; choose another, or see who has it: `ss -ltnp sport = \
+             :{}`",
+            Named(*at),
+            at.port(),
+        ),
+        (io::ErrorKind::AddrInUse, AdminAddress::Unix(path)) => write!(
+            f,
+            "--admin {address}: a file or another program's socket is there; choose another path, \
+             or remove it: `rm {}`",
+            path.display(),
+        ),
+        (_, AdminAddress::Tcp(at)) => write!(f, "--admin {}: {error}", Named(*at)),
+        (_, AdminAddress::Unix(_)) => write!(f, "--admin {address}: {error}"),
     }
 }
 

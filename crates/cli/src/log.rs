@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::counts::Counts;
 use crate::failure::mac;
+use crate::serve::admin::AdminAddress;
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) enum Record {
     /// Another station claims an address of ours.
     Conflict(Conflict),
     /// The server is ready.
-    Serving { directory: String, urls: Vec<String>, stack: String },
+    Serving { directory: String, urls: Vec<String>, stack: String, admin: Option<AdminAddress> },
     /// A response is over.
     Access(Box<Access>),
     /// A connection ended in an error.
@@ -242,9 +243,11 @@ fn words(time: SystemTime, record: &Record, form: Form) -> String {
                 format!("Warning: {claimant} has the address {address}: it is not used here.")
             }
         }
-        Record::Serving { directory, urls, stack } => {
+        Record::Serving { directory, urls, stack, admin } => {
             let urls = urls.join(" and ");
-            format!("Serving {directory} at {urls} ({stack}). Ctrl-C stops.")
+            let admin = admin.as_ref().map(|at| format!(" The admin door is at {at}."));
+            let admin = admin.unwrap_or_default();
+            format!("Serving {directory} at {urls} ({stack}).{admin} Ctrl-C stops.")
         }
         Record::Access(access) => access::line(time, access, form == Form::Fields),
         Record::Failed { peer, error } => format!("{peer}: {error}"),
@@ -364,9 +367,13 @@ fn machine(time: SystemTime, record: &Record) -> String {
             "claimant": mac(*claimant),
             "kept": kept,
         }),
-        Record::Serving { directory, urls, stack } => {
-            json!({ "event": "serving", "directory": directory, "urls": urls, "stack": stack })
-        }
+        Record::Serving { directory, urls, stack, admin } => json!({
+            "event": "serving",
+            "directory": directory,
+            "urls": urls,
+            "stack": stack,
+            "admin": admin.as_ref().map(AdminAddress::to_string),
+        }),
         Record::Access(access) => access::object(access),
         Record::Failed { peer, error } => {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })

@@ -3,6 +3,7 @@
 
 mod buffers;
 mod capture;
+mod files;
 mod knobs;
 mod memory;
 mod shards;
@@ -10,6 +11,7 @@ mod time_wait;
 
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
+use files::{bridged_connections, descriptors, files};
 use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
 pub(crate) use memory::Memory;
@@ -24,11 +26,11 @@ use lightwait::shards::Cores;
 use lightwait_core::address::Cidr;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
-use rustix::process::{Resource, getrlimit};
 
 use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
 use crate::log::Form;
+use crate::serve::admin::AdminAddress;
 
 /// Everything `lightwait serve` needs to know.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) knobs: Knobs,
     pub(crate) watch: Watch,
     pub(crate) log: LogPlan,
+    /// Where the admin door is.
+    pub(crate) admin: Option<AdminAddress>,
     /// Shards, a thread each.
     pub(crate) shards: u16,
     pub(crate) cores: Cores,
@@ -231,6 +235,7 @@ impl Plan {
             knobs,
             watch,
             log,
+            admin: args.admin.clone(),
             shards,
             cores,
         };
@@ -289,54 +294,6 @@ fn settings(args: &ServeArgs, memory: u64, stack: &Stack) -> Result<Vec<Setting>
     }
     settings.extend(time_wait::settings(args, stack)?);
     Ok(settings)
-}
-
-/// The configuration of the file service, where a stack has `pool` bytes for pages.
-fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
-    let default = FilesConfig::default();
-    // Responses may hold half of it, and this is a part of what they hold.
-    let most = pool / 4;
-    let cache_bytes = match args.file_cache {
-        None => default.cache_bytes.min(most),
-        Some(Bytes(bytes)) => {
-            usize::try_from(bytes).ok().filter(|b| *b <= most).ok_or_else(|| {
-                usage(format!("--file-cache: a quarter of a stack's memory at most, here {most}"))
-            })?
-        }
-    };
-    Ok(FilesConfig {
-        listing: !args.no_listing,
-        hidden: args.hidden,
-        index: args.index.clone(),
-        cache_bytes,
-        cache_open: cache_open(args.file_cache_open, descriptors())?,
-        cache_age: args.file_cache_age.unwrap_or(default.cache_age),
-        ..default
-    })
-}
-
-/// The files that the server keeps open, where the process may have so many `descriptors`.
-fn cache_open(asked: Option<usize>, descriptors: usize) -> Result<usize, Failure> {
-    let most = descriptors / 2;
-    let open = asked.unwrap_or(FilesConfig::default().cache_open.min(most));
-    if open > most {
-        let text = "--file-cache-open: half of what the process may open at most";
-        return Err(usage(format!("{text}, here {most}")));
-    }
-    Ok(open)
-}
-
-/// The connections that pass the bridge, each by a socket of the kernel's, where the process may
-/// have so many `descriptors` and keeps so many files open. As many are left for files that are
-/// being sent: where the kernel refuses sockets, nobody makes room for a new client.
-fn bridged_connections(descriptors: usize, files: usize) -> usize {
-    (descriptors.saturating_sub(files) / 2).max(1)
-}
-
-/// The files and sockets that the process may have open (ulimit -Hn).
-fn descriptors() -> usize {
-    let most = getrlimit(Resource::Nofile).maximum;
-    most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
 }
 
 /// An HTTP connection takes 21 KiB of the pool. In half of this, six downloads at once stood still.

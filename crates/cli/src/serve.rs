@@ -1,6 +1,7 @@
 //! Carries out a plan: opens the files and devices that it names, and serves until a signal or a
 //! failure. Then it lets responses finish.
 
+pub(crate) mod admin;
 mod bridge;
 pub(crate) mod claim;
 mod closed;
@@ -10,6 +11,7 @@ mod hardware;
 mod memory;
 pub(crate) mod signals;
 mod slow;
+mod tallies;
 mod transport;
 mod watched;
 
@@ -28,11 +30,11 @@ use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
 use lightwait::shards::{self, Seat};
-use lightwait_core::Host;
 use lightwait_core::buffer::{self, Level};
 use lightwait_core::config::Member;
+use lightwait_core::{Host, Instant};
 use lightwait_http::{
-    Admission, CacheTally, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
+    Admission, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
     ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -42,6 +44,7 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
+use admin::{Door, Times};
 use crew::Crew;
 use signals::Signals;
 use slow::Slow;
@@ -129,7 +132,17 @@ fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
         Stack::Device { .. } => device::open(plan, log)?,
     };
     let watched = Watched::open(plan, log)?;
-    let crew = Arc::new(Crew::new(plan.shards, log.clone()));
+    let (door, questions) = match &plan.admin {
+        Some(address) => {
+            Door::open(address, plan.shards).map(|(door, asked)| (Some(door), asked))?
+        }
+        None => (None, Vec::new()),
+    };
+    let admin = door.as_ref().map(|door| door.address.clone());
+    let crew = Arc::new(Crew::new(plan.shards, log.clone(), questions, admin));
+    if let Some(door) = door {
+        door.answer(crew.health.clone()).map_err(Failure::Stack)?;
+    }
     if plan.shards == 1 {
         let part = parts.pop().expect("one shard has one part");
         serve_on(plan, part, None, &crew, &signals, &watched, log)?;
@@ -163,9 +176,13 @@ fn serve_on(
         return Ok(());
     }
     if !member.is_replica() {
-        log.write(Record::Serving { directory: shown(plan), urls, stack: name.clone() });
+        let (stack, admin) = (name.clone(), crew.admin.clone());
+        log.write(Record::Serving { directory: shown(plan), urls, stack, admin });
+        let reopened = log.clone();
+        handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
     }
-    let server = Rc::new(file_server(plan, files, log, &handle, crew));
+    let times = plan.admin.is_some().then(Times::new);
+    let server = Rc::new(file_server(plan, files, log, &handle, crew, times.clone()));
     let service = Service {
         server: server.clone(),
         clients: front.as_ref().map(|front| front.bridge.clients()),
@@ -174,20 +191,16 @@ fn serve_on(
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
-        stacks: Stacks { all: Vec::new(), server, crew: crew.clone() },
+        stacks: Stacks { all: Vec::new(), server, crew: crew.clone(), times },
         service,
     };
     let asked = signals.clone();
-    if !member.is_replica() {
-        let reopened = log.clone();
-        handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
-    }
     if let Some(peers) = peers {
         stopping.tasks.push(handle.spawn_local(crew::watch(member, peers, crew.clone())));
     }
     let Some(Front { runtime, client, bridge }) = front else {
         stopping.watch(&handle, &name);
-        handle.spawn_local(stopping.stacks.tell_whenever_asked(signals));
+        stopping.stacks.answer(&handle, signals, member);
         let stop = DriverStop::new();
         let ended = stop.clone();
         handle.spawn_local(async move {
@@ -200,7 +213,7 @@ fn serve_on(
     stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
     stopping.watch(&handle, "the server's stack");
     stopping.watch(&client, "the bridge's client stack");
-    handle.spawn_local(stopping.stacks.tell_whenever_asked(signals));
+    stopping.stacks.answer(&handle, signals, member);
     let stopped = handle.spawn_local(async move {
         asked.stop().await;
         stopping.run(&asked).await;
@@ -225,6 +238,7 @@ fn file_server(
     log: &Log,
     stack: &Handle,
     crew: &Crew,
+    times: Option<Times>,
 ) -> FileServer {
     let clock = Clock {
         timer: Rc::new(Timer),
@@ -240,11 +254,18 @@ fn file_server(
         let stack = stack.clone();
         server = server.ask_clients_while(move || stack.with_host(|host| presses(host, percent)));
     }
-    if !plan.log.requests {
+    let log = plan.log.requests.then(|| log.clone());
+    if log.is_none() && times.is_none() {
         return server;
     }
-    let log = log.clone();
-    server.on_access(move |access| log.write(Record::Access(Box::new(access.clone()))))
+    server.on_access(move |access| {
+        if let Some(times) = &times {
+            times.note(access);
+        }
+        if let Some(log) = &log {
+            log.write(Record::Access(Box::new(access.clone())));
+        }
+    })
 }
 
 /// True while TIME-WAIT is at least this full, in percent of its limit.
@@ -443,6 +464,8 @@ struct Stacks {
     all: Vec<(String, Handle)>,
     server: Rc<FileServer>,
     crew: Arc<Crew>,
+    /// What responses took, if somebody may ask.
+    times: Option<Times>,
 }
 
 impl Stacks {
@@ -450,8 +473,15 @@ impl Stacks {
         self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }
 
-    /// Tells the counters of all stacks, to be logged with those of the other shards.
-    fn tell(&self) {
+    /// Gives `look` the server's stack, and its time.
+    fn with_server<R>(&self, look: impl FnOnce(&Host, Instant) -> R) -> R {
+        let (_, stack) = &self.all[0];
+        let now = stack.now();
+        stack.with_host(|host| look(host, now))
+    }
+
+    /// The counters of all stacks, the server's first.
+    fn counts(&self) -> Vec<Counts> {
         let mut told = Vec::new();
         let mut served = Some(self.server.tally());
         for (name, stack) in &self.all {
@@ -459,65 +489,29 @@ impl Stacks {
             // The first is the server's.
             if let Some(tally) = served.take() {
                 counts.add_served(self.server.connections());
-                counts.add(&served_counts(tally));
-                counts.add(&cache_counts(self.server.handler().cache_tally()));
+                counts.add(&tallies::of_responses(&tally));
+                counts.add(&tallies::of_connections(&tally));
+                counts.add(&tallies::of_closes(&tally));
+                counts.add(&tallies::of_cache(&self.server.handler().cache_tally()));
             }
             told.push(counts);
         }
-        self.crew.tell(told);
+        told
     }
 
-    /// Tells the counters each time that a signal asks for them.
-    fn tell_whenever_asked(&self, signals: &Signals) -> impl Future<Output = ()> + use<> {
+    /// Tells the counters, to be logged with those of the other shards.
+    fn tell(&self) {
+        self.crew.tell(self.counts());
+    }
+
+    /// Tells the counters each time that a signal asks for them, and answers the admin door.
+    fn answer(&self, shard: &Handle, signals: &Signals, member: Member) {
         let stacks = self.clone();
-        signals.whenever_asked(move || stacks.tell())
+        shard.spawn_local(signals.whenever_asked(move || stacks.tell()));
+        if let Some(questions) = self.crew.questions(member) {
+            shard.spawn_local(admin::answer(questions, self.clone()));
+        }
     }
-}
-
-/// The server's counters, by name.
-fn served_counts(tally: Tally) -> [(&'static str, u64); 22] {
-    let [informal, successful, redirected, faulty, failed] = tally.responses;
-    [
-        ("http_responses", tally.responses.iter().sum()),
-        ("http_responses_1xx", informal),
-        ("http_responses_2xx", successful),
-        ("http_responses_3xx", redirected),
-        ("http_responses_4xx", faulty),
-        ("http_responses_5xx", failed),
-        ("http_body_bytes", tally.body_bytes),
-        ("http_rests", tally.rests),
-        ("http_refused_for_memory", tally.refused_for_memory),
-        ("http_closed_for_memory", tally.closed_for_memory),
-        ("http_closed_for_place", tally.closed_for_place),
-        ("http_refused_connections", tally.refused_connections),
-        ("http_refused_client_connections", tally.refused_client_connections),
-        ("http_refused_responses", tally.refused_responses),
-        ("http_reset_stalled", tally.reset_stalled),
-        ("http_reset_slow", tally.reset_slow),
-        ("http_client_closes", tally.client_closes),
-        ("http_client_closes_unended", tally.client_closes_unended),
-        ("http_client_closes_refused", tally.client_closes_refused),
-        ("http_asked", tally.asked),
-        ("http_asked_obeyed", tally.asked_obeyed),
-        ("http_asked_unheeded", tally.asked_unheeded),
-    ]
-}
-
-/// The file cache's counters and levels, by name.
-fn cache_counts(tally: CacheTally) -> [(&'static str, u64); 11] {
-    [
-        ("file_cache_hits", tally.hits),
-        ("file_cache_open_hits", tally.open_hits),
-        ("file_cache_misses", tally.misses),
-        ("file_cache_block_hits", tally.block_hits),
-        ("file_cache_block_misses", tally.block_misses),
-        ("file_cache_revalidations", tally.revalidations),
-        ("file_cache_outdated", tally.outdated),
-        ("file_cache_given_back_bytes", tally.given_back_bytes),
-        ("file_cache_bytes", tally.bytes),
-        ("file_cache_open", tally.open),
-        ("http_files_changed_midway", tally.changed_midway),
-    ]
 }
 
 /// Raises the limit of descriptors as far as allowed: a file in flight takes one, and so does a

@@ -13,6 +13,11 @@ macro_rules! counters {
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)+].into_iter()
             }
+
+            /// What each counts, in the same order: its documentation, in Markdown.
+            pub fn meanings() -> impl Iterator<Item = &'static str> {
+                [$(concat!($($doc),+).trim_ascii(),)+].into_iter()
+            }
         }
     };
 }
@@ -25,7 +30,7 @@ counters! {
     /// Frames dropped because they made no sense; by reason in [`crate::Host::malformed`].
     frames_malformed,
     /// Frames or packets that were not for us.
-    not_for_us,
+    not_ours,
     /// Frames of a VLAN (IEEE 802.1Q): we are in none. A tag with a priority alone is no VLAN.
     vlan_unknown,
     /// Packets of a protocol that we do not speak.

@@ -47,7 +47,7 @@ mod udp;
 #[doc(hidden)]
 pub use senders::Sender;
 pub use shortage::PoolInfo;
-pub use sockets::any_local;
+pub use sockets::{LiveConnection, any_local};
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

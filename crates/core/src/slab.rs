@@ -299,12 +299,19 @@ impl<T, L: Copy + Default> Slab<T, L> {
 
     /// Every value with its index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        let chunks = self.chunks.iter().enumerate();
+        self.iter_from(0)
+    }
+
+    /// Every value whose index is `first` or higher, with its index.
+    pub(crate) fn iter_from(&self, first: u32) -> impl Iterator<Item = (u32, &T)> {
+        let chunks = self.chunks.iter().enumerate().skip(first as usize / CHUNK);
         let slots = chunks.flat_map(|(number, chunk)| {
             let first = number * CHUNK;
             (first..).zip(chunk.iter().flat_map(|chunk| chunk.iter()))
         });
-        slots.filter_map(|(i, slot)| slot.content.value().map(|value| (i as u32, value)))
+        let values =
+            slots.filter_map(|(i, slot)| slot.content.value().map(|value| (i as u32, value)));
+        values.skip_while(move |(index, _)| *index < first)
     }
 }
 

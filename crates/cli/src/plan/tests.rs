@@ -349,14 +349,6 @@ fn bridged_connections_leave_descriptors_for_files() {
 }
 
 #[test]
-fn half_of_the_descriptors_are_for_kept_files() {
-    assert_eq!(cache_open(None, 20_000).unwrap(), 512);
-    assert_eq!(cache_open(None, 300).unwrap(), 150, "the default gives way");
-    assert_eq!(cache_open(Some(150), 300).unwrap(), 150);
-    assert!(cache_open(Some(151), 300).is_err());
-}
-
-#[test]
 fn the_cache_of_files_is_a_part_of_the_memory() {
     let bytes = |line: &str| plan(line).unwrap().files.cache_bytes;
     assert_eq!(bytes("--memory 1G --tap t --ip 10.0.0.2/24"), 64 << 20);

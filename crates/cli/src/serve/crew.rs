@@ -1,6 +1,6 @@
 //! What the shards of one server have together: they log as one, and count as one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,8 +9,10 @@ use lightwait::shards::Peers;
 use lightwait_core::config::Member;
 use lightwait_http::Clients;
 use tokio::sync::Barrier;
+use tokio::sync::mpsc::Receiver;
 
-use crate::counts::Counts;
+use super::admin::{AdminAddress, Question};
+use crate::counts::{Counter, Counts};
 use crate::log::{Log, Record};
 
 /// How long a turn may take before the other shards report it.
@@ -23,28 +25,44 @@ const LOOK: Duration = Duration::from_millis(500);
 /// All shards of a server.
 pub(super) struct Crew {
     pub(super) clients: Clients,
+    /// Where the admin door is.
+    pub(super) admin: Option<AdminAddress>,
     log: Log,
     counts: Gather<Vec<Counts>>,
     stopping: Gather<usize>,
     stopped: Gather<usize>,
     /// Where shards that have stopped wait for the others.
     end: Barrier,
-    /// Turns that took longer than patience.
-    stalls: AtomicU64,
+    pub(super) health: Arc<Health>,
+    /// What the admin door asks each shard, until that takes it.
+    questions: Mutex<Vec<Option<Receiver<Question>>>>,
 }
 
 impl Crew {
-    pub(super) fn new(shards: u16, log: Log) -> Crew {
+    pub(super) fn new(
+        shards: u16,
+        log: Log,
+        questions: Vec<Receiver<Question>>,
+        admin: Option<AdminAddress>,
+    ) -> Crew {
         let all = usize::from(shards);
         Crew {
             clients: Clients::default(),
+            admin,
             log,
             counts: Gather::new(all),
             stopping: Gather::new(all),
             stopped: Gather::new(all),
             end: Barrier::new(all),
-            stalls: AtomicU64::new(0),
+            health: Arc::default(),
+            questions: Mutex::new(questions.into_iter().map(Some).collect()),
         }
+    }
+
+    /// What the admin door asks this shard, if there is a door.
+    pub(super) fn questions(&self, member: Member) -> Option<Receiver<Question>> {
+        let mut all = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get_mut(usize::from(member.index))?.take()
     }
 
     /// A shard tells the counters of its stacks: the last one's telling logs the sums.
@@ -56,7 +74,7 @@ impl Crew {
             sums.iter_mut().zip(&shard).for_each(|(sum, counts)| sum.merge(counts));
         }
         if let Some(first) = sums.first_mut() {
-            first.add(&[("shard_stalls", self.stalls.load(Ordering::Relaxed))]);
+            first.add(&[self.health.stalls()]);
         }
         for counts in sums {
             self.log.write(Record::Counts(Box::new(counts)));
@@ -65,6 +83,7 @@ impl Crew {
 
     /// A shard stops, with so many connections.
     pub(super) fn stopping(&self, connections: usize) {
+        self.health.is_stopping.store(true, Ordering::Relaxed);
         if let Some(all) = self.stopping.add(connections) {
             self.log.write(Record::Stopping { connections: all.iter().sum() });
         }
@@ -85,6 +104,27 @@ impl Crew {
         if let Some(all) = self.stopped.add(unfinished) {
             self.log.write(Record::Stopped { unfinished: all.iter().sum() });
         }
+    }
+}
+
+/// How the shards are, for those who outlive them.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// Turns that took longer than patience.
+    stalls: AtomicU64,
+    is_stopping: AtomicBool,
+}
+
+impl Health {
+    /// Turns of any shard that took too long.
+    pub(super) fn stalls(&self) -> Counter {
+        const MEANING: &str = "Times that a shard was busy with one thing for two seconds.";
+        Counter::of("shard_stalls", self.stalls.load(Ordering::Relaxed), MEANING)
+    }
+
+    /// True once a shard has begun to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
     }
 }
 
@@ -119,7 +159,7 @@ pub(super) async fn watch(member: Member, peers: Peers, crew: Arc<Crew>) {
                     "Shard {index} has been busy with one thing for {:.1} s: its clients wait.",
                     long.as_secs_f64()
                 );
-                crew.stalls.fetch_add(1, Ordering::Relaxed);
+                crew.health.stalls.fetch_add(1, Ordering::Relaxed);
                 crew.log.write(Record::Trouble { text });
             }
         }
@@ -134,7 +174,7 @@ mod tests {
     async fn a_shard_waits_for_the_others_or_a_cut() {
         let outputs = crate::log::Outputs::new(std::io::sink(), std::io::sink());
         let (log, _writer) = Log::start(crate::log::Form::Json, outputs).unwrap();
-        let crew = Crew::new(2, log);
+        let crew = Crew::new(2, log, Vec::new(), None);
         let never = std::future::pending;
         tokio::join!(crew.all_stopped(never()), crew.all_stopped(never()));
         let patience = Duration::from_millis(20);

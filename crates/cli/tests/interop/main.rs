@@ -6,6 +6,7 @@
 //! command that is missing fails the test; elsewhere the test says so and is left out.
 
 mod addresses;
+mod admin;
 mod audit;
 mod bad_link;
 mod bridge;

@@ -107,7 +107,7 @@ impl Host {
             Err(reason) => return self.note_malformed(reason),
         };
         if link.destination != self.config.hardware && !ethernet::is_group(link.destination) {
-            self.shared.counters.not_for_us += 1;
+            self.shared.counters.not_ours += 1;
             return;
         }
         let link = match ethertype::is_vlan(link.ethertype).then(|| link.outside_vlans()) {

@@ -1,10 +1,13 @@
 //! The socket calls: RFC 9293 §3.10.1–3.10.6, in the shape that sockets have.
 
 mod closing;
+mod listing;
 mod sending;
 
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub use listing::LiveConnection;
 
 use super::Host;
 use super::after_input::{make_ready, publish};
@@ -402,26 +405,6 @@ impl Host {
         Ok(())
     }
 
-    /// Every listener, half-open handshake, connection (closing ones without a user as well) and
-    /// TIME-WAIT record: our end, the peer's, the state.
-    pub fn sockets(&self) -> impl Iterator<Item = (SocketAddr, Option<SocketAddr>, State)> {
-        let row = |tuple: &Tuple, state| (tuple.local(), Some(tuple.remote()), state);
-        let listeners = self.opening.listeners.iter().map(|l| (l.local, None, State::Listen));
-        let half_open = self.opening.syn_cache.iter();
-        let half_open = half_open.map(move |entry| row(&entry.tuple, State::SynReceived));
-        let live = self.slots.iter().filter(|(_, slot)| slot.is_known());
-        let live = live.map(move |(_, slot)| row(&slot.tuple, slot.state()));
-        let ended = self.closed.time_wait.iter();
-        let ended = ended.map(move |record| row(&record.tuple, State::TimeWait));
-        let asleep = |tuple: &Tuple| {
-            let hash = self.live.hasher.hash(tuple);
-            self.find_connection(hash, tuple).is_none()
-        };
-        let awaiting_fin = self.closed.fin_wait_2.tuples().filter(asleep);
-        let awaiting_fin = awaiting_fin.map(move |tuple| row(&tuple, State::FinWait2));
-        listeners.chain(half_open).chain(live).chain(awaiting_fin).chain(ended)
-    }
-
     /// The state of the handshake, connection or record between these two ends; CLOSED if there is
     /// none. A record whose time is over counts until it is dropped.
     pub fn state_between(&self, local: SocketAddr, remote: SocketAddr) -> State {
@@ -443,9 +426,12 @@ impl Host {
 
     /// The connection's state for its user.
     pub fn info(&self, id: ConnectionId) -> Result<ConnectionInfo, Error> {
-        let slot = self.slot(id)?;
+        Ok(self.info_of(self.slot(id)?))
+    }
+
+    fn info_of(&self, slot: &Slot) -> ConnectionInfo {
         let path_mtu_bytes = self.ip.path_mtu(slot.tuple.remote_ip());
-        Ok(ConnectionInfo { path_mtu_bytes, ..slot.view().info(&self.shared.config) })
+        ConnectionInfo { path_mtu_bytes, ..slot.view().info(&self.shared.config) }
     }
 
     /// What was counted of the connection by `now`; `None` unless its socket asks for that

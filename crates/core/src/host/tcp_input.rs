@@ -100,7 +100,7 @@ impl Host {
             None => self.is_between_us(now, tuple, from),
         };
         if !may_be {
-            self.shared.counters.not_for_us += 1;
+            self.shared.counters.not_ours += 1;
             return;
         }
         let received = match received {

@@ -104,7 +104,7 @@ impl Ip {
             if self.is_datagram_for_us(&packet, origin) {
                 return Ok(Some(Delivery::new(Transport::Udp, &packet, frame, origin)));
             }
-            cx.counters.not_for_us += 1;
+            cx.counters.not_ours += 1;
             return Ok(None);
         }
         if self.shards.is_replica() {
@@ -112,7 +112,7 @@ impl Ip {
             return Ok(None);
         }
         if !self.is_for_us(packet.destination) {
-            cx.counters.not_for_us += 1;
+            cx.counters.not_ours += 1;
             return Ok(None);
         }
         if packet.fragment.is_some() {
@@ -136,7 +136,7 @@ impl Ip {
             && (packet.source.is_unspecified()
                 || self.is_ours(packet.source) && ndp::is_message(packet.payload));
         if !sound && !asking {
-            cx.counters.not_for_us += 1;
+            cx.counters.not_ours += 1;
             return Ok(None);
         }
         let from = match origin {

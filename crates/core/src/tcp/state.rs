@@ -75,6 +75,38 @@ const FOLLOWERS: [u16; TimeWait as usize + 1] = {
 };
 
 impl State {
+    /// Every state, in the order of RFC 9293 §3.3.2, CLOSED first.
+    pub const ALL: [State; 11] = [
+        State::Closed,
+        State::Listen,
+        State::SynSent,
+        State::SynReceived,
+        State::Established,
+        State::FinWait1,
+        State::FinWait2,
+        State::CloseWait,
+        State::Closing,
+        State::LastAck,
+        State::TimeWait,
+    ];
+
+    /// Its name in RFC 9293.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Closed => "CLOSED",
+            State::Listen => "LISTEN",
+            State::SynSent => "SYN-SENT",
+            State::SynReceived => "SYN-RECEIVED",
+            State::Established => "ESTABLISHED",
+            State::FinWait1 => "FIN-WAIT-1",
+            State::FinWait2 => "FIN-WAIT-2",
+            State::CloseWait => "CLOSE-WAIT",
+            State::Closing => "CLOSING",
+            State::LastAck => "LAST-ACK",
+            State::TimeWait => "TIME-WAIT",
+        }
+    }
+
     /// True if Figure 5 has an arc from here to `to`.
     pub(crate) const fn may_become(self, to: State) -> bool {
         FOLLOWERS[self as usize] >> to as u32 & 1 == 1

@@ -515,7 +515,7 @@ fn nobody_s_and_everybody_s_segments_are_dropped_in_silence() {
         packet.extend_from_slice(&[0, 9, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 1, 0, 0, 0, 0, 0]);
         cable.inject(&packet);
     }
-    assert_eq!(cable.hosts[0].counters().not_for_us, 6);
+    assert_eq!(cable.hosts[0].counters().not_ours, 6);
     assert_eq!(cable.hosts[0].half_open(), 0);
 }
 

@@ -195,12 +195,12 @@ fn an_orphan_wakes_by_its_peer_on_our_host_not_by_a_forgery() {
         let assert_unheard = |peer: &mut Peer| {
             let counts = |peer: &Peer| (states(peer), peer.host.closed.fin_wait_2.awake());
             for claim in &claims {
-                let (before, unheard) = (counts(peer), peer.host.counters().not_for_us);
+                let (before, unheard) = (counts(peer), peer.host.counters().not_ours);
                 let packet = peer.packet(claim.clone());
                 peer.host.on_frame(peer.now, RxFrame::plain(&packet));
                 assert!(peer.hear().is_empty(), "{address}: {claim:?}");
                 assert_eq!(counts(peer), before, "{address}: {claim:?}");
-                assert_eq!(peer.host.counters().not_for_us, unheard + 1, "{address}: {claim:?}");
+                assert_eq!(peer.host.counters().not_ours, unheard + 1, "{address}: {claim:?}");
             }
         };
         assert_unheard(&mut peer);

@@ -1,5 +1,7 @@
 //! `lightwait serve` through the bridge: an ordinary client on 127.0.0.1, the whole stack between.
 
+mod admin;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -12,6 +14,8 @@ use lightwait_core::capture::pcapng::{Block, Reader};
 struct Server<L = BufReader<ChildStdout>> {
     process: Child,
     address: SocketAddr,
+    /// Where its admin door is, if it has one.
+    admin: Option<String>,
     lines: L,
 }
 
@@ -43,7 +47,8 @@ impl<L: BufRead> Server<L> {
         let serving: serde_json::Value = serde_json::from_str(&line).unwrap();
         let url = serving["urls"][0].as_str().unwrap();
         let address = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
-        Server { process, address, lines }
+        let admin = serving["admin"].as_str().map(str::to_owned);
+        Server { process, address, admin, lines }
     }
 
     fn connect(&self) -> TcpStream {

@@ -1,0 +1,320 @@
+//! The admin door: HTTP on the kernel's stack, on a thread of its own, so that it answers while
+//! ours is under attack. It reads the state of the server, and changes nothing.
+//!
+//! ```text
+//!   curl, Prometheus ── kernel's TCP ── this thread ── questions ──▶ each shard
+//!                                            ◀── what it has ──────────┘
+//! ```
+
+mod connections;
+mod metrics;
+mod questions;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{self, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{sleep, timeout};
+
+use super::Stacks;
+use super::crew::Health;
+use crate::failure::Failure;
+use connections::Filter;
+pub(super) use metrics::Times;
+use metrics::{Form, Report};
+use questions::Shards;
+pub(super) use questions::{Question, answer};
+
+/// Connections at a time: others wait.
+const CONNECTIONS: usize = 32;
+/// How long a connection may wait for a request, and how long it may take.
+const IDLE: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(600);
+/// The wait after `accept` has failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// What the door has, for people.
+const INDEX: &str = "\
+/metrics      counters and levels, for Prometheus
+/healthz      200 if every shard answers
+/readyz       200 if every shard serves
+/connections  JSON; ?state=ESTABLISHED&peer=10.0.0.0/8&limit=100
+/config       the knobs in force, as JSON
+";
+
+/// Where the door is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AdminAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for AdminAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AdminAddress, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("give a path behind `unix:`".to_owned()),
+            Some(path) => Ok(AdminAddress::Unix(path.into())),
+            None => crate::zone::parse(text)
+                .map(AdminAddress::Tcp)
+                .map_err(|error| format!("{error}, or unix:PATH")),
+        }
+    }
+}
+
+impl fmt::Display for AdminAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AdminAddress::Tcp(address) => write!(f, "http://{}/", crate::zone::Named(*address)),
+            AdminAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A listening socket of the kernel's.
+#[derive(Debug)]
+enum Listener {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+/// A door that is open, and not answered yet.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: Listener,
+    /// Where it is, with the port that the kernel chose.
+    pub(super) address: AdminAddress,
+    shards: Shards,
+}
+
+impl Door {
+    /// Listens, for a server of so many shards. Returns where each shard finds its questions, too.
+    pub(super) fn open(
+        address: &AdminAddress,
+        shards: u16,
+    ) -> Result<(Door, Vec<Receiver<Question>>), Failure> {
+        let refuse = |error| Failure::Admin(address.clone(), error);
+        let (listener, address) = match address {
+            AdminAddress::Tcp(at) => {
+                let listener = std::net::TcpListener::bind(at).map_err(refuse)?;
+                listener.set_nonblocking(true).map_err(refuse)?;
+                let at = listener.local_addr().map_err(refuse)?;
+                (Listener::Tcp(listener), AdminAddress::Tcp(at))
+            }
+            AdminAddress::Unix(path) => {
+                remove_stale(path);
+                let listener = std::os::unix::net::UnixListener::bind(path).map_err(refuse)?;
+                listener.set_nonblocking(true).map_err(refuse)?;
+                (Listener::Unix(listener), address.clone())
+            }
+        };
+        let (shards, questions) = Shards::new(shards);
+        Ok((Door { listener, address, shards }, questions))
+    }
+
+    /// Answers on a thread of its own, to the end of the program.
+    pub(super) fn answer(self, health: Arc<Health>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let Door { listener, shards, .. } = self;
+        let work = move || {
+            let state = Arc::new(State { shards, health });
+            // The thread has nothing to tell its failure to: a listener that is there is taken.
+            let _: io::Result<()> = runtime.block_on(async {
+                match listener {
+                    Listener::Tcp(listener) => {
+                        let listener = TcpListener::from_std(listener)?;
+                        accept(&state, async || Ok(listener.accept().await?.0)).await
+                    }
+                    Listener::Unix(listener) => {
+                        let listener = UnixListener::from_std(listener)?;
+                        accept(&state, async || Ok(listener.accept().await?.0)).await
+                    }
+                }
+            });
+        };
+        thread::Builder::new().name("admin".to_owned()).spawn(work).map(drop)
+    }
+}
+
+/// Removes the socket of a program that is gone: one that nobody listens on.
+fn remove_stale(path: &std::path::Path) {
+    let is_socket = path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket());
+    let refused =
+        || UnixStream::connect(path).is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused);
+    if is_socket && refused() {
+        // If it cannot be removed, binding says why.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// What every request may ask.
+struct State {
+    shards: Shards,
+    health: Arc<Health>,
+}
+
+/// Accepts for ever, and serves each connection in a task.
+async fn accept<S>(
+    state: &Arc<State>,
+    mut next: impl AsyncFnMut() -> io::Result<S>,
+) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let Ok(stream) = next().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let state = state.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            let service = service_fn(|request| {
+                let state = state.clone();
+                async move { Ok::<_, Infallible>(respond(&state, request).await) }
+            });
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(IDLE)
+                .serve_connection(TokioIo::new(stream), service);
+            // What ends a connection is the client's affair.
+            let _ = timeout(LONGEST, served).await;
+        });
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+async fn respond<B>(state: &State, request: Request<B>) -> Answer {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
+        answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return answer;
+    }
+    match request.uri().path() {
+        "/" => text(StatusCode::OK, INDEX),
+        "/metrics" => {
+            let accept = request.headers().get(header::ACCEPT);
+            let accept = accept.and_then(|it| it.to_str().ok()).unwrap_or_default();
+            of_metrics(state, Form::accepted(accept)).await
+        }
+        "/healthz" => health(state, false).await,
+        "/readyz" => health(state, true).await,
+        "/connections" => match Filter::parse(request.uri().query().unwrap_or_default()) {
+            Ok(filter) => object(&connections::list(&state.shards, filter).await),
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        },
+        "/config" => config(state).await,
+        _ => text(StatusCode::NOT_FOUND, format!("There is:\n{INDEX}")),
+    }
+}
+
+async fn of_metrics(state: &State, form: Form) -> Answer {
+    let report = |stacks: &Stacks| Report { counts: stacks.counts(), times: stacks.times.clone() };
+    let reports = state.shards.ask_all(report).await;
+    let body = metrics::write(reports, state.health.stalls(), form);
+    answer_with(StatusCode::OK, form.content_type(), body)
+}
+
+/// Whether every shard answers, and, to be ready, does not stop.
+async fn health(state: &State, is_ready: bool) -> Answer {
+    let answers = state.shards.ask_all(|_| ()).await;
+    let silent: Vec<String> = (answers.iter().enumerate())
+        .filter(|(_, answer)| answer.is_none())
+        .map(|(shard, _)| shard.to_string())
+        .collect();
+    if !silent.is_empty() {
+        let silent = silent.join(", ");
+        let why = format!("no answer within a second of shard {silent}\n");
+        return text(StatusCode::SERVICE_UNAVAILABLE, why);
+    }
+    if is_ready && state.health.is_stopping() {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "the server stops\n");
+    }
+    text(StatusCode::OK, "ok\n")
+}
+
+/// The knobs of the first shard's stack: a shard of several has its part of each limit.
+async fn config(state: &State) -> Answer {
+    let knobs = state.shards.ask(0, |stacks| {
+        stacks.with_server(|host, _| {
+            let knobs = host.config().knobs().into_iter();
+            knobs.map(|knob| (knob.name, Value::from(knob.value))).collect::<Map<_, _>>()
+        })
+    });
+    match knobs.await {
+        Some(knobs) => object(&json!({ "shards": state.shards.count(), "knobs": knobs })),
+        None => text(StatusCode::SERVICE_UNAVAILABLE, "no answer within a second of shard 0\n"),
+    }
+}
+
+fn object(value: &Value) -> Answer {
+    answer_with(StatusCode::OK, "application/json", format!("{value}\n"))
+}
+
+fn text(status: StatusCode, text: impl Into<String>) -> Answer {
+    answer_with(status, "text/plain; charset=utf-8", text.into())
+}
+
+fn answer_with(status: StatusCode, content_type: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_door_is_at_an_address_or_a_path() {
+        let parse = |text: &str| text.parse::<AdminAddress>();
+        assert_eq!(parse("unix:/run/lw"), Ok(AdminAddress::Unix("/run/lw".into())));
+        let tcp = parse("127.0.0.1:9100").unwrap();
+        assert_eq!(tcp.to_string(), "http://127.0.0.1:9100/");
+        assert!(parse("unix:").unwrap_err().contains("path"));
+        assert!(parse("9100").unwrap_err().ends_with("or unix:PATH"));
+    }
+
+    #[test]
+    fn a_socket_without_a_listener_is_replaced_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("door");
+        let address = AdminAddress::Unix(path.clone());
+        let door = Door::open(&address, 1).unwrap();
+        assert!(Door::open(&address, 1).is_err(), "it is in use");
+        drop(door);
+        assert!(path.exists());
+        drop(Door::open(&address, 1).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "a file").unwrap();
+        assert!(Door::open(&address, 1).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"a file");
+    }
+}

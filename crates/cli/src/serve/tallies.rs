@@ -1,0 +1,147 @@
+//! The counters of the file service, by name, beside those of its stack.
+
+use lightwait_http::{CacheTally, Tally};
+
+use crate::counts::Counter;
+
+/// The server's, of responses.
+pub(super) fn of_responses(tally: &Tally) -> [Counter; 7] {
+    let count = Counter::of;
+    let [informal, successful, redirected, faulty, failed] = tally.responses;
+    [
+        count("http_responses", tally.responses.iter().sum(), "Responses that are over."),
+        count("http_responses_1xx", informal, "Of them, informational ones."),
+        count("http_responses_2xx", successful, "Of them, successful ones."),
+        count("http_responses_3xx", redirected, "Of them, redirections."),
+        count("http_responses_4xx", faulty, "Of them, those to faulty requests."),
+        count("http_responses_5xx", failed, "Of them, those that the server failed to give."),
+        count("http_body_bytes", tally.body_bytes, "Bytes of bodies handed to connections."),
+    ]
+}
+
+/// The server's, of connections.
+pub(super) fn of_connections(tally: &Tally) -> [Counter; 9] {
+    let count = Counter::of;
+    [
+        count(
+            "http_rests",
+            tally.rests,
+            "Connections that freed what only requests need, since no request came.",
+        ),
+        count(
+            "http_refused_for_memory",
+            tally.refused_for_memory,
+            "Connections refused, because there was no memory for them.",
+        ),
+        count(
+            "http_closed_for_memory",
+            tally.closed_for_memory,
+            "Connections that waited for their peers, closed because others needed the memory.",
+        ),
+        count(
+            "http_closed_for_place",
+            tally.closed_for_place,
+            "Connections that waited longest, closed because a limit was reached and others came.",
+        ),
+        count(
+            "http_refused_connections",
+            tally.refused_connections,
+            "Connections refused, because there were too many.",
+        ),
+        count(
+            "http_refused_client_connections",
+            tally.refused_client_connections,
+            "Connections refused, because there were too many of one client.",
+        ),
+        count(
+            "http_refused_responses",
+            tally.refused_responses,
+            "Requests answered with 503, because too many responses were in flight.",
+        ),
+        count(
+            "http_reset_stalled",
+            tally.reset_stalled,
+            "Connections reset, because the peer took nothing of what was written.",
+        ),
+        count(
+            "http_reset_slow",
+            tally.reset_slow,
+            "Connections reset, because the peer took too little of it.",
+        ),
+    ]
+}
+
+/// The server's, of clients that close first.
+pub(super) fn of_closes(tally: &Tally) -> [Counter; 6] {
+    let count = Counter::of;
+    [
+        count(
+            "http_client_closes",
+            tally.client_closes,
+            "CLIENT_CLOSE requests obeyed: the client closed first.",
+        ),
+        count(
+            "http_client_closes_unended",
+            tally.client_closes_unended,
+            "CLIENT_CLOSE requests whose clients did not close within the grace.",
+        ),
+        count(
+            "http_client_closes_refused",
+            tally.client_closes_refused,
+            "CLIENT_CLOSE requests that are not well formed, answered with 400.",
+        ),
+        count("http_asked", tally.asked, "Connections whose clients were asked to close first."),
+        count(
+            "http_asked_obeyed",
+            tally.asked_obeyed,
+            "Connections whose clients obeyed that request.",
+        ),
+        count(
+            "http_asked_unheeded",
+            tally.asked_unheeded,
+            "Connections whose clients did not obey it.",
+        ),
+    ]
+}
+
+/// The file cache's.
+pub(super) fn of_cache(tally: &CacheTally) -> [Counter; 11] {
+    let count = Counter::of;
+    [
+        count("file_cache_hits", tally.hits, "Requests whose file was in memory."),
+        count("file_cache_open_hits", tally.open_hits, "Requests whose file was open."),
+        count("file_cache_misses", tally.misses, "Requests whose file had to be opened."),
+        count(
+            "file_cache_block_hits",
+            tally.block_hits,
+            "Blocks of open files that were in memory.",
+        ),
+        count(
+            "file_cache_block_misses",
+            tally.block_misses,
+            "Blocks of open files that had to be read.",
+        ),
+        count(
+            "file_cache_revalidations",
+            tally.revalidations,
+            "Files that were checked and had not changed.",
+        ),
+        count(
+            "file_cache_outdated",
+            tally.outdated,
+            "Kept files that had changed or were gone when checked.",
+        ),
+        count(
+            "file_cache_given_back_bytes",
+            tally.given_back_bytes,
+            "Bytes given back because connections needed the memory.",
+        ),
+        Counter::level("file_cache_bytes", tally.bytes, "Bytes of files in memory."),
+        Counter::level("file_cache_open", tally.open, "Files that are kept open."),
+        count(
+            "http_files_changed_midway",
+            tally.changed_midway,
+            "Responses that failed because their file changed during the transfer.",
+        ),
+    ]
+}

@@ -1,0 +1,186 @@
+//! The admin door of `lightwait serve`.
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+/// The answer to a request on a connection of its own.
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+/// Makes a request, with these header lines, and reads the answer to its end.
+fn ask(mut stream: impl Read + Write, method: &str, target: &str, headers: &str) -> Answer {
+    let request =
+        format!("{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head[9..12].parse().unwrap();
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+fn door(server: &Server) -> TcpStream {
+    let url = server.admin.as_ref().unwrap();
+    TcpStream::connect(url.trim_start_matches("http://").trim_end_matches('/')).unwrap()
+}
+
+fn get(server: &Server, target: &str) -> Answer {
+    ask(door(server), "GET", target, "")
+}
+
+/// The sum over shards and stacks of each metric, without its labels.
+fn sums(text: &str) -> HashMap<&str, f64> {
+    let mut sums = HashMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let name = name.split('{').next().unwrap();
+        *sums.entry(name).or_default() += value.parse::<f64>().unwrap();
+    }
+    sums
+}
+
+fn connections(server: &Server, query: &str) -> (Vec<serde_json::Value>, bool) {
+    let answer = get(server, &format!("/connections{query}"));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let object: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(object["silent_shards"], serde_json::json!([]));
+    (object["connections"].as_array().unwrap().clone(), object["truncated"] == true)
+}
+
+fn served(flags: &[&str]) -> (tempfile::TempDir, Server) {
+    let directory = site();
+    let flags = [&["--admin", "127.0.0.1:0", "--quiet"], flags].concat();
+    let server = Server::start_with(directory.path(), &flags);
+    (directory, server)
+}
+
+#[test]
+fn metrics_are_what_the_shards_did() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    for _ in 0..10 {
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+    assert_eq!(server.get("/none").0, 404);
+    let told = get(&server, "/metrics");
+    assert!(told.head.contains("content-type: text/plain; version=0.0.4"), "{}", told.head);
+    let sums = sums(&told.body);
+    for (name, value) in [
+        ("lightwait_shard_up", 2.0),
+        ("lightwait_http_responses_total", 11.0),
+        ("lightwait_http_responses_4xx_total", 1.0),
+        ("lightwait_response_seconds_count", 11.0),
+        ("lightwait_round_trip_seconds_count", 11.0),
+        ("lightwait_response_retransmits_count", 11.0),
+    ] {
+        assert_eq!(sums.get(name), Some(&value), "{name}");
+    }
+    let passive = r#"lightwait_passive_opens_total{shard="1",stack="the server's stack"}"#;
+    assert!(told.body.contains(passive), "{}", told.body);
+    let open = ask(door(&server), "GET", "/metrics", "Accept: application/openmetrics-text\r\n");
+    assert!(open.head.contains("application/openmetrics-text; version=1.0.0"), "{}", open.head);
+    assert!(open.body.ends_with("# EOF\n"));
+}
+
+#[test]
+fn connections_are_listed_by_state_and_peer() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let kept: Vec<TcpStream> = (0..20)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(b"GET /hello.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            stream.read_exact(&mut [0; 12]).unwrap();
+            stream
+        })
+        .collect();
+    let (all, is_cut) = connections(&server, "");
+    assert_eq!((all.len(), is_cut), (20, false));
+    let shards: Vec<u64> = all.iter().map(|one| one["shard"].as_u64().unwrap()).collect();
+    assert!(shards.contains(&0) && shards.contains(&1), "{shards:?}");
+    let one = &all[7];
+    assert_eq!(one["state"], "ESTABLISHED");
+    assert!(one["srtt_us"].as_u64().unwrap() > 0 && one["cwnd_bytes"].as_u64().unwrap() > 0);
+    assert!(one["acknowledged_bytes"].as_u64().unwrap() > 100, "{one}");
+    let (found, _) = connections(&server, &format!("?peer={}", one["peer"].as_str().unwrap()));
+    assert!(!found.is_empty() && found.iter().all(|it| it["peer"] == one["peer"]), "{found:?}");
+    assert!(!connections(&server, "?limit=20").1);
+    let (some, is_cut) = connections(&server, "?limit=19&state=established");
+    assert_eq!((some.len(), is_cut), (19, true));
+    assert_eq!(connections(&server, "?state=CLOSE-WAIT").0.len(), 0);
+    assert_eq!(connections(&server, "?peer=192.0.2.0/24").0.len(), 0);
+    drop(kept);
+}
+
+#[test]
+fn what_the_door_does_not_have_it_says() {
+    let (_directory, server) = served(&[]);
+    assert_eq!(get(&server, "/healthz").body, "ok\n");
+    let index = get(&server, "/");
+    assert!(index.status == 200 && index.body.contains("/metrics"));
+    let none = get(&server, "/metric");
+    assert!(none.status == 404 && none.body.contains("/metrics"), "{}", none.body);
+    let post = ask(door(&server), "POST", "/metrics", "Content-Length: 0\r\n");
+    assert!(post.status == 405 && post.head.contains("allow: GET, HEAD"), "{}", post.head);
+    let head = ask(door(&server), "HEAD", "/metrics", "");
+    assert!(head.status == 200 && head.body.is_empty());
+    let wrong = get(&server, "/connections?state=open");
+    assert!(wrong.status == 400 && wrong.body.contains("ESTABLISHED"), "{}", wrong.body);
+    let config: serde_json::Value = serde_json::from_str(&get(&server, "/config").body).unwrap();
+    assert_eq!(config["knobs"]["time_wait.length"], "60s");
+}
+
+#[test]
+fn a_server_that_stops_is_healthy_and_not_ready() {
+    let (_directory, server) = served(&[]);
+    assert_eq!(get(&server, "/readyz").status, 200);
+    let mut stream = server.connect();
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 1000]).unwrap();
+    server.signal("TERM");
+    let end = Instant::now() + Duration::from_secs(10);
+    while get(&server, "/readyz").status == 200 {
+        assert!(Instant::now() < end, "it does not stop");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(get(&server, "/readyz").body.contains("stops"));
+    assert_eq!(get(&server, "/healthz").status, 200);
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > 7 << 20, "what was asked for comes whole");
+    assert!(server.finish().0.success());
+}
+
+#[test]
+fn a_door_may_be_a_socket_in_the_file_system() {
+    let directory = site();
+    let path = directory.path().join("door");
+    let admin = format!("unix:{}", path.display());
+    let server = Server::start_with(directory.path(), &["--admin", &admin, "--quiet"]);
+    assert_eq!(server.admin.as_ref(), Some(&admin));
+    let answer = ask(UnixStream::connect(&path).unwrap(), "GET", "/healthz", "");
+    assert_eq!(answer.body, "ok\n");
+    let second = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--admin", &admin])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && error.contains("--admin unix:"), "{error}");
+    assert!(error.contains("another program's socket is there"), "{error}");
+}
+
+#[test]
+fn a_door_full_of_silent_clients_opens_again() {
+    let (_directory, server) = served(&[]);
+    // More than it serves at a time.
+    let silent: Vec<TcpStream> = (0..40).map(|_| door(&server)).collect();
+    let waiting = door(&server);
+    thread::sleep(Duration::from_millis(200));
+    drop(silent);
+    assert_eq!(ask(waiting, "GET", "/healthz", "").body, "ok\n");
+    assert_eq!(server.get("/hello.txt").0, 200);
+}

@@ -1,0 +1,132 @@
+//! The admin door, and those who read it: promtool, Prometheus, and tshark's count of a capture.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::namespace;
+use crate::server::{Cable, OURS, Server};
+use crate::tools::{self, curl, output};
+
+const DOOR: &str = "127.0.0.1:9100";
+const REQUESTS: usize = 50;
+
+/// A server on a device with a door, and requests that were answered.
+fn served(directory: &Path, flags: &[&str]) -> Server {
+    fs::write(directory.join("file"), vec![b'x'; 100_000]).unwrap();
+    let server = Server::on(Cable::best(), directory, &[&["--admin", DOOR], flags].concat());
+    for _ in 0..REQUESTS {
+        output(&mut curl(&format!("http://{}/file", OURS[0])));
+    }
+    server
+}
+
+fn metrics() -> String {
+    output(&mut curl(&format!("http://{DOOR}/metrics")))
+}
+
+/// The sum of a metric over all shards.
+fn sum(metrics: &str, name: &str) -> u64 {
+    let lines = metrics.lines().filter(|line| line.split('{').next() == Some(name));
+    lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+}
+
+/// A process that ends with the test.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn promtool_finds_no_fault_in_the_metrics() {
+    let test = "admin::promtool_finds_no_fault_in_the_metrics";
+    namespace::inside(test, &["promtool"], || {
+        let directory = tools::directory();
+        let server = served(directory.path(), &["--shards", "2"]);
+        let path = directory.path().join("metrics");
+        fs::write(&path, metrics()).unwrap();
+        let mut promtool = tools::command("promtool");
+        promtool.args(["check", "metrics"]).stdin(fs::File::open(&path).unwrap());
+        output(&mut promtool);
+        server.stop();
+    });
+}
+
+#[test]
+fn prometheus_scrapes_the_door() {
+    let test = "admin::prometheus_scrapes_the_door";
+    namespace::inside(test, &["prometheus"], || {
+        const API: &str = "127.0.0.1:9090";
+        let directory = tools::directory();
+        let server = served(directory.path(), &["--shards", "2"]);
+        let config = directory.path().join("prometheus.yml");
+        let scrape = format!(
+            "scrape_configs:\n- job_name: lightwait\n  scrape_interval: 1s\n  static_configs:\n  - \
+             targets: ['{DOOR}']\n"
+        );
+        fs::write(&config, scrape).unwrap();
+        let mut prometheus = tools::command("prometheus");
+        prometheus
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
+            .arg(format!("--web.listen-address={API}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let _prometheus = Ends(prometheus.spawn().unwrap());
+        let query = format!("http://{API}/api/v1/query?query=sum(lightwait_http_responses_total)");
+        let end = Instant::now() + Duration::from_secs(60);
+        let found = loop {
+            let answer = curl(&query).output().unwrap();
+            let answer: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+            let value = &answer["data"]["result"][0]["value"][1];
+            if let Some(value) = value.as_str() {
+                break value.to_owned();
+            }
+            assert!(Instant::now() < end, "Prometheus has nothing: {answer}");
+            thread::sleep(Duration::from_millis(200));
+        };
+        assert_eq!(
+            found.parse::<u64>().unwrap(),
+            sum(&metrics(), "lightwait_http_responses_total")
+        );
+        server.stop();
+    });
+}
+
+#[test]
+fn counters_are_those_of_a_capture() {
+    let test = "admin::counters_are_those_of_a_capture";
+    namespace::inside(test, &["tshark"], || {
+        let directory = tools::directory();
+        let path = directory.path().join("capture.pcapng");
+        let server = served(directory.path(), &["--pcap", path.to_str().unwrap()]);
+        // The last ACKs have come.
+        thread::sleep(Duration::from_millis(500));
+        let told = server.stop_and_tell();
+        let counts = told.lines().find(|line| line.contains(r#""event":"counts""#)).unwrap();
+        let counts: Value = serde_json::from_str(counts).unwrap();
+        let captured = |filter: &str| {
+            let mut tshark = tools::command("tshark");
+            tshark.arg("-n").arg("-r").arg(&path).args(["-Y", filter, "-T", "fields"]);
+            output(tshark.args(["-e", "frame.number"])).lines().count() as u64
+        };
+        let counter = |name: &str| counts["counters"][name].as_u64().unwrap();
+        let all = captured("frame");
+        assert_eq!(counter("frames_in") + counter("frames_out"), all);
+        let segments = |side: &str| {
+            let [ipv4, ipv6] = OURS;
+            format!("tcp && (ip.{side} == {ipv4} || ipv6.{side} == {ipv6})")
+        };
+        assert_eq!(counter("segments_out"), captured(&segments("src")));
+        assert_eq!(counter("segments_in"), captured(&segments("dst")));
+    });
+}
