@@ -369,6 +369,7 @@ fn open_queue(
     let known = attached.sockets.set(queue, socket.as_fd());
     known.map_err(|error| Call::XdpBind(name, queue).refused(&error))?;
     let presence = Presence::new(Netlink::open()?, link.index, format!("the interface `{name}`"));
+    let presence = presence.watched();
     Ok(AfXdp {
         socket,
         rings,

@@ -1,7 +1,8 @@
 //! Watches whether a device's interface is still there, and up. The kernel reports little about
 //! either: a packet socket reports once that its interface went down, also when it is deleted; a
 //! TAP that is down refuses frames. This module therefore asks the kernel when frames do not pass,
-//! and once a second while the interface is down.
+//! and once a second while the interface is down. A socket of AF_XDP hears nothing of an interface
+//! whose driver knows no XDP: there it asks once a second in any case.
 
 use std::fmt;
 use std::io;
@@ -11,7 +12,7 @@ use lightwait_core::Instant;
 
 use super::netlink::{Interface, Netlink, Way};
 
-/// Time between two checks of an interface that is down.
+/// Time between two checks of an interface that is down, or of which the kernel reports nothing.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// An interface was brought down, or up again.
@@ -32,7 +33,10 @@ pub(super) struct Presence {
     index: u32,
     /// The interface's description for users: ``the TAP `lw0` ``.
     name: String,
-    /// The time of the next check, while the interface is down.
+    is_up: bool,
+    /// It is checked while it is up as well.
+    is_watched: bool,
+    /// The time of the next check, if frames pass until then.
     look_at: Option<Instant>,
     /// The interface has come up again.
     came_up: bool,
@@ -43,7 +47,14 @@ impl Presence {
     /// Watches the interface of that number, which is there and up. `name` is its description for
     /// users.
     pub(super) fn new(netlink: Netlink, index: u32, name: String) -> Presence {
-        Presence { netlink, index, name, look_at: None, came_up: false, listener: None }
+        let (look_at, listener) = (None, None);
+        let (is_up, is_watched, came_up) = (true, false, false);
+        Presence { netlink, index, name, is_up, is_watched, look_at, came_up, listener }
+    }
+
+    /// The same, of an interface about which the kernel reports nothing.
+    pub(super) fn watched(self) -> Presence {
+        Presence { is_watched: true, look_at: Some(Instant::ZERO), ..self }
     }
 
     /// Watches the same interface for another handle, without a listener.
@@ -59,13 +70,13 @@ impl Presence {
     /// Checks the interface, if frames did not pass (`trouble`) or a check is due. Fails if the
     /// interface is gone.
     pub(super) fn look(&mut self, now: Instant, trouble: bool) -> io::Result<()> {
-        let due = self.look_at.map_or(trouble, |at| at <= now);
-        if !due {
+        let is_due = self.look_at.is_some_and(|at| at <= now) || trouble && self.is_up;
+        if !is_due {
             return Ok(());
         }
-        let was_up = self.look_at.is_none();
-        let is_up = self.interface()?.up;
-        self.look_at = (!is_up).then_some(now + LOOK_AGAIN);
+        let (was_up, is_up) = (self.is_up, self.interface()?.up);
+        self.is_up = is_up;
+        self.look_at = (!is_up || self.is_watched).then_some(now + LOOK_AGAIN);
         self.came_up |= is_up && !was_up;
         if is_up != was_up
             && let Some(listener) = &mut self.listener
@@ -116,6 +127,7 @@ impl fmt::Debug for Presence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Presence")
             .field("name", &self.name)
+            .field("is_up", &self.is_up)
             .field("look_at", &self.look_at)
             .finish_non_exhaustive()
     }

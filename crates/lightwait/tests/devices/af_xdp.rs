@@ -319,3 +319,35 @@ fn af_xdp_outlives_its_interface_going_down_and_up() {
         assert!(error.contains("the interface `lw0` is gone"), "{error}");
     });
 }
+
+#[test]
+fn an_idle_socket_notices_an_interface_that_goes() {
+    inside("af_xdp::an_idle_socket_notices_an_interface_that_goes", || {
+        for mode in [XdpMode::Driver, XdpMode::Generic] {
+            veth(1);
+            if mode == XdpMode::Generic {
+                // A veth refuses a program where the other end may send frames larger than a page.
+                ip("link set lw1 mtu 9000");
+            }
+            let Some(device) = opened(AfXdp::open(&config())) else { return };
+            assert_eq!(device.mode(), mode);
+            let (told, heard) = mpsc::channel();
+            let mut device = device.on_link(move |state| told.send(state).unwrap());
+            // It is asked when it says, and has nothing to send.
+            let mut look = |device: &mut AfXdp| {
+                let due = device.deadline().expect("it looks again");
+                device.receive(due, 64, &mut |_| ())
+            };
+            look(&mut device).unwrap();
+            ip("link set lw0 down");
+            look(&mut device).unwrap();
+            assert_eq!(heard.try_recv(), Ok(LinkState::Down));
+            ip("link set lw0 up");
+            look(&mut device).unwrap();
+            assert_eq!(heard.try_recv(), Ok(LinkState::Up));
+            ip("link del lw0");
+            let error = look(&mut device).unwrap_err().to_string();
+            assert!(error.contains("the interface `lw0` is gone"), "{error}");
+        }
+    });
+}
