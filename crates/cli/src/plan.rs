@@ -23,6 +23,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use lightwait::shards::Cores;
+use lightwait_core::Medium;
 use lightwait_core::address::Cidr;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
@@ -132,6 +133,12 @@ pub(crate) enum DevicePlan {
 }
 
 impl DevicePlan {
+    /// What its frames are.
+    pub(crate) fn medium(&self) -> Medium {
+        let is_tun = matches!(self, DevicePlan::Tap { is_tun: true, .. });
+        if is_tun { Medium::Ip } else { Medium::Ethernet }
+    }
+
     /// The interface's name.
     pub(crate) fn interface(&self) -> &str {
         let (DevicePlan::Tap { name: interface, .. }

@@ -27,9 +27,9 @@ pub(super) struct Watched<'a> {
 impl<'a> Watched<'a> {
     /// Opens the capture of a plan that has one, with an interface for each shard.
     pub(super) fn open(plan: &'a Plan, log: &'a Log) -> Result<Watched<'a>, Failure> {
-        let medium = match plan.stack {
+        let medium = match &plan.stack {
             Stack::Bridge { .. } => Medium::Ip,
-            Stack::Device { .. } => Medium::Ethernet,
+            Stack::Device { device, .. } => device.medium(),
         };
         let watch = &plan.watch;
         let capture = watch.capture.as_ref();

@@ -110,6 +110,25 @@ fn frames(capture: &Path, filter: &str) -> Vec<(usize, usize)> {
 }
 
 #[test]
+fn a_capture_of_a_tun_has_packets_without_a_link_header() {
+    let test = "shards::a_capture_of_a_tun_has_packets_without_a_link_header";
+    namespace::inside(test, &["tshark"], || {
+        if !namespace::can_make_tap() {
+            return;
+        }
+        let directory = site();
+        let path = directory.path().join("capture.pcapng");
+        let flags = ["--shards", "2", "--pcap", path.to_str().unwrap()];
+        let server = Server::on(Cable::Tun, directory.path(), &flags);
+        download(&OURS);
+        server.stop();
+        let all = frames(&path, "tcp");
+        assert!(all.len() > 2 * CLIENTS && all.iter().any(|(interface, _)| *interface == 1));
+        assert_eq!(frames(&path, "eth"), []);
+    });
+}
+
+#[test]
 fn a_capture_of_two_shards_has_the_handshakes_of_both() {
     let test = "shards::a_capture_of_two_shards_has_the_handshakes_of_both";
     namespace::inside(test, &["tshark"], || {
