@@ -191,7 +191,7 @@ fn serve_on(
     };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
-        stacks: Stacks { all: Vec::new(), server, crew: crew.clone(), times },
+        stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times },
         service,
     };
     let asked = signals.clone();
@@ -200,7 +200,7 @@ fn serve_on(
     }
     let Some(Front { runtime, client, bridge }) = front else {
         stopping.watch(&handle, &name);
-        stopping.stacks.answer(&handle, signals, member);
+        stopping.stacks.answer(&handle, signals);
         let stop = DriverStop::new();
         let ended = stop.clone();
         handle.spawn_local(async move {
@@ -213,7 +213,7 @@ fn serve_on(
     stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
     stopping.watch(&handle, "the server's stack");
     stopping.watch(&client, "the bridge's client stack");
-    stopping.stacks.answer(&handle, signals, member);
+    stopping.stacks.answer(&handle, signals);
     let stopped = handle.spawn_local(async move {
         asked.stop().await;
         stopping.run(&asked).await;
@@ -414,7 +414,7 @@ impl Stopping {
         // Dropping a listener resets the connections that were not accepted.
         self.tasks.iter().for_each(JoinHandle::abort);
         let stop = self.service.server.stop();
-        self.stacks.crew.stopping(stop.tracked());
+        self.stacks.crew.stopping(self.stacks.member, stop.tracked());
         stop.request();
         // From here on, memory is held only for responses in flight.
         self.service.server.handler().set_cache_bytes(0);
@@ -430,8 +430,8 @@ impl Stopping {
         stop.cut();
         let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
         let unfinished = if is_finished { 0 } else { self.cut_short().await };
-        self.stacks.tell();
-        self.stacks.crew.stopped(unfinished);
+        self.stacks.tell(crew::LAST_ROUND);
+        self.stacks.crew.stopped(self.stacks.member, unfinished);
         self.stacks.crew.all_stopped(signals.hurry()).await;
     }
 
@@ -461,6 +461,8 @@ impl Stopping {
 /// All stacks with their names, and the server on the first.
 #[derive(Clone)]
 struct Stacks {
+    /// The shard that they are of.
+    member: Member,
     all: Vec<(String, Handle)>,
     server: Rc<FileServer>,
     crew: Arc<Crew>,
@@ -499,16 +501,16 @@ impl Stacks {
         told
     }
 
-    /// Tells the counters, to be logged with those of the other shards.
-    fn tell(&self) {
-        self.crew.tell(self.counts());
+    /// Tells the counters, to be logged with those of the other shards in this round.
+    fn tell(&self, round: u32) {
+        self.crew.tell(self.member, round, self.counts());
     }
 
     /// Tells the counters each time that a signal asks for them, and answers the admin door.
-    fn answer(&self, shard: &Handle, signals: &Signals, member: Member) {
+    fn answer(&self, shard: &Handle, signals: &Signals) {
         let stacks = self.clone();
-        shard.spawn_local(signals.whenever_asked(move || stacks.tell()));
-        if let Some(questions) = self.crew.questions(member) {
+        shard.spawn_local(signals.whenever_asked(move |round| stacks.tell(round)));
+        if let Some(questions) = self.crew.questions(self.member) {
             shard.spawn_local(admin::answer(questions, self.clone()));
         }
     }

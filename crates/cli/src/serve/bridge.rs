@@ -12,7 +12,7 @@ use lightwait_core::config::Member;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use tokio::runtime::{Builder, Runtime};
 
-use super::device::url;
+use super::device::{of, url};
 use super::watched::Watched;
 use super::{Front, Part, Ready};
 use crate::failure::Failure;
@@ -95,7 +95,7 @@ impl Socket {
             handle: server.handle(),
             listener: stack_listener,
             urls: vec![url(address)],
-            name: "bridge".to_owned(),
+            name: format!("bridge{}", of(plan.shards)),
             front: Some(Front { runtime, client: client.handle(), bridge }),
             shards: vec![server, client],
         })

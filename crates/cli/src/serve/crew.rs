@@ -19,6 +19,8 @@ use crate::log::{Log, Record};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the others have to stop once connections are cut.
 const LAST_CALL: Duration = Duration::from_secs(1);
+/// The round of the counters at the end.
+pub(super) const LAST_ROUND: u32 = u32::MAX;
 /// How often they look.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -50,9 +52,9 @@ impl Crew {
             clients: Clients::default(),
             admin,
             log,
-            counts: Gather::new(all),
-            stopping: Gather::new(all),
-            stopped: Gather::new(all),
+            counts: Gather::new(shards),
+            stopping: Gather::new(shards),
+            stopped: Gather::new(shards),
             end: Barrier::new(all),
             health: Arc::default(),
             questions: Mutex::new(questions.into_iter().map(Some).collect()),
@@ -65,9 +67,10 @@ impl Crew {
         all.get_mut(usize::from(member.index))?.take()
     }
 
-    /// A shard tells the counters of its stacks: the last one's telling logs the sums.
-    pub(super) fn tell(&self, counts: Vec<Counts>) {
-        let Some(all) = self.counts.add(counts) else { return };
+    /// A shard tells the counters of its stacks, in the round that a signal began or in the
+    /// [last](LAST_ROUND): the last one's telling logs the sums.
+    pub(super) fn tell(&self, member: Member, round: u32, counts: Vec<Counts>) {
+        let Some(all) = self.counts.add(member.index, round, counts) else { return };
         let mut shards = all.into_iter();
         let mut sums = shards.next().unwrap_or_default();
         for shard in shards {
@@ -82,9 +85,9 @@ impl Crew {
     }
 
     /// A shard stops, with so many connections.
-    pub(super) fn stopping(&self, connections: usize) {
+    pub(super) fn stopping(&self, member: Member, connections: usize) {
         self.health.is_stopping.store(true, Ordering::Relaxed);
-        if let Some(all) = self.stopping.add(connections) {
+        if let Some(all) = self.stopping.add(member.index, 0, connections) {
             self.log.write(Record::Stopping { connections: all.iter().sum() });
         }
     }
@@ -100,8 +103,8 @@ impl Crew {
     }
 
     /// A shard has stopped; so many connections were cut short.
-    pub(super) fn stopped(&self, unfinished: usize) {
-        if let Some(all) = self.stopped.add(unfinished) {
+    pub(super) fn stopped(&self, member: Member, unfinished: usize) {
+        if let Some(all) = self.stopped.add(member.index, 0, unfinished) {
             self.log.write(Record::Stopped { unfinished: all.iter().sum() });
         }
     }
@@ -128,22 +131,39 @@ impl Health {
     }
 }
 
-/// Collects something of every shard.
+/// Collects something of every shard, round by round.
 struct Gather<T> {
-    all: usize,
-    so_far: Mutex<Vec<T>>,
+    state: Mutex<Round<T>>,
+}
+
+/// What was collected in a round.
+struct Round<T> {
+    number: u32,
+    slots: Vec<Option<T>>,
 }
 
 impl<T> Gather<T> {
-    fn new(all: usize) -> Gather<T> {
-        Gather { all, so_far: Mutex::new(Vec::new()) }
+    fn new(shards: u16) -> Gather<T> {
+        let slots = (0..shards).map(|_| None).collect();
+        Gather { state: Mutex::new(Round { number: 0, slots }) }
     }
 
-    /// Adds what a shard has. Returns everything once the last one has.
-    fn add(&self, one: T) -> Option<Vec<T>> {
-        let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
-        so_far.push(one);
-        (so_far.len() >= self.all).then(|| std::mem::take(&mut *so_far))
+    /// Adds what a shard has in a round. Returns everything once the last one has. A later round
+    /// ends those before: a shard that was busy meanwhile has nothing to say of them.
+    fn add(&self, shard: u16, number: u32, one: T) -> Option<Vec<T>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if number < state.number {
+            return None;
+        }
+        if number > state.number {
+            state.number = number;
+            state.slots.iter_mut().for_each(|slot| *slot = None);
+        }
+        state.slots[usize::from(shard)] = Some(one);
+        if state.slots.iter().any(Option::is_none) {
+            return None;
+        }
+        state.slots.iter_mut().map(Option::take).collect()
     }
 }
 
@@ -183,10 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_shard_gets_what_all_have_told() {
+    fn a_round_has_each_shard_once() {
         let gather = Gather::new(3);
-        assert_eq!((gather.add(1), gather.add(2)), (None, None));
-        assert_eq!(gather.add(3), Some(vec![1, 2, 3]));
-        assert_eq!(gather.add(4), None, "the next round");
+        assert_eq!((gather.add(1, 1, 'a'), gather.add(0, 1, 'b')), (None, None));
+        assert_eq!(gather.add(1, 1, 'c'), None, "the same shard again");
+        assert_eq!(gather.add(2, 1, 'd'), Some(vec!['b', 'c', 'd']));
+        // A shard was stuck and has missed a round.
+        assert_eq!((gather.add(0, 2, 'a'), gather.add(1, 2, 'b')), (None, None));
+        assert_eq!((gather.add(0, 3, 'e'), gather.add(2, 3, 'f')), (None, None));
+        assert_eq!(gather.add(1, 2, 'b'), None, "too late");
+        assert_eq!(gather.add(1, 3, 'g'), Some(vec!['e', 'g', 'f']));
     }
 }

@@ -145,7 +145,7 @@ pub(crate) fn open_queues(
 }
 
 /// What follows the name of a device with so many shards.
-fn of(shards: u16) -> String {
+pub(super) fn of(shards: u16) -> String {
     if shards == 1 { String::new() } else { format!(", {shards} shards") }
 }
 

@@ -26,8 +26,9 @@ pub(crate) struct Signals {
     /// How many asked for a stop.
     stops: watch::Receiver<u32>,
     asked: Arc<watch::Sender<u32>>,
-    counts: watch::Receiver<()>,
-    hangups: watch::Receiver<()>,
+    /// How many asked for the counters, and for the log files to be opened again.
+    counts: watch::Receiver<u32>,
+    hangups: watch::Receiver<u32>,
 }
 
 impl Signals {
@@ -36,17 +37,17 @@ impl Signals {
         let (asked, stops) = watch::channel(0);
         let asked = Arc::new(asked);
         let own = asked.clone();
-        let [(asks, counts), (hangs_up, hangups)] = [(); 2].map(watch::channel);
+        let [(asks, counts), (hangs_up, hangups)] = [0; 2].map(watch::channel);
         let mut signals = iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in signals.forever() {
                 match signal {
                     SIGUSR1 => {
-                        asks.send_replace(());
+                        asks.send_modify(|count| *count += 1);
                         continue;
                     }
                     SIGHUP => {
-                        hangs_up.send_replace(());
+                        hangs_up.send_modify(|count| *count += 1);
                         continue;
                     }
                     _ => own.send_modify(|stops| *stops += 1),
@@ -99,8 +100,9 @@ impl Signals {
         if self.is_hurry() { ExitCode::from(STATUS_INTERRUPTED) } else { ExitCode::SUCCESS }
     }
 
-    /// Calls `tell` each time that a signal asks for the counters.
-    pub(crate) fn whenever_asked<T: Fn() + 'static>(
+    /// Calls `tell` each time that a signal asks for the counters, with how many have. Of several
+    /// that come at once the last one alone may be seen.
+    pub(crate) fn whenever_asked<T: Fn(u32) + 'static>(
         &self,
         tell: T,
     ) -> impl Future<Output = ()> + use<T> {
@@ -112,13 +114,14 @@ impl Signals {
         &self,
         reopen: T,
     ) -> impl Future<Output = ()> + use<T> {
-        whenever(self.hangups.clone(), reopen)
+        whenever(self.hangups.clone(), move |_| reopen())
     }
 }
 
-async fn whenever(mut asked: watch::Receiver<()>, call: impl Fn() + 'static) {
+async fn whenever(mut asked: watch::Receiver<u32>, call: impl Fn(u32) + 'static) {
     while asked.changed().await.is_ok() {
-        call();
+        let count = *asked.borrow_and_update();
+        call(count);
     }
 }
 
