@@ -365,7 +365,9 @@ fn connections(
         Some(asked) => {
             let asked = share(args).count(u64::from(asked)) as u32;
             if asked == 0 {
-                return Err(usage("--part: there are more parts than --connections"));
+                return Err(usage(
+                    "--connections: give one at least for each part (--part) and shard (--shards)",
+                ));
             }
             asked
         }

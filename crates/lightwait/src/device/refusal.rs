@@ -129,8 +129,8 @@ fn open_tun(errno: i32) -> String {
         }
         libc::EACCES => {
             "no permission to open /dev/net/tun: run as root, or let this user open it (`sudo \
-             chmod 666 /dev/net/tun`) and make the TAP for it (`sudo ip tuntap add dev NAME mode \
-             tap user $USER`)"
+             chmod 666 /dev/net/tun`) and make the interface for it (`sudo ip tuntap add dev NAME \
+             user $USER mode tap`, or `mode tun`; with `multi_queue` for several shards)"
         }
         libc::EPERM => {
             "this container or sandbox does not allow /dev/net/tun: give it that device (`--device \
