@@ -189,6 +189,14 @@ impl Ip {
         self.routes.next_hop(destination)
     }
 
+    /// True if a packet to `destination` has a way. Where the medium has no neighbours, what is for
+    /// another host needs no route.
+    pub(crate) fn has_way(&self, destination: IpAddr) -> bool {
+        let is_direct = self.config.device.medium == Medium::Ip
+            && self.routes.class(destination) == Class::Other;
+        is_direct || self.next_hop(destination).is_some()
+    }
+
     /// Makes the address of `cidr` ours, as if it had been configured.
     pub(crate) fn add_address(&mut self, cidr: Cidr) {
         self.routes.set_address(cidr, Standing::Preferred);

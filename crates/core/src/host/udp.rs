@@ -378,7 +378,7 @@ fn ends_of(socket: &Socket, ip: &Ip, now: Instant, transmit: &Transmit) -> Resul
         return Err(Error::AddressNotAvailable);
     }
     let class = ip.class(to.ip());
-    if ip.next_hop(to.ip()).is_none() {
+    if !ip.has_way(to.ip()) {
         return Err(Error::NetworkUnreachable);
     }
     Ok(Leaving {

@@ -127,6 +127,10 @@ impl WaiterTable {
         at(&mut self.listeners, id.index())
     }
 
+    pub(crate) fn flows(&mut self) -> &mut Waiters {
+        &mut self.flows
+    }
+
     pub(crate) fn addresses(&mut self) -> &mut Waiters {
         &mut self.addresses
     }
