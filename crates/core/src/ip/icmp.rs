@@ -209,13 +209,9 @@ impl Ip {
     pub(crate) fn on_refused(&mut self, ends: &Tuple, seq: Seq, why: Unreachable) {
         let (ours, theirs) = (ends.local_ip(), ends.remote_ip());
         let syn = Header::new(ends.ports().rotate_left(16), seq, Seq(0), Flags::SYN);
-        let Some(packet) = ip::Header::new(theirs, ours, ip::protocol::TCP, syn.header_len())
-        else {
-            return;
-        };
-        let mut quoted = Vec::new();
-        packet.emit(&mut quoted);
-        syn.emit(&mut quoted);
+        let mut bytes = Vec::new();
+        syn.emit(&mut bytes);
+        let quoted = packet_from_peer(ends, ip::protocol::TCP, &bytes);
         let (v4_code, v6_code) = why.codes();
         let quoted = &quoted[..];
         let by_v4 = icmpv4::Message::Unreachable { code: v4_code, next_hop_mtu: 0, quoted };
@@ -223,6 +219,16 @@ impl Ip {
         // A router would say so: from an address of our own, if we have one.
         let from = self.steady_source_for(theirs).unwrap_or(ours);
         self.send(Outgoing::icmp(from, theirs, &by_v4, &by_v6));
+    }
+
+    /// The peer of `ends`, ours first, sends datagrams to a port that nobody has after all. The
+    /// error quotes one that is like them.
+    pub(crate) fn on_refused_flow(&mut self, cx: &mut Context<'_>, ends: &Tuple) {
+        let mut datagram = [0; 8];
+        datagram[..4].copy_from_slice(&ends.ports().rotate_left(16).to_be_bytes());
+        datagram[5] = 8;
+        let quoted = packet_from_peer(ends, ip::protocol::UDP, &datagram);
+        self.on_unheard_port(cx, (ends.remote_ip(), ends.local_ip()), &quoted);
     }
 
     /// The packet that begins with `quoted` has brought a datagram to a port without a socket
@@ -246,6 +252,17 @@ impl Ip {
         let by_v6 = icmpv6::Message::Unreachable { code: v6::PORT, quoted };
         self.send(Outgoing::icmp(destination, source, &by_v4, &by_v6));
     }
+}
+
+/// A packet from the peer of `ends`, ours first, with this payload.
+fn packet_from_peer(ends: &Tuple, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let (ours, theirs) = (ends.local_ip(), ends.remote_ip());
+    if let Some(header) = ip::Header::new(theirs, ours, protocol, payload.len()) {
+        header.emit(&mut packet);
+    }
+    packet.extend_from_slice(payload);
+    packet
 }
 
 /// The cause in an ICMPv6 "destination unreachable" of this code.

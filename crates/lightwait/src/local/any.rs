@@ -382,15 +382,44 @@ impl UdpFlow {
     /// `ConnectionRefused` once if the peer's port has nobody any more.
     pub async fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
         loop {
+            self.readable().await?;
+            match self.try_recv(out) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Waits until there is a datagram to read, or an error.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` as [`UdpFlow::recv`].
+    pub async fn readable(&self) -> io::Result<()> {
+        loop {
             let left = (self.last.get() + self.idle).since(self.socket.now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            if let Ok(received) = rt::timeout(left, self.socket.recv(out)).await {
-                self.last.set(self.socket.now());
-                return received;
+            if let Ok(readable) = rt::timeout(left, self.socket.readable()).await {
+                return readable;
             }
         }
+    }
+
+    /// Reads a datagram that has come, or fails with `WouldBlock`.
+    pub fn try_recv(&self, out: &mut [u8]) -> io::Result<usize> {
+        let received = self.socket.try_recv(out);
+        if received.is_ok() {
+            self.last.set(self.socket.now());
+        }
+        received
+    }
+
+    /// Sends a datagram to the peer as [`UdpFlow::send`] does, or fails with `WouldBlock`.
+    pub fn try_send(&self, data: &[u8]) -> io::Result<usize> {
+        self.last.set(self.socket.now());
+        self.socket.try_send(data)
     }
 
     /// Sends a datagram to the peer.
@@ -401,6 +430,16 @@ impl UdpFlow {
     pub async fn send(&self, data: &[u8]) -> io::Result<usize> {
         self.last.set(self.socket.now());
         self.socket.send(data).await
+    }
+
+    /// Ends after `idle` without a datagram from now on.
+    pub fn set_idle(&mut self, idle: Duration) {
+        self.idle = idle;
+    }
+
+    /// Ends the flow, and tells the peer by ICMP that the port is unreachable.
+    pub fn refuse(self) {
+        self.socket.refuse();
     }
 
     /// The socket, which has no idle time.

@@ -92,6 +92,13 @@ impl UdpSocket {
         UdpSocket { local, id }
     }
 
+    /// Closes the socket of a flow, and tells its peer that the port is unreachable.
+    pub(super) fn refuse(self) {
+        let now = self.local.now();
+        self.local.host_mut().udp_refuse(now, self.id);
+        // Dropping it does the rest.
+    }
+
     /// The shard's time.
     pub(super) fn now(&self) -> Instant {
         self.local.now()

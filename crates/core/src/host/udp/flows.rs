@@ -5,6 +5,8 @@ use crate::error::Error;
 use crate::event::{Event, UdpId};
 use crate::flow::Tuple;
 use crate::host::Host;
+use crate::ip::Context;
+use crate::time::Instant;
 use crate::udp::UdpOptions;
 
 impl Host {
@@ -29,6 +31,18 @@ impl Host {
     /// datagram was sent to, its peer the sender. [`Event::Flow`] tells that there is one.
     pub fn udp_accept(&mut self) -> Option<UdpId> {
         self.udp.flows.waiting.pop_front()
+    }
+
+    /// Closes a flow, and tells its peer that the port is unreachable (RFC 1122 §4.1.3.1), within
+    /// the limit on answers to strangers.
+    pub fn udp_refuse(&mut self, now: Instant, id: UdpId) {
+        let ends = self.udp.sockets.named(id).and_then(|socket| socket.connected);
+        self.udp_close(id);
+        if let Some(ends) = ends {
+            let cx = &mut Context { now, counters: &mut self.shared.counters };
+            self.ip.on_refused_flow(cx, &ends);
+            self.after_ip(now);
+        }
     }
 
     /// Makes no sockets of datagrams any more, and closes those not yet returned. A port without a

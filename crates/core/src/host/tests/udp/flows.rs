@@ -99,6 +99,27 @@ fn there_are_no_more_flows_than_may_be() {
 }
 
 #[test]
+fn a_flow_that_is_refused_leaves_its_port_unreachable() {
+    for to in ["8.8.8.8:53", "[2001:db8::1]:443"] {
+        let mut cable = behind_a_gateway(|_| {});
+        let client = bind(&mut cable, 0, if to.contains('[') { "[::]:0" } else { "0.0.0.0:0" });
+        let now = cable.now;
+        cable.hosts[0].udp_connect(now, client, Some(at(to))).unwrap();
+        send(&mut cable, 0, client, to, b"x").unwrap();
+        cable.settle();
+        let flow = cable.hosts[1].udp_accept().unwrap();
+        assert_eq!(cable.hosts[0].udp_take_error(client), None);
+        cable.hosts[1].udp_refuse(now, flow);
+        cable.settle();
+        assert_eq!(cable.hosts[0].udp_take_error(client), Some(Error::ConnectionRefused));
+        assert_eq!(cable.hosts[1].udp_flows(), 0);
+        cable.hosts[1].udp_refuse(now, flow);
+        cable.settle();
+        assert_eq!(cable.hosts[1].counters().ports_unreachable, 1, "once");
+    }
+}
+
+#[test]
 fn groups_and_broadcasts_make_no_flow() {
     let mut cable = behind_a_gateway(|_| {});
     let client = bind(&mut cable, 0, "0.0.0.0:0");
