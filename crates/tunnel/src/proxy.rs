@@ -218,19 +218,27 @@ impl Proxy {
         !matches!(self, Proxy::Http(_))
     }
 
-    /// Opens a connection to `destination`: the far side has connected.
-    pub(crate) async fn connect(&self, destination: SocketAddr) -> Result<TcpStream, Refused> {
+    /// Opens a connection to `destination`: the far side has connected. Returns what it has said by
+    /// then as well.
+    pub(crate) async fn connect(
+        &self,
+        destination: SocketAddr,
+    ) -> Result<(TcpStream, Vec<u8>), Refused> {
+        let nothing = Vec::new();
         match self {
-            Proxy::Direct => TcpStream::connect(destination).await.map_err(Refused::of_destination),
+            Proxy::Direct => {
+                let stream = TcpStream::connect(destination).await;
+                Ok((stream.map_err(Refused::of_destination)?, nothing))
+            }
             Proxy::Socks5(server) => {
                 let mut stream = server.reach().await?;
-                socks5::open(&mut stream, server.credentials(), destination).await?;
-                Ok(stream)
+                let ahead = socks5::open(&mut stream, server.credentials(), destination).await?;
+                Ok((stream, ahead))
             }
             Proxy::Http(server) => {
                 let mut stream = server.reach().await?;
                 http::open(&mut stream, server.credentials(), destination).await?;
-                Ok(stream)
+                Ok((stream, nothing))
             }
         }
     }
@@ -244,10 +252,7 @@ impl Server {
 
     /// Connects to it.
     pub(crate) async fn reach(&self) -> Result<TcpStream, Refused> {
-        let stream = TcpStream::connect(self.address).await.map_err(Refused::of_proxy)?;
-        // A question and an answer each: nothing is to wait for more.
-        let _ = stream.set_nodelay(true);
-        Ok(stream)
+        TcpStream::connect(self.address).await.map_err(Refused::of_proxy)
     }
 }
 

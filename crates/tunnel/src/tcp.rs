@@ -8,6 +8,7 @@ use std::time::Duration;
 use lightwait::executor::spawn_local;
 use lightwait::local::{Refusal, Request, Requests};
 use lightwait::rt;
+use tokio::io::AsyncWriteExt;
 
 use crate::Shared;
 use crate::proxy::Refused;
@@ -27,8 +28,8 @@ pub(crate) async fn run(requests: Requests, shared: Rc<Shared>) -> io::Result<In
 async fn carry(request: Request, shared: Rc<Shared>) {
     let Shared { proxy, relay, news, .. } = &*shared;
     let opened = rt::timeout(PATIENCE, Box::pin(proxy.connect(request.destination()))).await;
-    let kernel = match opened.unwrap_or(Err(Refused::Late)) {
-        Ok(kernel) => kernel,
+    let (kernel, ahead) = match opened.unwrap_or(Err(Refused::Late)) {
+        Ok(opened) => opened,
         Err(refused) => {
             news.count(|tally| tally.refused += 1);
             if let Some(text) = refused.trouble() {
@@ -38,10 +39,14 @@ async fn carry(request: Request, shared: Rc<Shared>) {
         }
     };
     news.count(|tally| tally.connected += 1);
-    let Ok(stack) = request.admit().await else {
+    let Ok(mut stack) = request.admit().await else {
         // The client has given up meanwhile.
         return news.count(|tally| tally.reset += 1);
     };
+    if !ahead.is_empty() && stack.write_all(&ahead).await.is_err() {
+        return news.count(|tally| tally.reset += 1);
+    }
+    drop(ahead);
     match relay.join(&kernel, &stack).await {
         Ok(()) => news.count(|tally| tally.ended += 1),
         Err(_) => news.count(|tally| tally.reset += 1),

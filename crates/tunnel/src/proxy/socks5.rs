@@ -2,6 +2,7 @@
 //! have no UDP ASSOCIATE, or take a password's length modulo 256 and a short write for a whole one;
 //! and it is little.)
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,19 +28,26 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
+/// Where the address begins in an answer: behind version, reply, and a reserved byte.
+const ADDRESS_AT: usize = 3;
+
+/// Room for an answer: more than the longest.
+const ANSWER_BYTES: usize = 512;
+
 /// Bytes of a datagram's header before its address (RFC 1928 §7).
 const DATAGRAM_PREFIX: usize = 3;
 /// Bytes of a datagram's header with an IPv6 address.
 pub(crate) const HEADER_MAX: usize = DATAGRAM_PREFIX + 1 + 16 + 2;
 
-/// Has the proxy connect to `destination`.
+/// Has the proxy connect to `destination`. Returns what the far side has said right behind the
+/// proxy's answer.
 pub(super) async fn open(
     stream: &mut TcpStream,
     credentials: Option<(&str, &str)>,
     destination: SocketAddr,
-) -> Result<(), Refused> {
+) -> Result<Vec<u8>, Refused> {
     greet(stream, credentials).await?;
-    request(stream, CONNECT, destination).await.map(|_| ())
+    request(stream, CONNECT, destination).await.map(|(_, ahead)| ahead)
 }
 
 /// Has the proxy relay datagrams as long as `stream` is open. Returns where they go to.
@@ -50,7 +58,7 @@ pub(crate) async fn associate(
     greet(stream, credentials).await?;
     // RFC 1928 §6: zeros, for we do not know from where we shall send.
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-    let bound = request(stream, UDP_ASSOCIATE, any).await?;
+    let (bound, _) = request(stream, UDP_ASSOCIATE, any).await?;
     // "Here", says one that does not know its own address.
     let proxy = stream.peer_addr().map_err(Refused::of_talk)?;
     match bound {
@@ -67,9 +75,7 @@ async fn greet(stream: &mut TcpStream, credentials: Option<(&str, &str)>) -> Res
         Some(_) => &[VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
     };
     stream.write_all(methods).await.map_err(Refused::of_talk)?;
-    let mut chosen = [0; 2];
-    stream.read_exact(&mut chosen).await.map_err(Refused::of_talk)?;
-    match (chosen, credentials) {
+    match (read_pair(stream).await?, credentials) {
         ([VERSION, NO_AUTHENTICATION], _) => Ok(()),
         ([VERSION, USER_AND_PASSWORD], Some((user, password))) => {
             log_in(stream, user, password).await
@@ -93,46 +99,70 @@ async fn log_in(stream: &mut TcpStream, user: &str, password: &str) -> Result<()
         message.extend_from_slice(part.as_bytes());
     }
     stream.write_all(&message).await.map_err(Refused::of_talk)?;
-    let mut answer = [0; 2];
-    stream.read_exact(&mut answer).await.map_err(Refused::of_talk)?;
-    match answer[1] {
+    match read_pair(stream).await?[1] {
         0 => Ok(()),
         _ => Err(Refused::Unwilling("it refuses this user or password".to_owned())),
     }
 }
 
-/// Makes a request. Returns the address in the answer, unless that is a name.
+/// Reads an answer of two bytes. Nothing can follow it, and so there is room for more: a read that
+/// does not fill its buffer tells the runtime that nothing is left, and the next need not try.
+async fn read_pair(stream: &mut TcpStream) -> Result<[u8; 2], Refused> {
+    let mut answer = Vec::with_capacity(ANSWER_BYTES);
+    while answer.len() < 2 {
+        read_more(stream, &mut answer).await?;
+    }
+    match answer[..] {
+        [one, other] => Ok([one, other]),
+        [version, ..] => Err(Refused::NoProxy(strange(version))),
+        [] => unreachable!("two have come"),
+    }
+}
+
+/// Appends what has come, or fails at the end.
+async fn read_more(stream: &mut TcpStream, answer: &mut Vec<u8>) -> Result<(), Refused> {
+    match stream.read_buf(answer).await.map_err(Refused::of_talk)? {
+        0 => Err(Refused::of_talk(io::ErrorKind::UnexpectedEof.into())),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a request. Returns the address in the answer, unless that is a name, and what came behind
+/// the answer.
 async fn request(
     stream: &mut TcpStream,
     command: u8,
     destination: SocketAddr,
-) -> Result<Option<SocketAddr>, Refused> {
+) -> Result<(Option<SocketAddr>, Vec<u8>), Refused> {
     let mut message = vec![VERSION, command, 0];
     write_address(&mut message, destination);
     stream.write_all(&message).await.map_err(Refused::of_talk)?;
-    // Version, reply, reserved, type of address, and its first byte.
-    let mut head = [0; 5];
-    stream.read_exact(&mut head).await.map_err(Refused::of_talk)?;
-    let [version, reply, _, kind, first] = head;
-    if version != VERSION {
-        return Err(Refused::NoProxy(strange(version)));
+    let mut answer = Vec::with_capacity(ANSWER_BYTES);
+    loop {
+        read_more(stream, &mut answer).await?;
+        if let Some(len) = len_of(&answer)?
+            && answer.len() >= len
+        {
+            let ahead = answer.split_off(len);
+            return Ok((read_address(&answer[ADDRESS_AT..]).map(|(address, _)| address), ahead));
+        }
     }
-    if reply != 0 {
-        // What follows is of no use.
-        return Err(refused(reply));
+}
+
+/// How long the answer is that begins so, once it says that.
+fn len_of(answer: &[u8]) -> Result<Option<usize>, Refused> {
+    match *answer {
+        [version, ..] if version != VERSION => Err(Refused::NoProxy(strange(version))),
+        // What follows a refusal is of no use.
+        [_, reply, ..] if reply != 0 => Err(refused(reply)),
+        [_, _, _, IPV4, ..] => Ok(Some(ADDRESS_AT + 1 + 4 + 2)),
+        [_, _, _, IPV6, ..] => Ok(Some(ADDRESS_AT + 1 + 16 + 2)),
+        [_, _, _, NAME, len, ..] => Ok(Some(ADDRESS_AT + 2 + usize::from(len) + 2)),
+        [_, _, _, kind, ..] if kind != NAME => {
+            Err(Refused::NoProxy(format!("its answer has an address of type {kind}")))
+        }
+        _ => Ok(None),
     }
-    let left = match kind {
-        IPV4 => 3,
-        IPV6 => 15,
-        NAME => usize::from(first),
-        _ => return Err(Refused::NoProxy(format!("its answer has an address of type {kind}"))),
-    };
-    let mut rest = [0; 257];
-    let rest = &mut rest[..left + 2];
-    stream.read_exact(rest).await.map_err(Refused::of_talk)?;
-    let mut address = vec![kind, first];
-    address.extend_from_slice(rest);
-    Ok(read_address(&address).map(|(address, _)| address))
 }
 
 /// The meaning of a reply (RFC 1928 §6).
@@ -223,7 +253,7 @@ mod tests {
     fn talk(
         script: &'static [(usize, &'static [u8])],
         credentials: Option<(&'static str, &'static str)>,
-    ) -> (Result<(), Refused>, Vec<u8>) {
+    ) -> (Result<Vec<u8>, Refused>, Vec<u8>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -258,11 +288,15 @@ mod tests {
             &[5, 0, 0, 3, 2, b'a', b'b', 0, 80],
             &[5, 0, 0, 3, 0, 0, 80],
         ] {
-            let script: &'static [(usize, &'static [u8])] =
-                Box::leak(Box::new([(3, &[5, 0][..]), (10, answer.to_vec().leak())]));
-            let (result, heard) = talk(script, None);
-            assert!(result.is_ok(), "{answer:?}: {result:?}");
-            assert_eq!(heard, [&[5, 1, 0][..], &REQUEST].concat());
+            for ahead in ["", "220 smtp"] {
+                let answer = [answer, ahead.as_bytes()].concat();
+                let script: &'static [(usize, &'static [u8])] =
+                    Box::leak(Box::new([(3, &[5, 0][..]), (10, answer.leak())]));
+                let (result, heard) = talk(script, None);
+                // What the far side says at once is its own.
+                assert_eq!(result.unwrap(), ahead.as_bytes(), "{script:?}");
+                assert_eq!(heard, [&[5, 1, 0][..], &REQUEST].concat());
+            }
         }
     }
 
@@ -297,7 +331,8 @@ mod tests {
         assert!(matches!(of(5), Err(Refused::ByHost)));
         assert!(matches!(of(7), Err(Refused::Unwilling(_))));
         assert!(matches!(of(9), Err(Refused::NoProxy(_))));
-        let strange: [&[(usize, &[u8])]; 4] = [
+        let strange: [&[(usize, &[u8])]; 5] = [
+            &[(3, &[5, 0, 7])],
             &[(3, b"HTTP/1.1 400 Bad Request\r\n")],
             &[(3, &[5])],
             &[(3, &[5, 0]), (10, &[5, 0, 0])],
