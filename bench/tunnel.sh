@@ -59,7 +59,8 @@ begin() {
 }
 
 end() {
-    kill "$tunnel"
+    # One that is at its end may not heed anything else.
+    kill -KILL "$tunnel"
     wait "$tunnel" 2> /dev/null || true
     while in_client ip link show tun9 > /dev/null 2>&1; do sleep 0.1; done
 }
