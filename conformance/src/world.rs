@@ -138,7 +138,7 @@ impl World {
             self.notices.push(match event {
                 Event::Acceptable(id) => (Source::Listener(id), Readiness::READABLE),
                 Event::Ready(id, readiness) => (Source::Connection(id), readiness),
-                Event::Udp(..) | Event::Addresses => continue,
+                Event::Udp(..) | Event::Flow | Event::Addresses => continue,
             });
         }
         let has_news = self.notices.len() > before;

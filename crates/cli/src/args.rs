@@ -15,6 +15,7 @@ use lightwait_netem::LinkConfig;
 use crate::load::args::LoadArgs;
 use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, SendBuffer, Setting, ShardCount};
 use crate::serve::admin::AdminAddress;
+use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
 use crate::zone;
 
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     Load(Box<LoadArgs>),
     Wan(Box<WanArgs>),
+    Tunnel(Box<TunnelArgs>),
     Knobs(KnobsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

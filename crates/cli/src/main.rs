@@ -1,6 +1,7 @@
 //! The program `lightwait`. It parses the command line ([`args`]), checks it and makes a plan
-//! ([`plan`]), and carries the plan out ([`serve`]). The commands for load ([`load`]) and for the
-//! delay router ([`wan`]) work likewise. [`pages`] prints what the command line itself says.
+//! ([`plan`]), and carries the plan out ([`serve`]). The commands for load ([`load`]), for the
+//! delay router ([`wan`]) and for the tunnel ([`tunnel`]) work likewise. [`pages`] prints what the
+//! command line itself says.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -12,6 +13,7 @@ mod log;
 mod pages;
 mod plan;
 mod serve;
+mod tunnel;
 mod wan;
 mod zone;
 
@@ -59,6 +61,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Serve(args) => serve::serve(&plan::Plan::new(&args)?),
         Command::Load(args) => load::load(&args),
         Command::Wan(args) => wan::wan(&args),
+        Command::Tunnel(args) => tunnel::tunnel(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Man(args) => pages::man(args.what.as_deref()),

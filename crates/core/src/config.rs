@@ -44,6 +44,12 @@ pub struct Config {
     /// Ranges of addresses that are ours as well: answered, and used for active opens, but not
     /// announced one by one; the peer needs a route to them through one of `addresses`.
     pub ranges: Vec<Cidr>,
+    /// Prefixes of which every address is taken for ours where it is the destination of a packet
+    /// from the link, whoever has it: `0.0.0.0/0` and `::/0` for all. Only single hosts' addresses
+    /// are taken, no group, broadcast, loopback or unspecified address. Nothing is said of them on
+    /// the link, no echo is answered from them, and a peer may have one. A listener of any address
+    /// and port ([`Host::listen_any`](crate::Host::listen_any)) hears what comes for them.
+    pub destinations: Vec<Cidr>,
     /// Gateways: the next hop for what is not on-link, at most one an IP version.
     pub gateways: Vec<IpAddr>,
     /// Take addresses, prefix and default route from router advertisements (RFC 4862).
@@ -86,6 +92,7 @@ impl Config {
             hardware: hardware::of_secret(&secret),
             addresses: Vec::from([address]),
             ranges: Vec::new(),
+            destinations: Vec::new(),
             gateways: Vec::new(),
             autoconfigure: false,
             address_probe: Duration::ZERO,

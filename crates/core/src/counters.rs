@@ -60,6 +60,10 @@ counters! {
     datagrams_over_limit,
     /// UDP datagrams dropped, or refused to their sender, because no page was free for them.
     datagrams_without_page,
+    /// UDP flows begun by datagrams that no socket heard.
+    udp_flows,
+    /// UDP datagrams dropped because there were as many flows as may be.
+    udp_flows_over_limit,
     /// Fragments sent of UDP datagrams that were larger than their path's MTU.
     fragments_out,
     /// ICMP errors sent because a port has no socket (RFC 1122 §4.1.3.1).
@@ -185,6 +189,16 @@ counters! {
     cookies_accepted,
     /// ACKs that looked like a cookie and were none.
     cookies_rejected,
+    /// SYNs held until their listener's user judges them.
+    syns_held,
+    /// SYNs dropped because as many waited for a verdict as may.
+    syns_held_over_limit,
+    /// SYNs of which their senders thought better, or that waited for a verdict in vain.
+    syns_held_ended,
+    /// SYNs admitted by their listener's user.
+    syns_admitted,
+    /// SYNs refused by their listener's user.
+    syns_refused,
     /// SYNs, and ACKs that would have completed a handshake, ignored because the accept queue was
     /// full.
     accept_overflows,

@@ -41,6 +41,15 @@ impl ListenerId {
     }
 }
 
+/// Names a SYN that waits for a verdict; never reused while the process lives.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct SynId {
+    /// The slot among the SYNs that wait.
+    pub(crate) index: u32,
+    /// How often that slot has been used.
+    pub(crate) generation: u32,
+}
+
 /// Names a UDP socket until it is closed; never reused while the process lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct UdpId {
@@ -126,12 +135,15 @@ impl fmt::Debug for Readiness {
 /// A message of the host to its shard, polled with [`Host::event`](crate::Host::event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The listener has a connection to accept.
+    /// The listener has a connection to accept, or a SYN to be judged
+    /// ([`Host::next_syn`](crate::Host::next_syn)).
     Acceptable(ListenerId),
     /// The connection has become ready for something.
     Ready(ConnectionId, Readiness),
     /// The UDP socket has become ready for something.
     Udp(UdpId, Readiness),
+    /// A datagram has made a socket ([`Host::udp_accept`](crate::Host::udp_accept)).
+    Flow,
     /// How it stands with our addresses has changed ([`Host::claimed`](crate::Host::claimed)), or
     /// there is a conflict over one ([`Host::conflict`](crate::Host::conflict)).
     Addresses,

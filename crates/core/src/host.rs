@@ -19,6 +19,7 @@
 //! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready
 //! list, behind the others.
 
+mod admission;
 mod after_input;
 mod after_ip;
 mod coalesce;
@@ -44,6 +45,7 @@ mod tcp_input;
 mod time_wait;
 mod udp;
 
+pub use admission::{HeldSyn, Refusal};
 #[doc(hidden)]
 pub use senders::Sender;
 pub use shortage::PoolInfo;
@@ -154,6 +156,7 @@ impl Host {
         if self.opening.syn_cache.may_be_due(now) {
             self.on_syn_cache_time(now);
         }
+        self.shared.counters.syns_held_ended += self.opening.held.on_time(now);
         if self.closed.time_wait.may_be_due(now) {
             self.shared.counters.time_wait_expired += self.closed.time_wait.on_time(now);
         }
@@ -266,6 +269,7 @@ impl Host {
         note(self.live.timers.deadline());
         note(self.live.paces.first());
         note(self.opening.syn_cache.deadline());
+        note(self.opening.held.deadline());
         note(self.closed.time_wait.deadline());
         note(self.closed.fin_wait_2.deadline());
         note(self.shortage_deadline());
@@ -334,6 +338,11 @@ impl Host {
     /// Half-open connections that wait in the SYN cache.
     pub fn half_open(&self) -> usize {
         self.opening.syn_cache.len()
+    }
+
+    /// SYNs that wait for a verdict.
+    pub fn held_syns(&self) -> usize {
+        self.opening.held.len()
     }
 
     /// Pages of buffer memory in use.

@@ -99,8 +99,9 @@ pub(crate) struct Context<'a> {
 impl Ip {
     pub(crate) fn new(config: Arc<Config>) -> Ip {
         let (limits, secret) = (&config.limits, &config.secret);
-        let Config { addresses, ranges, gateways, device, .. } = &*config;
+        let Config { addresses, ranges, destinations, gateways, device, .. } = &*config;
         let mut routes = Routes::new(addresses, ranges, gateways, device.mtu);
+        routes.take_destinations(destinations);
         if is_probing(&config) {
             addresses.iter().for_each(|cidr| routes.remove_address(cidr.address()));
         }
@@ -133,10 +134,16 @@ impl Ip {
         self.is_ours(tuple.remote_ip())
     }
 
-    /// True if the address is ours, or is configured and still to be proved.
-    pub(crate) fn is_or_will_be_ours(&self, address: IpAddr) -> bool {
+    /// True if the address may be our end of something: it is ours, or a destination that we take.
+    /// A peer may have one of the latter.
+    pub(crate) fn takes(&self, address: IpAddr) -> bool {
+        self.routes.takes(address)
+    }
+
+    /// True if the address may be our end, or is configured and still to be proved.
+    pub(crate) fn takes_or_will(&self, address: IpAddr) -> bool {
         let mut configured = self.config.addresses.iter();
-        self.is_ours(address) || configured.any(|cidr| cidr.address() == address)
+        self.takes(address) || configured.any(|cidr| cidr.address() == address)
     }
 
     /// The kind of an address.
@@ -180,6 +187,14 @@ impl Ip {
     /// Where a packet to `destination` goes next.
     pub(crate) fn next_hop(&self, destination: IpAddr) -> Option<NextHop> {
         self.routes.next_hop(destination)
+    }
+
+    /// True if a packet to `destination` has a way. Where the medium has no neighbours, what is for
+    /// another host needs no route.
+    pub(crate) fn has_way(&self, destination: IpAddr) -> bool {
+        let is_direct = self.config.device.medium == Medium::Ip
+            && self.routes.class(destination) == Class::Other;
+        is_direct || self.next_hop(destination).is_some()
     }
 
     /// Makes the address of `cidr` ours, as if it had been configured.

@@ -39,7 +39,7 @@ pub mod wire;
 
 pub use config::Config;
 pub use error::{AcceptError, ConnectError, Error, ReadError, WriteError};
-pub use event::{ConnectionId, Event, ListenerId, Readiness, UdpId};
+pub use event::{ConnectionId, Event, ListenerId, Readiness, SynId, UdpId};
 pub use frame::{Capabilities, Frame, Medium, Outbox, RxFrame};
 pub use host::Host;
 pub use time::Instant;

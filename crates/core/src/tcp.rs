@@ -11,6 +11,7 @@ pub mod demux;
 pub mod ecn;
 pub(crate) mod egress;
 pub mod emit;
+pub(crate) mod held;
 pub mod isn;
 pub mod listen;
 pub mod port;

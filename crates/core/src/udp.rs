@@ -8,7 +8,8 @@
 //!
 //! A socket has an address and a port, or a port of any of our addresses. `[::]` hears both IP
 //! versions unless [`UdpOptions::only_ipv6`] is set; to such a socket an IPv4 peer has an IPv4
-//! address. A connected socket hears its remote end alone, and ICMP errors about it.
+//! address. A connected socket hears its remote end alone, and ICMP errors about it. Where the user
+//! wants that, a datagram that no socket hears makes a connected one, a flow.
 //!
 //! Every queue is bounded in bytes, and all of them together by a part of the pages
 //! ([`PART_OF_DATAGRAMS`](crate::buffer::PART_OF_DATAGRAMS)). What comes beyond that is dropped and
@@ -19,9 +20,11 @@ pub(crate) mod queue;
 pub(crate) mod socket;
 pub(crate) mod table;
 
+use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::config::{Config, UdpConfig};
+use crate::event::UdpId;
 use crate::fifo::Fifo;
 use crate::flow::TupleHasher;
 use crate::time::Instant;
@@ -145,6 +148,16 @@ pub(crate) struct Udp {
     pub ready: Fifo<u32>,
     pub identifications: Identifications,
     pub hasher: TupleHasher,
+    pub flows: Flows,
+}
+
+/// What becomes of datagrams that no socket hears.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    /// Each makes a socket, which starts with these; without, its port is unreachable.
+    pub options: Option<UdpOptions>,
+    /// Sockets made so that the user has not yet taken.
+    pub waiting: VecDeque<UdpId>,
 }
 
 impl Udp {
@@ -154,6 +167,7 @@ impl Udp {
             ready: Fifo::default(),
             identifications: Identifications::new(config),
             hasher: TupleHasher::new(&config.secret),
+            flows: Flows::default(),
         }
     }
 

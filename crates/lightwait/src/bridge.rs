@@ -22,6 +22,7 @@ mod relay;
 
 pub use client::{Client, ClientInfo, Clients};
 pub use outlet::Outlet;
+pub use relay::Relay;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;

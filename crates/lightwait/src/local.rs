@@ -11,12 +11,14 @@
 //! Streams implement tokio's `AsyncRead` and `AsyncWrite`; with the feature `hyper`, hyper's `Read`
 //! and `Write` as well. Sockets need no runtime, only a shard that is driven.
 
+mod any;
 mod listener;
 mod socket;
 mod split;
 mod stream;
 mod udp;
 
+pub use any::{AnyListener, Request, Requests, UdpFlow, UdpFlows};
 pub(crate) use listener::BACKLOG;
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
@@ -29,6 +31,7 @@ pub use crate::error::io_error;
 pub use crate::lookup::lookup_host;
 
 // What calls of sockets take and return.
+pub use lightwait_core::host::Refusal;
 pub use lightwait_core::tcp::{
     ConnectionInfo, DeliveryRate, Demand, Pace, PathModel, SendInfo, SocketOptions,
 };

@@ -246,7 +246,7 @@ impl World {
                     }
                 }
                 Event::Ready(id, _) => self.take(id),
-                Event::Udp(..) | Event::Addresses => {}
+                Event::Udp(..) | Event::Flow | Event::Addresses => {}
             }
         }
     }

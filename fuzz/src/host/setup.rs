@@ -122,6 +122,7 @@ fn tight() -> Limits {
     Limits {
         connections: 5,
         syn_cache: 2,
+        held_syns: 2,
         time_wait: 2,
         orphans: 2,
         pages: 12,
@@ -136,6 +137,7 @@ fn tight() -> Limits {
         unheard_peers: 1,
         page: PageSize::Auto,
         udp_sockets: 2,
+        udp_flows: 1,
     }
 }
 

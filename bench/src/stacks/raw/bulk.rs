@@ -81,7 +81,7 @@ impl Application for Flow {
                     self.read += len;
                 }
             }
-            Event::Ready(..) | Event::Udp(..) | Event::Addresses => {}
+            Event::Ready(..) | Event::Udp(..) | Event::Flow | Event::Addresses => {}
         }
     }
 }

@@ -114,7 +114,7 @@ impl Application for Game {
                     host.write(now, id, &[b'a'; RESPONSE]).expect("room for the answer");
                 }
             }
-            Event::Ready(..) | Event::Udp(..) | Event::Addresses => {}
+            Event::Ready(..) | Event::Udp(..) | Event::Flow | Event::Addresses => {}
         }
     }
 

@@ -191,7 +191,7 @@ impl Application for Talk {
             Event::Ready(id, readiness) if readiness.contains(Readiness::READABLE) => {
                 self.answer(host, now, id);
             }
-            Event::Ready(..) | Event::Udp(..) | Event::Addresses => {}
+            Event::Ready(..) | Event::Udp(..) | Event::Flow | Event::Addresses => {}
         }
     }
 

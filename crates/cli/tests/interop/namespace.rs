@@ -77,6 +77,11 @@ impl Namespace {
         namespace
     }
 
+    /// A process of it.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Moves an interface of the test's there.
     pub(crate) fn take(&self, interface: &str) {
         ip(&format!("link set {interface} netns {}", self.0.id()));

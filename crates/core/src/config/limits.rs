@@ -12,6 +12,9 @@ group! {
         /// SYNs that a TIME-WAIT record lets through (RFC 6191) are kept beside them, no more than
         /// there may be records. While this many are kept, each is given up after 7 s.
         syn_cache: usize = 4096, "connections", "ours";
+        /// SYNs that wait for the verdict of their listener's user. Beyond it the oldest goes of
+        /// which the user was not told; where the user was told of all, a new one is dropped.
+        held_syns: usize = 4096, "SYNs", "ours";
         /// TIME-WAIT records; beyond it the oldest goes.
         time_wait: usize = 1 << 20, "records", "ours";
         /// Peers remembered that answered only a SYN without the option that negotiates TIME-WAIT.
@@ -29,6 +32,8 @@ group! {
         page: PageSize = PageSize::Auto, "", "ours; Cohen & Cohen 2002 §4";
         /// UDP sockets at a time.
         udp_sockets: usize = 65_536, "sockets", "ours";
+        /// UDP flows at a time: sockets made for datagrams that no other socket hears.
+        udp_flows: usize = 16_384, "flows", "ours";
         /// Receive window promised to all peers together; no more than pages can hold.
         receive_window_bytes: u64 = 1 << 30, "bytes", "ours";
         /// Packets one connection may emit before the others have their turn, if they are no more

@@ -81,11 +81,13 @@ impl Limits {
         Limits {
             connections: part(self.connections),
             syn_cache: part(self.syn_cache),
+            held_syns: part(self.held_syns),
             time_wait: part(self.time_wait),
             unheard_peers: part(self.unheard_peers),
             orphans: part(self.orphans),
             pages: part(self.pages),
             udp_sockets: part(self.udp_sockets),
+            udp_flows: part(self.udp_flows),
             receive_window_bytes: part(self.receive_window_bytes as usize) as u64,
             replies_per_second: part_u32(self.replies_per_second),
             challenge_acks_per_second: part_u32(self.challenge_acks_per_second),

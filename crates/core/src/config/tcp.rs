@@ -131,6 +131,8 @@ group! {
     TimeoutConfig {
         /// Opening a connection.
         open: Duration = Duration::from_secs(180), "", "RFC 9293 MUST-23";
+        /// A SYN that waits for the verdict of its listener's user.
+        verdict: Duration = Duration::from_secs(180), "", "RFC 9293 MUST-23 (its sender's)";
         /// Data that stays unacknowledged; a socket may set its own.
         user: Duration = Duration::from_secs(300), "", "RFC 9293 MUST-20, SHLD-11; RFC 5482";
         /// An orphan that waits for the peer's FIN in FIN-WAIT-2.

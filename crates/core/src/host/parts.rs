@@ -19,6 +19,7 @@ use crate::rng::Rng;
 use crate::tcp::SocketOptions;
 use crate::tcp::block_pool::BlockPool;
 use crate::tcp::demux::Demux;
+use crate::tcp::held::HeldSyns;
 use crate::tcp::isn::IsnSource;
 use crate::tcp::listen::Listeners;
 use crate::tcp::port::Ports;
@@ -65,6 +66,8 @@ pub(super) struct Opening {
     pub(super) terms: Terms,
     pub(super) listeners: Listeners,
     pub(super) syn_cache: SynCache,
+    /// SYNs that wait for a verdict.
+    pub(super) held: HeldSyns,
     pub(super) isns: IsnSource,
     pub(super) cookies: SynCookies,
     /// When a cookie was sent last; the origin if never.
@@ -119,6 +122,7 @@ impl Opening {
             options: Arc::new(options),
             listeners: Listeners::default(),
             syn_cache: SynCache::new(half_open(limits), rto.initial, ticks),
+            held: HeldSyns::new(limits.held_syns, config.tcp.timeout.verdict),
             isns: IsnSource::new(secret),
             cookies: SynCookies::new(secret),
             cookie_sent: Instant::ZERO,

@@ -40,7 +40,7 @@ impl Host {
         backlog: usize,
         options: SocketOptions,
     ) -> Result<ListenerId, Error> {
-        if !local.ip().is_unspecified() && !self.ip.is_or_will_be_ours(local.ip()) {
+        if !local.ip().is_unspecified() && !self.ip.takes_or_will(local.ip()) {
             return Err(Error::AddressNotAvailable);
         }
         let port = match local.port() {
@@ -106,6 +106,7 @@ impl Host {
     /// Stops listening; what was not accepted is reset, and half-open handshakes are forgotten.
     pub fn close_listener(&mut self, now: Instant, id: ListenerId) {
         let Some(listener) = self.opening.listeners.remove(id) else { return };
+        self.opening.held.forget(id);
         for entry in self.opening.syn_cache.waiting_for(id) {
             self.remove_half_open(entry);
         }
@@ -234,7 +235,7 @@ impl Host {
                 .ip
                 .source_for(remote.ip(), &mut self.opening.rng)
                 .ok_or(ConnectError::NetworkUnreachable)?,
-            ip if self.ip.is_ours(ip) => ip,
+            ip if self.ip.takes(ip) => ip,
             _ => return Err(ConnectError::AddressNotAvailable),
         };
         choice.tuple = Tuple::new((address, local.port()), (remote.ip(), remote.port()));

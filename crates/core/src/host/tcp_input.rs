@@ -119,13 +119,13 @@ impl Host {
         }
     }
 
-    /// True if our end of `tuple` is one of our addresses, and a packet from the other may come
-    /// from there.
+    /// True if our end of `tuple` is one of our addresses or is taken for one, and a packet from
+    /// the other may come from there.
     fn is_between_us(&self, now: Instant, tuple: &Tuple, from: Origin) -> bool {
         let is_source_acceptable =
             || from == Origin::Ourselves || self.ip.is_acceptable_source(tuple.remote_ip());
         self.ip.is_plain_route(now, tuple)
-            || self.ip.is_ours(tuple.local_ip()) && is_source_acceptable()
+            || self.ip.takes(tuple.local_ip()) && is_source_acceptable()
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
@@ -226,19 +226,23 @@ impl Host {
         }
         let segment = &incoming.head;
         if segment.flags.contains(Flags::RST) {
-            return;
+            return self.on_held_reset(incoming);
         }
         let tuple = incoming.tuple;
         let listener = self.opening.listeners.find(tuple);
         let Some((name, listener)) = listener else { return self.refuse(now, incoming) };
         if segment.flags.contains(Flags::ACK) {
-            if !self.accept_cookie(now, incoming, name) {
+            if listener.asks || !self.accept_cookie(now, incoming, name) {
                 self.refuse(now, incoming);
             }
             return;
         }
         if !segment.flags.contains(Flags::SYN) || tuple.is_loop() {
             // Or it is our own SYN come back, and the connection that sent it is gone.
+            return;
+        }
+        if listener.asks && self.opening.held.has(incoming.hash, tuple) {
+            // Sent again.
             return;
         }
         if listener.is_full() {
@@ -262,6 +266,9 @@ impl Host {
             ..ours.negotiate(&incoming.received.segment(), &self.shared.config)
         };
         let marks = listener.options.ip_fields();
+        if listener.asks {
+            return self.hold_syn(now, incoming, name, syn);
+        }
         if !self.opening.syn_cache.has_room(past.standing()) {
             let offer = listener.terms.offer;
             return self.answer_without_state(now, incoming, syn, offer, marks, past);

@@ -1,5 +1,6 @@
 //! Pairs of hosts in virtual time, over a wire without a link layer.
 
+mod admission;
 mod adopt;
 mod bbr;
 mod black_hole;
@@ -10,6 +11,7 @@ mod closing;
 mod compact;
 mod dctcp;
 mod delayed_ack;
+mod destinations;
 mod early;
 mod echoes;
 mod ecn;

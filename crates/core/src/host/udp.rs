@@ -1,5 +1,6 @@
 //! The calls of UDP sockets (RFC 768, "User Interface"; RFC 1122 §4.1.4).
 
+mod flows;
 mod input;
 mod output;
 
@@ -62,7 +63,7 @@ impl Host {
     pub fn udp_bind(&mut self, local: SocketAddr, options: UdpOptions) -> Result<UdpId, Error> {
         let ip = local.ip();
         let is_broadcast = self.ip.class(ip) == Class::Broadcast;
-        if !ip.is_unspecified() && !is_broadcast && !self.ip.is_or_will_be_ours(ip) {
+        if !ip.is_unspecified() && !is_broadcast && !self.ip.takes_or_will(ip) {
             return Err(Error::AddressNotAvailable);
         }
         if self.udp.sockets.len() >= self.config.limits.udp_sockets {
@@ -373,11 +374,11 @@ fn ends_of(socket: &Socket, ip: &Ip, now: Instant, transmit: &Transmit) -> Resul
     if ip.is_plain_route(now, &ends) {
         return Ok(Leaving::to_another(ends));
     }
-    if !ip.is_ours(from) {
+    if !ip.takes(from) {
         return Err(Error::AddressNotAvailable);
     }
     let class = ip.class(to.ip());
-    if ip.next_hop(to.ip()).is_none() {
+    if !ip.has_way(to.ip()) {
         return Err(Error::NetworkUnreachable);
     }
     Ok(Leaving {

@@ -4,6 +4,7 @@
 //! IP reads which segment or datagram an error quotes, and why that did not arrive. TCP and UDP
 //! decide whether to believe the error, since they know what they have sent.
 
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{Context, Ip};
@@ -15,6 +16,7 @@ use crate::wire::ethernet::Mac;
 use crate::wire::icmpv4::{self, Echo, unreachable_code as v4};
 use crate::wire::icmpv6::{self, unreachable_code as v6};
 use crate::wire::quoted::Quoted;
+use crate::wire::tcp::{Flags, Header};
 use crate::wire::{Malformed, ip};
 
 /// What an ICMP error quotes.
@@ -45,6 +47,25 @@ pub(crate) enum Cause {
     Hard(Error),
     /// The packet was too big; the next hop takes this many bytes (0: it did not say).
     TooBig(u32),
+}
+
+/// Why a SYN that we refuse does not reach its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreachable {
+    Network,
+    Host,
+    Prohibited,
+}
+
+impl Unreachable {
+    /// The codes of both versions.
+    fn codes(self) -> (u8, u8) {
+        match self {
+            Unreachable::Network => (v4::NETWORK, v6::NO_ROUTE),
+            Unreachable::Host => (v4::HOST, v6::ADDRESS),
+            Unreachable::Prohibited => (v4::PROHIBITED, v6::PROHIBITED),
+        }
+    }
 }
 
 impl Ip {
@@ -154,7 +175,8 @@ impl Ip {
     // ---- echo
 
     /// RFC 1122 §3.2.2.6, RFC 4443 §4.2: an echo request is answered from the address it was sent
-    /// to. One to a group is dropped, as RFC 1122 allows: it serves to amplify.
+    /// to. One to a group is dropped, as RFC 1122 allows: it serves to amplify. So is one to
+    /// another host's address that we take: whether that host is there, only that host can say.
     fn on_echo(&mut self, cx: &mut Context<'_>, packet: &ip::Packet<'_>, echo: Echo<'_>) {
         if !self.is_ours(packet.destination) || !self.may_answer_stranger(cx.now) {
             cx.counters.replies_suppressed += 1;
@@ -168,7 +190,7 @@ impl Ip {
     /// A protocol that we do not speak (RFC 1122 §3.2.2.1; RFC 8200 §4, RFC 4443 §3.4).
     pub(super) fn on_unknown_protocol(&mut self, cx: &mut Context<'_>, packet: &ip::Packet<'_>) {
         cx.counters.protocol_unknown += 1;
-        let answers = self.is_ours(packet.destination)
+        let answers = self.takes(packet.destination)
             && self.is_acceptable_source(packet.source)
             && self.may_answer_stranger(cx.now);
         if !answers {
@@ -181,6 +203,34 @@ impl Ip {
         self.send(Outgoing::icmp(packet.destination, packet.source, &by_v4, &by_v6));
     }
 
+    /// A SYN between `ends`, ours first, is refused, whose SEG.SEQ was `seq`. The packet is gone,
+    /// and so the error quotes one that is like it: its addresses, ports and number are what the
+    /// receiver looks at.
+    pub(crate) fn on_refused(&mut self, ends: &Tuple, seq: Seq, why: Unreachable) {
+        let (ours, theirs) = (ends.local_ip(), ends.remote_ip());
+        let syn = Header::new(ends.ports().rotate_left(16), seq, Seq(0), Flags::SYN);
+        let mut bytes = Vec::new();
+        syn.emit(&mut bytes);
+        let quoted = packet_from_peer(ends, ip::protocol::TCP, &bytes);
+        let (v4_code, v6_code) = why.codes();
+        let quoted = &quoted[..];
+        let by_v4 = icmpv4::Message::Unreachable { code: v4_code, next_hop_mtu: 0, quoted };
+        let by_v6 = icmpv6::Message::Unreachable { code: v6_code, quoted };
+        // A router would say so: from an address of our own, if we have one.
+        let from = self.steady_source_for(theirs).unwrap_or(ours);
+        self.send(Outgoing::icmp(from, theirs, &by_v4, &by_v6));
+    }
+
+    /// The peer of `ends`, ours first, sends datagrams to a port that nobody has after all. The
+    /// error quotes one that is like them.
+    pub(crate) fn on_refused_flow(&mut self, cx: &mut Context<'_>, ends: &Tuple) {
+        let mut datagram = [0; 8];
+        datagram[..4].copy_from_slice(&ends.ports().rotate_left(16).to_be_bytes());
+        datagram[5] = 8;
+        let quoted = packet_from_peer(ends, ip::protocol::UDP, &datagram);
+        self.on_unheard_port(cx, (ends.remote_ip(), ends.local_ip()), &quoted);
+    }
+
     /// The packet that begins with `quoted` has brought a datagram to a port without a socket
     /// (RFC 1122 §4.1.3.1, RFC 4443 §3.1). One to a group or a broadcast is not answered (RFC 1122
     /// §3.2.2).
@@ -190,7 +240,7 @@ impl Ip {
         (source, destination): (IpAddr, IpAddr),
         quoted: &[u8],
     ) {
-        if !self.is_ours(destination) {
+        if !self.takes(destination) {
             return;
         }
         if !self.may_answer_stranger(cx.now) {
@@ -202,6 +252,17 @@ impl Ip {
         let by_v6 = icmpv6::Message::Unreachable { code: v6::PORT, quoted };
         self.send(Outgoing::icmp(destination, source, &by_v4, &by_v6));
     }
+}
+
+/// A packet from the peer of `ends`, ours first, with this payload.
+fn packet_from_peer(ends: &Tuple, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let (ours, theirs) = (ends.local_ip(), ends.remote_ip());
+    if let Some(header) = ip::Header::new(theirs, ours, protocol, payload.len()) {
+        header.emit(&mut packet);
+    }
+    packet.extend_from_slice(payload);
+    packet
 }
 
 /// The cause in an ICMPv6 "destination unreachable" of this code.

@@ -169,7 +169,7 @@ impl Ip {
         let is_for_us =
             self.is_sound_source(packet.source, origin) && self.is_for_us(packet.destination);
         // Which groups we listen to changes without our routes.
-        if is_for_us && is_from_link && self.is_ours(packet.destination) {
+        if is_for_us && is_from_link && self.takes(packet.destination) {
             self.last_heard = Some((addresses, changes));
         }
         is_for_us
@@ -227,7 +227,7 @@ impl Ip {
         self.reassembly.on_time(cx.now);
         while let Some(expired) = self.reassembly.expired() {
             cx.counters.reassembly_failed += 1;
-            if !self.is_ours(expired.destination) || !self.may_answer_stranger(cx.now) {
+            if !self.takes(expired.destination) || !self.may_answer_stranger(cx.now) {
                 continue;
             }
             let (code, quoted) = (REASSEMBLY_TIME_EXCEEDED, &expired.quoted[..]);

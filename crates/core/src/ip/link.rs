@@ -65,7 +65,7 @@ impl Ip {
             };
             path.link = Some(self.link_header(to, destination.is_ipv4()));
         }
-        let plain = class == Class::Other && self.is_ours(path.source);
+        let plain = class == Class::Other && self.takes(path.source);
         let fast = path.marked(IpFields::default()).fast();
         let changes = self.route_changes();
         let route = CachedRoute { ends: *ends, changes, until, path, fast, local, plain };

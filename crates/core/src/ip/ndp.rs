@@ -82,7 +82,8 @@ impl Ip {
             Class::Multicast => {
                 self.routes.is_our_group(address) || self.is_tentative_group(address)
             }
-            Class::Unspecified | Class::Loopback | Class::Other => false,
+            Class::Other => self.routes.is_taken(address),
+            Class::Unspecified | Class::Loopback => false,
         }
     }
 

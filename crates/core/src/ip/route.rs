@@ -5,6 +5,9 @@
 //! on the link, or to a gateway: the longest matching prefix decides (RFC 1122 §3.3.1, RFC 4861
 //! §5.2). What routers advertise (RFC 4861 §6.3.4) lives as long as they say, is bounded, and never
 //! replaces what was configured.
+//!
+//! Beside our addresses there may be destinations that we take: prefixes of others' addresses,
+//! which are ours as one end of what comes from the link, and nobody's source or next hop.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -86,6 +89,8 @@ impl Route {
 pub(crate) struct Routes {
     addresses: Vec<OwnAddress>,
     ranges: Vec<Cidr>,
+    /// Prefixes whose addresses are taken for ours as destinations.
+    destinations: Vec<Cidr>,
     /// The IPv4 addresses and ranges, as masks and what is left under them.
     ipv4: Vec<(u32, u32)>,
     /// The broadcast addresses of their links: IPv4's limited one and the directed ones.
@@ -119,6 +124,7 @@ impl Routes {
         let mut all = Routes {
             addresses: addresses.iter().map(own).collect(),
             ranges: ranges.to_vec(),
+            destinations: Vec::new(),
             ipv4: Vec::new(),
             broadcasts: Vec::new(),
             routes: on_link.chain(default).collect(),
@@ -158,6 +164,22 @@ impl Routes {
     /// True if an IPv4 address is ours: it is asked of most segments' sources.
     pub(crate) fn is_local_ipv4(&self, address: Ipv4Addr) -> bool {
         self.ipv4.iter().any(|(mask, prefix)| address.to_bits() & mask == *prefix)
+    }
+
+    /// Takes the addresses of these prefixes for ours as destinations, as if it had been
+    /// configured.
+    pub(crate) fn take_destinations(&mut self, prefixes: &[Cidr]) {
+        self.destinations = prefixes.to_vec();
+    }
+
+    /// True if a packet to the address is for us: it is ours, or a single host's that we take.
+    pub(crate) fn takes(&self, address: IpAddr) -> bool {
+        self.is_local(address) || self.is_taken(address) && self.class(address) == Class::Other
+    }
+
+    /// True if the address lies in a prefix whose addresses we take.
+    pub(crate) fn is_taken(&self, address: IpAddr) -> bool {
+        self.destinations.iter().any(|prefix| prefix.contains(address))
     }
 
     /// True if we listen to the group: all hosts, all nodes, or the solicited-node group of one of

@@ -4,8 +4,9 @@
 //!   SYN-SENT ─▶ SynSent ──────────┐
 //!      │                          ├─▶ Synchronized ─▶ Ended { unread data }
 //!   SYN-RECEIVED ─▶ SynReceived ──┘   ESTABLISHED      CLOSED, TIME-WAIT
-//!   (simultaneous open; the passive    to LAST-ACK
-//!    one lives in the SYN cache)
+//!   (simultaneous open, or a passive    to LAST-ACK
+//!    one that was admitted; any other
+//!    lives in the SYN cache)
 //! ```
 //!
 //! A field that means nothing in a state does not exist in it. Once a connection is in TIME-WAIT
@@ -152,7 +153,8 @@ pub(crate) struct Passage {
 pub(crate) enum Shape {
     /// SYN-SENT.
     SynSent(SynSent),
-    /// SYN-RECEIVED after a simultaneous open, and what came with the peer's SYN.
+    /// SYN-RECEIVED after a simultaneous open, and what came with the peer's SYN; or after a
+    /// passive one that its user has admitted.
     SynReceived(SynReceived, Early),
     /// ESTABLISHED, FIN-WAIT-1, FIN-WAIT-2, CLOSE-WAIT, CLOSING, LAST-ACK.
     Synchronized(Synchronized),
@@ -252,6 +254,23 @@ impl Connection {
         self.begin(identity, options, Shape::SynSent(syn));
         self.deadlines.expect(expected);
         self.state.transition(State::SynSent);
+        self.syn_due = true;
+        let limit = self.options.open_timeout;
+        self.deadlines.set(Timer::Lifetime, now + limit);
+    }
+
+    /// A passive open that its user has admitted, where a [clear](Self::clear) one lies: the SYN,
+    /// ACK leaves with the next `emit`.
+    pub(crate) fn admit(
+        &mut self,
+        identity: Identity,
+        options: &Arc<SocketOptions>,
+        syn: SynReceived,
+        now: Instant,
+    ) {
+        self.begin(identity, options, Shape::SynReceived(syn, Early::default()));
+        self.state.transition(State::Listen);
+        self.state.transition(State::SynReceived);
         self.syn_due = true;
         let limit = self.options.open_timeout;
         self.deadlines.set(Timer::Lifetime, now + limit);

@@ -1,9 +1,11 @@
 //! Listeners: the sockets that wait for connections on an address and port, and their queues.
+//!
+//! One listener may hear what no other does: every address and port that packets for us may have.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{Ipv6Addr, SocketAddr};
 
 use crate::event::ListenerId;
 use crate::flow::Tuple;
@@ -15,8 +17,10 @@ use crate::tcp::terms::Terms;
 #[derive(Debug)]
 pub struct Listener {
     /// Where it listens; the unspecified address stands for all of ours of its version, `[::]` for
-    /// both versions.
+    /// both versions. Port 0 stands for every port.
     pub local: SocketAddr,
+    /// Its user judges each SYN before it is answered.
+    pub asks: bool,
     /// Established connections not yet accepted: the most there may be.
     pub backlog: usize,
     /// The options that its connections start with.
@@ -31,6 +35,13 @@ pub struct Listener {
 }
 
 impl Listener {
+    fn new(local: SocketAddr, backlog: usize, options: Arc<SocketOptions>, terms: Terms) -> Self {
+        let end = (local.ip(), local.port());
+        let (words, is_ipv6) = (Tuple::new(end, end).local_words(), local.is_ipv6());
+        let (backlog, queue) = (backlog.max(1), VecDeque::new());
+        Listener { local, asks: false, backlog, options, terms, queue, words, is_ipv6 }
+    }
+
     /// True if a further connection cannot wait: the peer's ACK, or SYN, is ignored.
     pub fn is_full(&self) -> bool {
         self.queue.len() >= self.backlog
@@ -51,6 +62,8 @@ pub(crate) struct Listeners {
     /// Ports in order, each with its slots: what a SYN costs hardly grows with the listeners of
     /// other ports.
     by_port: Vec<(u16, Vec<u32>)>,
+    /// The one that hears what no other does.
+    any: Option<u32>,
 }
 
 impl Listeners {
@@ -65,16 +78,31 @@ impl Listeners {
         if self.on_port(local.port()).any(|(_, listener)| listener.local == local) {
             return None;
         }
-        let backlog = backlog.max(1);
-        let end = (local.ip(), local.port());
-        let (words, is_ipv6) = (Tuple::new(end, end).local_words(), local.is_ipv6());
-        let queue = VecDeque::new();
-        let listener = Listener { local, backlog, options, terms, queue, words, is_ipv6 };
-        let Key { index, generation } = self.slots.insert(listener);
+        let Key { index, generation } =
+            self.slots.insert(Listener::new(local, backlog, options, terms));
         match self.place_of(local.port()) {
             Ok(place) => self.by_port[place].1.push(index),
             Err(place) => self.by_port.insert(place, (local.port(), Vec::from([index]))),
         }
+        Some(ListenerId { index, generation })
+    }
+
+    /// Adds the listener for what no other hears, if there is none. `asks`: its user judges each
+    /// SYN before it is answered.
+    pub(crate) fn insert_any(
+        &mut self,
+        asks: bool,
+        backlog: usize,
+        options: Arc<SocketOptions>,
+        terms: Terms,
+    ) -> Option<ListenerId> {
+        if self.any.is_some() {
+            return None;
+        }
+        let local = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let listener = Listener { asks, ..Listener::new(local, backlog, options, terms) };
+        let Key { index, generation } = self.slots.insert(listener);
+        self.any = Some(index);
         Some(ListenerId { index, generation })
     }
 
@@ -102,14 +130,25 @@ impl Listeners {
         self.slots.iter().map(|(_, listener)| listener)
     }
 
-    /// The listener for a SYN to our end of `tuple`: the exact address before any.
+    /// The listener for a SYN to our end of `tuple`: the exact address before any, and a port
+    /// before every port.
     #[inline(always)]
     pub(crate) fn find(&self, tuple: &Tuple) -> Option<(ListenerId, &Listener)> {
         // Nearly always there is one, and it hears.
         let &[index] = self.slots_of(tuple.local_port()) else { return self.find_best(tuple) };
         let (listener, generation) = self.slots.named(index)?;
         debug_assert_eq!(listener.local.port(), tuple.local_port());
-        listener.hears(tuple).then_some((ListenerId { index, generation }, listener))
+        if !listener.hears(tuple) {
+            return self.find_any();
+        }
+        Some((ListenerId { index, generation }, listener))
+    }
+
+    /// The listener for what no other hears.
+    fn find_any(&self) -> Option<(ListenerId, &Listener)> {
+        let index = self.any?;
+        let (listener, generation) = self.slots.named(index)?;
+        Some((ListenerId { index, generation }, listener))
     }
 
     /// Finds the best listener among several on one port, or none.
@@ -119,7 +158,7 @@ impl Listeners {
             let ip = it.local.ip();
             (!ip.is_unspecified(), ip.is_ipv6() == tuple.is_ipv6())
         });
-        let (index, listener) = best?;
+        let Some((index, listener)) = best else { return self.find_any() };
         Some((ListenerId { index, generation: self.slots.generation(index) }, listener))
     }
 
@@ -138,6 +177,7 @@ impl Listeners {
     /// Takes a listener out.
     pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let port = self.get(id)?.local.port();
+        self.any = self.any.filter(|index| *index != id.index);
         if let Ok(place) = self.place_of(port) {
             let slots = &mut self.by_port[place].1;
             slots.retain(|index| *index != id.index);
@@ -177,6 +217,30 @@ mod tests {
         assert_eq!(find("10.0.0.2", 80), Some(any));
         assert_eq!(find("fd00::1", 80), Some(both));
         assert_eq!(find("10.0.0.1", 81), None);
+    }
+
+    #[test]
+    fn what_no_other_hears_is_for_the_listener_of_every_port() {
+        let mut listeners = Listeners::default();
+        let port = insert(&mut listeners, at("10.0.0.1:80")).unwrap();
+        let mut every = || {
+            let options = Arc::new(SocketOptions::new(&TcpConfig::default()));
+            listeners.insert_any(true, 1, options, Terms::default())
+        };
+        let any = every().unwrap();
+        assert_eq!(every(), None, "there is one");
+        let find = |listeners: &Listeners, ip: &str, port| {
+            let end = (ip.parse().unwrap(), port);
+            listeners.find(&Tuple::new(end, end)).map(|found| found.0)
+        };
+        assert_eq!(find(&listeners, "10.0.0.1", 80), Some(port));
+        for (ip, port) in [("10.0.0.2", 80), ("10.0.0.1", 81), ("fd00::1", 80), ("8.8.8.8", 53)] {
+            assert_eq!(find(&listeners, ip, port), Some(any));
+        }
+        assert!(listeners.get(any).unwrap().asks && !listeners.get(port).unwrap().asks);
+        listeners.remove(any);
+        assert_eq!(find(&listeners, "10.0.0.2", 80), None);
+        assert_eq!(find(&listeners, "10.0.0.1", 81), None);
     }
 
     #[test]

@@ -66,6 +66,8 @@ pub(crate) struct Socket {
     pub is_full: bool,
     /// It is on the list of those that have something to send.
     pub is_ready: bool,
+    /// A datagram has made it, and it has no port of its own.
+    pub is_flow: bool,
     /// Its user is gone; it remains until all is sent.
     pub is_closed: bool,
     /// Datagrams that were not kept for want of room.
@@ -91,6 +93,7 @@ impl Socket {
             progress: Progress::default(),
             is_full: false,
             is_ready: false,
+            is_flow: false,
             is_closed: false,
             dropped: 0,
             error: None,
@@ -98,6 +101,12 @@ impl Socket {
             sent: [0; SENT_KINDS],
             sent_next: 0,
         }
+    }
+
+    /// The socket of a flow between `ends`, ours first.
+    pub(crate) fn of_flow(ends: &Tuple, options: UdpOptions) -> Socket {
+        let socket = Socket::new(ends.local(), options);
+        Socket { connected: Some(*ends), key: *ends, is_flow: true, ..socket }
     }
 
     /// True if it can carry packets of that version.

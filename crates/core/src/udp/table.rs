@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use hashbrown::HashTable;
 
+use super::UdpOptions;
 use super::socket::{Socket, our_end};
 use crate::config::{Config, Member};
 use crate::event::UdpId;
@@ -31,6 +32,8 @@ pub(crate) struct Table {
     /// Sockets that are connected, and those that are not and have an address.
     connected: usize,
     addressed: usize,
+    /// Sockets of flows.
+    flows: usize,
     by_port: BTreeMap<u16, Vec<u32>>,
     /// The ends of the last datagram, and its socket: mostly the next one has the same.
     last: Option<(Tuple, u32)>,
@@ -64,6 +67,7 @@ impl Table {
             hasher: TupleHasher::new(&config.secret),
             connected: 0,
             addressed: 0,
+            flows: 0,
             by_port: BTreeMap::new(),
             last: None,
             ports: Ports {
@@ -126,6 +130,21 @@ impl Table {
         UdpId { index, generation }
     }
 
+    /// Adds the socket of a flow between `ends`, for which no socket was found. It takes no port
+    /// from others.
+    pub(crate) fn insert_flow(&mut self, ends: &Tuple, options: UdpOptions) -> UdpId {
+        let socket = Box::new(Socket::of_flow(ends, options));
+        let Key { index, generation } = self.slots.insert(socket);
+        self.flows += 1;
+        self.list(index);
+        UdpId { index, generation }
+    }
+
+    /// How many are of flows.
+    pub(crate) fn flows(&self) -> usize {
+        self.flows
+    }
+
     /// Lets no datagram find the socket any more, and frees its port.
     pub(crate) fn withdraw(&mut self, index: u32) {
         let Some(port) = self.get(index).map(|socket| socket.local.port()) else { return };
@@ -140,7 +159,8 @@ impl Table {
 
     /// Drops a socket that was withdrawn.
     pub(crate) fn remove(&mut self, index: u32) {
-        self.slots.take(index);
+        let removed = self.slots.take(index);
+        self.flows -= usize::from(removed.is_some_and(|socket| socket.is_flow));
     }
 
     /// Connects the socket to the remote end of `ends`, or to none. False, and nothing has changed,
@@ -287,7 +307,6 @@ impl Ports {
 mod tests {
     use super::*;
     use crate::frame::{Capabilities, Medium};
-    use crate::udp::UdpOptions;
     use proptest::collection::vec;
     use proptest::prelude::*;
 

@@ -1,16 +1,13 @@
 //! The outlet: a listener on our stack, joined to a server on the kernel's stack, without any
 //! privileges.
 
-use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::future::pending;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::{fmt, io};
 
 use tokio::net::TcpSocket;
 
-use super::{ACCEPT_PAUSE, relay};
+use super::{ACCEPT_PAUSE, Relay};
 use crate::executor::spawn_local;
 use crate::local::TcpListener;
 use crate::rt;
@@ -29,8 +26,7 @@ pub struct Outlet {
     listener: TcpListener,
     target: SocketAddr,
     source: Option<Box<Source>>,
-    /// One buffer for all relays. Each relay empties it before it waits.
-    scratch: Rc<RefCell<Vec<u8>>>,
+    relay: Relay,
 }
 
 /// Maps the address of a client of our stack to the source address of the kernel's connection.
@@ -40,8 +36,7 @@ impl Outlet {
     /// Relays each connection that `listener` accepts to `target`. The kernel picks the source
     /// addresses.
     pub fn new(listener: TcpListener, target: SocketAddr) -> Outlet {
-        let scratch = Rc::new(RefCell::new(vec![0; relay::BLOCK_BYTES]));
-        Outlet { listener, target, source: None, scratch }
+        Outlet { listener, target, source: None, relay: Relay::default() }
     }
 
     /// Connects from the address and port that `source` returns for the client's address. If
@@ -61,16 +56,14 @@ impl Outlet {
                 rt::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
-            let (target, scratch) = (self.target, self.scratch.clone());
+            let (target, relay) = (self.target, self.relay.clone());
             let source = self.source.as_ref().map(|source| source(peer));
             spawn_local(async move {
                 match connect(source, target).await {
                     Ok(kernel) => {
-                        let _ =
-                            relay::relay(&kernel, &stack, &scratch, &Cell::default(), pending())
-                                .await;
+                        let _ = relay.join(&kernel, &stack).await;
                     }
-                    Err(_) => relay::reset(&stack),
+                    Err(_) => stack.abort(),
                 }
             });
         }

@@ -5,9 +5,10 @@
 //! either side resets both.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,6 +20,31 @@ pub(super) const BLOCK_BYTES: usize = 64 << 10;
 
 /// Blocks that a relay copies before other tasks get their turn.
 const BLOCKS_IN_A_ROW: u32 = 4;
+
+/// Joins connections of the kernel's to ours, on one shard. Clones share a buffer, which each of
+/// their relays empties before it waits.
+#[derive(Clone, Debug)]
+pub struct Relay {
+    scratch: Rc<RefCell<Vec<u8>>>,
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        Relay { scratch: Rc::new(RefCell::new(vec![0; BLOCK_BYTES])) }
+    }
+}
+
+impl Relay {
+    /// Relays between two established connections until both directions have ended: byte stream
+    /// for byte stream, with half-close and back-pressure.
+    ///
+    /// # Errors
+    ///
+    /// If one side fails. Both are reset when they are dropped.
+    pub async fn join(&self, kernel: &tokio::net::TcpStream, stack: &TcpStream) -> io::Result<()> {
+        relay(kernel, stack, &self.scratch, &Cell::default(), pending()).await
+    }
+}
 
 /// Relays between two established connections until both directions have ended. `unwritten` says
 /// how many bytes were read from the stack and not written to the kernel. Fails if one side fails;

@@ -85,7 +85,12 @@ impl TcpListener {
         options: SocketOptions,
     ) -> io::Result<TcpListener> {
         let id = shard.host_mut().listen_with(address, backlog, options).map_err(io_error)?;
-        Ok(TcpListener { local: shard.clone(), id, options: Cell::new(options) })
+        Ok(TcpListener::of(shard, id, options))
+    }
+
+    /// The listener of that name, which the host has just returned.
+    pub(super) fn of(local: &Rc<Local>, id: ListenerId, options: SocketOptions) -> TcpListener {
+        TcpListener { local: local.clone(), id, options: Cell::new(options) }
     }
 
     /// Waits for a connection, and returns it with the peer's address.

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 
 use bytes::BufMut;
 use lightwait_core::udp::{Received, Transmit};
-use lightwait_core::{Error, UdpId};
+use lightwait_core::{Error, Instant, UdpId};
 use tokio::io::ReadBuf;
 
 use super::{ToSocketAddrs, io_error};
@@ -85,6 +85,23 @@ impl UdpSocket {
     /// Those of [`UdpSocket::bind`].
     pub fn bind_on<A: ToSocketAddrs>(handle: &Handle, address: A) -> io::Result<UdpSocket> {
         UdpSocket::bind_to_first(&handle.local, address.to_socket_addrs()?)
+    }
+
+    /// The socket of that name, which the host has just returned.
+    pub(super) fn of(local: Rc<Local>, id: UdpId) -> UdpSocket {
+        UdpSocket { local, id }
+    }
+
+    /// Closes the socket of a flow, and tells its peer that the port is unreachable.
+    pub(super) fn refuse(self) {
+        let now = self.local.now();
+        self.local.host_mut().udp_refuse(now, self.id);
+        // Dropping it does the rest.
+    }
+
+    /// The shard's time.
+    pub(super) fn now(&self) -> Instant {
+        self.local.now()
     }
 
     fn bind_to_first(

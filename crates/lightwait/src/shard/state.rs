@@ -260,6 +260,12 @@ impl Local {
         *self.waiters.borrow_mut().udp(id) = Default::default();
     }
 
+    /// Lets the task of `context` wait for a datagram that no socket hears.
+    pub(crate) fn wait_flows(&self, context: &Context<'_>) {
+        let waiter = self.executor.waiter(context.waker());
+        self.waiters.borrow_mut().flows().add(waiter);
+    }
+
     /// Lets the task of `context` wait for news of our addresses.
     pub(crate) fn wait_addresses(&self, context: &Context<'_>) {
         let waiter = self.executor.waiter(context.waker());

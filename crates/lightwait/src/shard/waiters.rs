@@ -96,6 +96,8 @@ pub(crate) struct WaiterTable {
     connections: Vec<Socket>,
     udp: Vec<Socket>,
     listeners: Vec<Waiters>,
+    /// The tasks that wait for datagrams that no socket hears.
+    flows: Waiters,
     /// The tasks that wait for news of our addresses.
     addresses: Waiters,
 }
@@ -125,6 +127,10 @@ impl WaiterTable {
         at(&mut self.listeners, id.index())
     }
 
+    pub(crate) fn flows(&mut self) -> &mut Waiters {
+        &mut self.flows
+    }
+
     pub(crate) fn addresses(&mut self) -> &mut Waiters {
         &mut self.addresses
     }
@@ -136,6 +142,7 @@ impl WaiterTable {
             Event::Ready(id, readiness) => (self.connections.get_mut(id.index()), readiness),
             Event::Udp(id, readiness) => (self.udp.get_mut(id.index()), readiness),
             Event::Acceptable(id) => return self.acceptors(id).wake(wake),
+            Event::Flow => return self.flows.wake(wake),
             Event::Addresses => return self.addresses.wake(wake),
         };
         let Some(waiting) = waiting else { return };

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "tokio-driver")]
 mod af_xdp;
+#[cfg(feature = "tokio-driver")]
+mod any_destination;
 mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_dns;

@@ -2,6 +2,7 @@
 #![cfg(feature = "tokio-driver")]
 
 mod addresses;
+mod any;
 #[cfg(feature = "hyper")]
 mod http;
 mod readiness;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lightwait::bridge;
 use lightwait::executor::JoinHandle;
 use lightwait::shard::{Handle, Shard};
-use lightwait_core::Instant;
+use lightwait_core::{Config, Instant};
 
 /// Virtual time after which a test has hung.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -20,9 +20,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
+        World::with(bridge::server_config([1; 32]))
+    }
+
+    /// A server of that configuration.
+    pub(crate) fn with(server: Config) -> World {
         let (server_end, client_end) = bridge::wire();
-        let server =
-            Shard::in_made_time(bridge::server_config([1; 32]), Box::new(server_end)).unwrap();
+        let server = Shard::in_made_time(server, Box::new(server_end)).unwrap();
         let client =
             Shard::in_made_time(bridge::client_config([2; 32]), Box::new(client_end)).unwrap();
         World { server, client, now: Instant::from_millis(1) }

@@ -329,7 +329,7 @@ impl Application for Web {
                 }
             }
             Event::Ready(id, _) => self.serve(host, now, id),
-            Event::Udp(..) | Event::Addresses => {}
+            Event::Udp(..) | Event::Flow | Event::Addresses => {}
         }
     }
 

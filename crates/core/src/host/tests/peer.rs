@@ -109,7 +109,7 @@ pub(crate) struct Peer {
     pub(crate) listener: Option<ListenerId>,
     /// Hop limit and traffic class of the last packet heard.
     pub(crate) marks: (u8, u8),
-    host_ip: IpAddr,
+    pub(crate) host_ip: IpAddr,
     pub(crate) ip: IpAddr,
     pub(crate) host_port: u16,
     pub(crate) port: u16,

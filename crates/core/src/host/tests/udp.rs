@@ -1,6 +1,7 @@
 //! UDP between hosts on a cable, in virtual time.
 
 mod errors;
+mod flows;
 mod fragments;
 mod shards;
 

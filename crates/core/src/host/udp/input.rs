@@ -1,6 +1,7 @@
 //! A datagram, or an ICMP error about one, finds its socket.
 
 use super::Host;
+use super::flows::TooMany;
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::flow::Tuple;
@@ -43,14 +44,22 @@ impl Host {
         self.shared.counters.datagrams_in += 1;
         match self.udp.sockets.find_and_note(&ends) {
             Some(index) => self.keep_datagram(index, &ends, delivery, datagram.payload),
-            None => {
-                let cx = &mut Context { now, counters: &mut self.shared.counters };
-                cx.counters.datagrams_unheard += 1;
-                let addresses = (delivery.source, delivery.destination);
-                self.ip.on_unheard_port(cx, addresses, &delivery.packet);
-                self.after_ip(now);
-            }
+            None => self.on_unheard(now, &ends, delivery, datagram.payload),
         }
+    }
+
+    /// No socket hears a datagram: it makes one, or its port is unreachable.
+    fn on_unheard(&mut self, now: Instant, ends: &Tuple, delivery: &Delivery<'_>, payload: &[u8]) {
+        match self.begin_flow(ends) {
+            Ok(Some(index)) => return self.keep_datagram(index, ends, delivery, payload),
+            Ok(None) => {}
+            Err(TooMany) => return,
+        }
+        let cx = &mut Context { now, counters: &mut self.shared.counters };
+        cx.counters.datagrams_unheard += 1;
+        let addresses = (delivery.source, delivery.destination);
+        self.ip.on_unheard_port(cx, addresses, &delivery.packet);
+        self.after_ip(now);
     }
 
     /// Puts a datagram, or several that came joined, into the queue of the socket in that slot.

@@ -1,5 +1,6 @@
-//! SYN-RECEIVED after a simultaneous open: RFC 9293 §3.10.7.4 for that state. (The passive
-//! SYN-RECEIVED is an entry of the SYN cache, in `host/half_open.rs`.)
+//! SYN-RECEIVED after a simultaneous open, or after a passive one that its user has admitted: RFC
+//! 9293 §3.10.7.4 for that state. (Any other passive SYN-RECEIVED is an entry of the SYN cache, in
+//! `host/half_open.rs`.)
 
 use crate::error::Error;
 use crate::flow::stamp::stamp_distance;

@@ -28,7 +28,7 @@ fn urgent_notices(peer: &mut Peer) -> usize {
     let events = core::iter::from_fn(|| peer.host.event());
     let readiness = events.filter_map(|event| match event {
         Event::Ready(_, readiness) => Some(readiness),
-        Event::Acceptable(_) | Event::Udp(..) | Event::Addresses => None,
+        Event::Acceptable(_) | Event::Udp(..) | Event::Flow | Event::Addresses => None,
     });
     readiness.filter(|readiness| readiness.contains(Readiness::URGENT)).count()
 }
