@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use lightwait_core::tcp::SocketOptions;
@@ -345,25 +345,6 @@ impl Crossing {
         }))?;
         self.lock().quick_acks = Some(quick_acks);
         Ok(())
-    }
-
-    /// Ready if the stream is, in that way, or over. Else the task of `context` is the one that
-    /// waits.
-    pub(super) fn poll_ready(
-        &self,
-        wanted: Readiness,
-        context: &Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.look(|readiness, _, waiters| {
-            if readiness.contains(wanted) {
-                return Poll::Ready(Ok(()));
-            }
-            match wanted.contains(Readiness::READABLE) {
-                true => waiters.set_reader(context),
-                false => waiters.set_writer(context),
-            }
-            Poll::Pending
-        })
     }
 
     pub(super) fn addresses(&self) -> io::Result<Addresses> {

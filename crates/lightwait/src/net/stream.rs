@@ -17,7 +17,7 @@ use tokio::io::ReadBuf;
 use super::crossing::{Close, Crossing, Owner, stack_ended};
 use super::pump;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
-use super::waiting::Waiting;
+use super::waiting::{Waiting, pending_if_it_would_block};
 use super::{StackHandle, ToSocketAddrs};
 use crate::address::no_address;
 use crate::answer::answer;
@@ -315,13 +315,5 @@ impl TcpStream {
 impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TcpStream").field(self.crossing()).finish()
-    }
-}
-
-/// `Pending` for an error of that kind: the crossing has the task's waker.
-fn pending_if_it_would_block<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        result => Poll::Ready(result),
     }
 }

@@ -7,4 +7,5 @@ mod many;
 mod readiness;
 mod runtimes;
 mod transfers;
+mod udp;
 mod world;
