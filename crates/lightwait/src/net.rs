@@ -31,6 +31,7 @@
 mod crossing;
 mod handle;
 mod lane;
+mod ledger;
 mod listener;
 mod pump;
 mod socket;

@@ -30,7 +30,8 @@ use crate::lookup::{addresses_of, of_name};
 ///
 /// 64 KiB wait on the way between the stack's thread and the application, at most, in each
 /// direction, and as many more that a reader has begun to read. What the application does not read
-/// fills the stack's own buffer then, and closes the window.
+/// fills the stack's own buffer then, and closes the window. These bytes count as the stack's memory
+/// for buffers; while that is short it is 4 KiB.
 pub struct TcpStream {
     owner: Owner,
     stack: StackHandle,
@@ -96,9 +97,10 @@ impl TcpStream {
         remote: SocketAddr,
         options: SocketOptions,
     ) -> io::Result<TcpStream> {
+        let ledger = stack.ledger().clone();
         let asked = stack.ask(move |shard| {
             let stream = local::TcpStream::open_with(&shard.local, from, remote, options)?;
-            pump::begin(shard, stream, Crossing::opening(options))
+            pump::begin(shard, stream, Crossing::opening(options, &ledger))
         });
         let owner = asked.await.ok_or_else(stack_ended)??;
         let stream = TcpStream::new(owner, stack.clone());

@@ -106,7 +106,8 @@ impl UdpSocket {
         address: SocketAddr,
         options: Option<UdpOptions>,
     ) -> io::Result<UdpSocket> {
-        let asked = stack.ask(move |shard| pump::begin(shard, address, options));
+        let ledger = stack.ledger().clone();
+        let asked = stack.ask(move |shard| pump::begin(shard, address, options, &ledger));
         let owner = asked.await.ok_or_else(stack_ended)??;
         Ok(UdpSocket { owner, stack: stack.clone() })
     }

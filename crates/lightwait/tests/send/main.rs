@@ -4,6 +4,7 @@
 mod closing;
 mod ends;
 mod many;
+mod memory;
 mod readiness;
 mod runtimes;
 mod transfers;

@@ -17,7 +17,8 @@ use lightwait_core::{Error, Readiness};
 use super::queue::{Queue, cost_of};
 use crate::error::io_error;
 use crate::local;
-use crate::net::crossing::{BUDGET, locked, stack_ended};
+use crate::net::crossing::{locked, stack_ended};
+use crate::net::ledger::{Charge, Ledger};
 use crate::net::waiting::{Waitable, Waiters};
 
 /// ICMP errors that wait to be asked for, as many as in the engine; a later one is dropped.
@@ -40,6 +41,8 @@ pub(super) struct Crossing {
 }
 
 struct State {
+    /// What waits both ways, on the stack's account.
+    charge: Charge,
     /// Our end and the remote one.
     ends: Ends,
     options: UdpOptions,
@@ -97,8 +100,9 @@ pub(super) struct Delivery {
 }
 
 impl Crossing {
-    pub(super) fn new(ends: Ends, options: UdpOptions) -> Crossing {
+    pub(super) fn new(ends: Ends, options: UdpOptions, ledger: &Arc<Ledger>) -> Crossing {
         let state = State {
+            charge: Charge::on(ledger),
             ends,
             options,
             incoming: Queue::default(),
@@ -167,8 +171,11 @@ impl Crossing {
         let read = Received { len: copied, segment: received.segment.min(all), ..*received };
         state.incoming.copy(copied, sink);
         if takes {
+            let before = state.incoming.cost();
             state.incoming.consume(all);
-            if state.wants_room && state.incoming.cost() <= BUDGET / 2 {
+            let consumed = before - state.incoming.cost();
+            state.charge.sub(consumed);
+            if state.wants_room && state.has_half_the_room() {
                 state.wants_room = false;
                 self.notify(state);
             }
@@ -195,7 +202,7 @@ impl Crossing {
         transmit.check(bytes.len(), to.ip().to_canonical().is_ipv6()).map_err(io_error)?;
         // One that is larger than the room passes alone.
         let cost = cost_of(bytes.len());
-        if state.outgoing_cost > 0 && state.outgoing_cost + cost > BUDGET {
+        if state.outgoing_cost > 0 && state.outgoing_cost + cost > state.charge.budget() {
             state.is_full = true;
             if let Some(context) = context {
                 state.waiters.set_writer(context);
@@ -203,6 +210,7 @@ impl Crossing {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         state.outgoing_cost += cost;
+        state.charge.add(cost);
         state.outgoing.push(Order::Send(*transmit), bytes);
         self.notify(state);
         Ok(())
@@ -253,6 +261,8 @@ impl Crossing {
     fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
+        let unread = state.incoming.cost();
+        state.charge.sub(unread);
         let unused = (std::mem::take(&mut state.incoming), std::mem::take(&mut state.waiters));
         self.notify(state);
         // With nothing locked: a waker may call anything.
@@ -289,6 +299,7 @@ impl Crossing {
     pub(super) fn bring(&self, received: Received, bytes: &[u8]) -> bool {
         let mut state = self.lock();
         state.incoming.push(received, bytes);
+        state.charge.add(cost_of(bytes.len()));
         state.has_room()
     }
 
@@ -301,7 +312,8 @@ impl Crossing {
             ways |= Readiness::READABLE;
         }
         state.outgoing_cost -= delivery.taken;
-        if state.is_full && state.outgoing_cost <= BUDGET / 2 {
+        state.charge.sub(delivery.taken);
+        if state.is_full && state.outgoing_cost <= state.charge.budget() / 2 {
             state.is_full = false;
             ways |= Readiness::WRITABLE;
         }
@@ -312,7 +324,7 @@ impl Crossing {
         state.refusal = delivery.refusal.or(state.refusal);
         let room = REPORTED - state.reported.len();
         state.reported.extend(delivery.reported.into_iter().take(room));
-        let has_room = delivery.has_more && state.incoming.cost() <= BUDGET / 2;
+        let has_room = delivery.has_more && state.has_half_the_room();
         state.wants_room = delivery.has_more && !has_room;
         if !ways.is_empty() {
             state.changes += 1;
@@ -335,7 +347,11 @@ impl Crossing {
 
 impl State {
     fn has_room(&self) -> bool {
-        self.incoming.cost() < BUDGET
+        self.incoming.cost() < self.charge.budget()
+    }
+
+    fn has_half_the_room(&self) -> bool {
+        self.incoming.cost() <= self.charge.budget() / 2
     }
 
     /// Fails with what ICMP has said of an earlier datagram, once.
@@ -349,6 +365,7 @@ impl State {
             return Err(stack_ended());
         }
         self.outgoing_cost += cost_of(0);
+        self.charge.add(cost_of(0));
         self.outgoing.push(order, &[]);
         Ok(())
     }

@@ -13,6 +13,7 @@ use lightwait_core::udp::UdpOptions;
 use super::crossing::{Crossing, Delivery, Ends, Order, Owner};
 use super::queue::{Queue, cost_of};
 use crate::local::UdpSocket;
+use crate::net::ledger::Ledger;
 use crate::net::pump::with_woken;
 use crate::shard::Handle;
 
@@ -21,11 +22,12 @@ pub(super) fn begin(
     shard: &Handle,
     address: SocketAddr,
     options: Option<UdpOptions>,
+    ledger: &Arc<Ledger>,
 ) -> io::Result<Owner> {
     let options = options.unwrap_or_else(|| shard.local.host().default_udp_options());
     let socket = UdpSocket::bind_with_options(shard, address, on_shard(options))?;
     let ends = Ends { local: socket.local_addr()?, peer: None };
-    let crossing = Arc::new(Crossing::new(ends, options));
+    let crossing = Arc::new(Crossing::new(ends, options, ledger));
     let owner = Owner { crossing: crossing.clone() };
     let pump = Pump { crossing: crossing.clone(), socket, pending: Queue::default() };
     crossing.begin(shard.spawn_local(pump).waker().clone());
