@@ -1,6 +1,6 @@
 //! What all sockets of a stack hold on the way between its thread and the application. It counts as
-//! part of the stack's memory for buffers (`limits.pages`), and is bounded in sum: while that memory
-//! is short each direction of a socket has room for a little only.
+//! part of the stack's memory for buffers (`limits.pages`), and is bounded in sum: while that
+//! memory is short each direction of a socket has room for a little only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

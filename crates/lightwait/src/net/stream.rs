@@ -30,8 +30,8 @@ use crate::lookup::{addresses_of, of_name};
 ///
 /// 64 KiB wait on the way between the stack's thread and the application, at most, in each
 /// direction, and as many more that a reader has begun to read. What the application does not read
-/// fills the stack's own buffer then, and closes the window. These bytes count as the stack's memory
-/// for buffers; while that is short it is 4 KiB.
+/// fills the stack's own buffer then, and closes the window. These bytes count as the stack's
+/// memory for buffers; while that is short it is 4 KiB.
 pub struct TcpStream {
     owner: Owner,
     stack: StackHandle,
