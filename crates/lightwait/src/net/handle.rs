@@ -256,7 +256,9 @@ impl Driven for ServedShard {
         pump::wake_all();
         if self.is_orphan.load(Ordering::Acquire) {
             let handle = self.shard.handle();
-            if handle.tasks() == 0 && handle.with_host(Host::connections) == 0 {
+            // Datagrams of sockets that were dropped still leave.
+            let is_idle = |host: &Host| host.connections() == 0 && !host.wants_emit();
+            if handle.tasks() == 0 && handle.with_host(is_idle) {
                 self.stop.set();
             }
         }

@@ -70,7 +70,13 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let mut failure = None;
         for address in addresses_of(&address).await? {
-            match TcpListener::listen(stack, address, backlog, stack.defaults().options).await {
+            let listen = || TcpListener::listen(stack, address, backlog, stack.defaults().options);
+            let listening = match listen().await {
+                // A listener that was dropped just now has the address until the turn's end.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => listen().await,
+                listening => listening,
+            };
+            match listening {
                 Ok(listener) => return Ok(listener),
                 Err(error) => failure = Some(error),
             }

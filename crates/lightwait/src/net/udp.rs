@@ -106,6 +106,21 @@ impl UdpSocket {
         address: SocketAddr,
         options: Option<UdpOptions>,
     ) -> io::Result<UdpSocket> {
+        let bound = UdpSocket::try_bind(stack, address, options).await;
+        match bound {
+            // A socket that was dropped just now has the address until the turn's end.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                UdpSocket::try_bind(stack, address, options).await
+            }
+            bound => bound,
+        }
+    }
+
+    async fn try_bind(
+        stack: &StackHandle,
+        address: SocketAddr,
+        options: Option<UdpOptions>,
+    ) -> io::Result<UdpSocket> {
         let ledger = stack.ledger().clone();
         let asked = stack.ask(move |shard| pump::begin(shard, address, options, &ledger));
         let owner = asked.await.ok_or_else(stack_ended)??;

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, IoSliceMut};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use lightwait::net::{StackHandle, Transmit, UdpSocket};
+use lightwait::net::{StackHandle, TcpListener, Transmit, UdpSocket};
 use tokio::io::{Interest, ReadBuf};
 use tokio::runtime::Builder;
 
@@ -376,6 +376,21 @@ fn a_panicking_task_frees_its_port_and_what_it_sent_leaves() {
 }
 
 #[test]
+fn an_address_is_free_once_its_socket_is_dropped() {
+    run(async {
+        let (server, _client) = stacks();
+        for _ in 0..200 {
+            let socket = UdpSocket::bind_on(&server, service(&server)).await.unwrap();
+            let taken = UdpSocket::bind_on(&server, service(&server)).await;
+            assert_eq!(kind(taken), Some(ErrorKind::AddrInUse));
+            drop(socket);
+            let listener = TcpListener::bind_on(&server, service(&server)).await.unwrap();
+            drop(listener);
+        }
+    });
+}
+
+#[test]
 fn a_stack_ends_once_its_last_socket_is_dropped() {
     run(async {
         let (server, client) = stacks();
@@ -384,7 +399,13 @@ fn a_stack_ends_once_its_last_socket_is_dropped() {
         far.send_to(b"x", service(&server)).await.unwrap();
         assert_eq!(near.recv(&mut [0; 1]).await.unwrap(), 1);
         assert!(!ended.is_finished(), "the socket lives");
+        for _ in 0..50 {
+            far.send_to(&[1; 1000], service(&server)).await.unwrap();
+        }
         drop(far);
         ended.await.unwrap().unwrap();
+        for _ in 0..50 {
+            assert_eq!(near.recv(&mut [0; 1000]).await.unwrap(), 1000, "all that was sent");
+        }
     });
 }
