@@ -379,14 +379,15 @@ fn a_panicking_task_frees_its_port_and_what_it_sent_leaves() {
 fn an_address_is_free_once_its_socket_is_dropped() {
     run(async {
         let (server, _client) = stacks();
-        for _ in 0..200 {
-            let socket = UdpSocket::bind_on(&server, service(&server)).await.unwrap();
-            let taken = UdpSocket::bind_on(&server, service(&server)).await;
-            assert_eq!(kind(taken), Some(ErrorKind::AddrInUse));
-            drop(socket);
-            let listener = TcpListener::bind_on(&server, service(&server)).await.unwrap();
-            drop(listener);
+        for _ in 0..5000 {
+            drop(UdpSocket::bind_on(&server, service(&server)).await.unwrap());
         }
+        for _ in 0..200 {
+            drop(TcpListener::bind_on(&server, service(&server)).await.unwrap());
+        }
+        let _socket = UdpSocket::bind_on(&server, service(&server)).await.unwrap();
+        let taken = UdpSocket::bind_on(&server, service(&server)).await;
+        assert_eq!(kind(taken), Some(ErrorKind::AddrInUse));
     });
 }
 
