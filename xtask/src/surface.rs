@@ -1,6 +1,5 @@
-//! The sockets' surface beside tokio's: every method of tokio's TCP types is one of ours, of both
-//! kinds, and every method of its UDP socket one of those of one thread; or it stands below with
-//! the reason why not. And what `core` shows: see [`shown`].
+//! The sockets' surface beside tokio's: every method of tokio's TCP and UDP types is one of ours,
+//! of both kinds, or stands below with the reason why not. And what `core` shows: see [`shown`].
 
 mod shown;
 
@@ -52,7 +51,11 @@ const THEIRS: [&str; 6] =
 const OURS: [&str; 2] = ["crates/lightwait/src/local", "crates/lightwait/src/net"];
 
 /// The files with what both have.
-const SHARED: [&str; 2] = ["crates/lightwait/src/halves.rs", "crates/lightwait/src/options.rs"];
+const SHARED: [&str; 3] = [
+    "crates/lightwait/src/datagrams.rs",
+    "crates/lightwait/src/halves.rs",
+    "crates/lightwait/src/options.rs",
+];
 
 /// Compares every method of tokio's with ours and the list.
 pub(crate) fn check(root: &Path) -> Outcome {
@@ -69,12 +72,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
         let is_ours = |path: &str| path.starts_with(folder) || SHARED.contains(&path);
         let ours = sources.iter().filter(|source| is_ours(&source.path));
         let ours: BTreeSet<String> = ours.flat_map(|source| methods(&source.text)).collect();
-        // Those for any thread have no UDP.
-        let has_udp = ours.contains("UdpSocket::bind");
-        let counts = |method: &str| has_udp || !method.starts_with("UdpSocket::");
-        let theirs = expected.iter().filter(|method| counts(method)).cloned().collect();
-        let missing: Vec<_> = MISSING.iter().copied().filter(|(name, _)| counts(name)).collect();
-        findings.extend(compare(folder, &theirs, &ours, &missing));
+        findings.extend(compare(folder, &expected, &ours, MISSING));
     }
     findings.extend(shown::check(&sources));
     Ok(findings)

@@ -24,6 +24,7 @@ use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 
 use crate::config::{Config, UdpConfig};
+use crate::error::Error;
 use crate::event::UdpId;
 use crate::fifo::Fifo;
 use crate::flow::TupleHasher;
@@ -54,7 +55,7 @@ pub struct UdpOptions {
     /// A socket of `[::]` hears and sends IPv6 alone (RFC 3493 §5.3). Said before it is bound.
     pub only_ipv6: bool,
     /// No datagram is cut into fragments, here or by a router: one that is too large for the path
-    /// is refused with [`Error::MessageTooLong`](crate::Error::MessageTooLong).
+    /// is refused with [`Error::MessageTooLong`].
     pub dont_fragment: bool,
     /// ICMP errors about what was sent are kept, with the destination of each, whether the socket
     /// is connected or not and whether they may pass or not
@@ -108,6 +109,25 @@ impl Transmit {
     /// One datagram to `to`.
     pub fn to(to: SocketAddr) -> Self {
         Transmit { to: Some(to), ..Transmit::default() }
+    }
+
+    /// Bytes of each datagram of `len` bytes in all: at least one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MessageTooLong`] if IP has no packet for one of them, and [`Error::InvalidInput`]
+    /// if they are more than [`SEGMENTS_MAX`].
+    pub fn check(&self, len: usize, is_ipv6: bool) -> Result<usize, Error> {
+        let segment = match self.segment {
+            Some(0) => return Err(Error::InvalidInput("datagrams of no bytes cannot be joined")),
+            Some(segment) if len.div_ceil(segment) > SEGMENTS_MAX => {
+                return Err(Error::InvalidInput("more datagrams than one call sends"));
+            }
+            Some(segment) => segment.min(len).max(1),
+            None => len.max(1),
+        };
+        let largest = if is_ipv6 { IPV6_PAYLOAD_MAX } else { IPV4_PAYLOAD_MAX };
+        if segment > largest { Err(Error::MessageTooLong) } else { Ok(segment) }
     }
 }
 

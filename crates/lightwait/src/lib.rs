@@ -45,6 +45,7 @@ mod answer;
 #[cfg(feature = "tokio-driver")]
 pub mod bridge;
 pub mod clock;
+mod datagrams;
 pub mod device;
 pub mod driver;
 mod error;

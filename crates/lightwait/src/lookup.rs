@@ -51,12 +51,21 @@ pub(crate) async fn addresses_of<A: ToSocketAddrs>(host: &A) -> io::Result<Addre
     }
 }
 
-/// The addresses that `host` stands for, for a socket of that shard. In virtual time a name is
-/// refused: the answer would come at another time in each run.
+/// The addresses that `host` stands for, for a socket of that shard, whose own resolver is asked
+/// first. Without one a name is refused in virtual time: the answer would come at another time in
+/// each run.
 pub(crate) async fn addresses_for<A: ToSocketAddrs>(
     shard: &Local,
     host: &A,
 ) -> io::Result<Addresses<A::Iter>> {
+    if let Some((name, port)) = host.host_name()
+        && let Some(found) = shard.resolve(name)
+    {
+        let found = found.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, format!("{name}: no host has that name"))
+        })?;
+        return Ok(Addresses::Found(vec![SocketAddr::new(found, port)].into_iter()));
+    }
     match host.host_name() {
         Some((name, _)) if shard.is_in_made_time() => {
             let text = format!("{name}: names are not looked up in virtual time; use an address");

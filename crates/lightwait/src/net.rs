@@ -23,18 +23,21 @@
 //! # Ok(()) }) }
 //! ```
 //!
-//! Bytes cross between the threads in pages that change hands, 64 KiB at most in each direction of
-//! a connection. A task of the stack moves them; [`local`](crate::local) has sockets without that
-//! step, for tasks that run on the stack's own thread.
+//! Bytes cross between the threads in pages that change hands, and datagrams in queues: 64 KiB, and
+//! not much more, in each direction of a connection or a socket. A task of the stack moves them;
+//! [`local`](crate::local) has sockets without that step, for tasks that run on the stack's own
+//! thread.
 
 mod crossing;
 mod handle;
 mod lane;
+mod ledger;
 mod listener;
 mod pump;
 mod socket;
 mod split;
 mod stream;
+mod udp;
 mod waiting;
 
 pub(crate) use handle::spawn;
@@ -44,6 +47,7 @@ pub use listener::TcpListener;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;
+pub use udp::UdpSocket;
 
 pub use crate::address::ToSocketAddrs;
 pub use crate::error::io_error;
@@ -51,3 +55,4 @@ pub use crate::lookup::lookup_host;
 
 // What calls of sockets take and return.
 pub use lightwait_core::tcp::{ConnectionInfo, SocketOptions};
+pub use lightwait_core::udp::{Received, SEGMENTS_MAX, Transmit, UdpOptions};

@@ -20,6 +20,7 @@ pub(crate) mod timers;
 pub(crate) mod waiters;
 
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -361,6 +362,12 @@ impl Handle {
     /// the turn, and ends what drives the shard. A [`Stack`](crate::Stack) contains them.
     pub fn contain_panics(&self, contains: bool) {
         self.local.executor().contain_panics(contains);
+    }
+
+    /// Looks up the names of hosts by `resolve`, for the sockets of this shard, instead of asking
+    /// the system. A name that it does not know is `NotFound`.
+    pub fn set_resolver(&self, resolve: impl Fn(&str) -> Option<IpAddr> + 'static) {
+        self.local.set_resolver(Rc::new(resolve));
     }
 
     /// The shard's time.

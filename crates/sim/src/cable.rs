@@ -229,7 +229,7 @@ impl Cable {
 }
 
 /// FNV-1a, eight bytes at a time: it only needs to show any difference.
-fn fold(digest: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn fold(digest: u64, bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(digest ^ bytes.len() as u64, |digest, chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);

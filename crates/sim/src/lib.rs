@@ -12,10 +12,11 @@
 //! unmodified. Only time, the wire and the disk are simulated, each from the seed, so that a
 //! failure can be replayed.
 //!
-//! Any program on `lightwait`'s sockets runs so: `docs/virtual-time.md`, and
-//! `examples/virtual_time.rs`. [`World::two_hosts`] makes the hosts, [`World::run`] runs it.
+//! Any program on `lightwait`'s sockets runs so, in a [`Simulation`] of as many hosts as it needs:
+//! `docs/virtual-time.md`, and the examples `virtual_time` and `retries`.
 //!
-//! Start reading at [`world::World`], then [`oracle`], then [`scenario`].
+//! To test a program of your own, start reading at [`simulation`]; to see how the engine is tested,
+//! at [`world::World`], then [`oracle`], then [`scenario`].
 #![forbid(unsafe_code)]
 
 pub mod bulk;
@@ -26,6 +27,7 @@ pub mod pattern;
 mod queues;
 pub mod scenario;
 pub mod search;
+pub mod simulation;
 pub mod swarm;
 pub mod web;
 pub mod world;
@@ -36,6 +38,7 @@ pub use bulk::Bulk;
 pub use cable::{Cable, Passage, Port, Side};
 pub use oracle::Oracle;
 pub use queues::Crew;
+pub use simulation::{Cause, Failure, HostId, Simulation, each_seed};
 pub use world::{Trouble, World};
 
 /// The examples of the front page are tests.

@@ -19,12 +19,12 @@ use crate::queues::{Crew, Queue};
 
 /// Passes over all shards at one instant. More of them mean an endless loop: a shard always has
 /// work that takes no time.
-const PASSES_AT_ONCE: usize = 1_000_000;
+pub(crate) const PASSES_AT_ONCE: usize = 1_000_000;
 
 /// Largest IP packet between two hosts by default, in bytes.
 const MTU: u16 = 1500;
 /// The time at which their world begins. Zero is as good, and hides what is wrong with large ones.
-const BEGIN: Instant = Instant::from_millis(1_000_000_000);
+pub(crate) const BEGIN: Instant = Instant::from_millis(1_000_000_000);
 
 /// Two hosts, a cable between them, and the time.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! All worlds in one program: each test program by itself links the whole stack once more.
 
+mod axum;
 mod dctcp;
 mod flood;
 mod http;
@@ -12,6 +13,7 @@ mod reuse;
 mod schemes;
 mod search;
 mod shards;
+mod simulation;
 mod swarm;
 mod throughput;
 mod time_wait;

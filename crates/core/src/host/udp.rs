@@ -16,9 +16,7 @@ use crate::ip::route::Class;
 use crate::time::Instant;
 use crate::udp::queue::Refusal;
 use crate::udp::socket::{Departure, Socket};
-use crate::udp::{
-    ECN, IPV4_PAYLOAD_MAX, IPV6_PAYLOAD_MAX, Received, SEGMENTS_MAX, Transmit, UdpOptions,
-};
+use crate::udp::{ECN, Received, Transmit, UdpOptions};
 use crate::wire::ip;
 use crate::wire::udp::HEADER_BYTES;
 
@@ -147,11 +145,7 @@ impl Host {
         if !leaving.is_host && !leaving.is_multicast && !options.broadcast {
             return Err(Error::PermissionDenied);
         }
-        let segment = segment_of(transmit, bytes.len())?;
-        let largest = if leaving.ends.is_ipv6() { IPV6_PAYLOAD_MAX } else { IPV4_PAYLOAD_MAX };
-        if segment > largest {
-            return Err(Error::MessageTooLong);
-        }
+        let segment = transmit.check(bytes.len(), leaving.ends.is_ipv6())?;
         if options.dont_fragment && !leaving.is_to_ourselves {
             let remote = leaving.ends.remote_ip();
             let packet = ip::header_len(remote) + HEADER_BYTES + segment;
@@ -387,16 +381,4 @@ fn ends_of(socket: &Socket, ip: &Ip, now: Instant, transmit: &Transmit) -> Resul
         is_multicast: class == Class::Multicast,
         is_to_ourselves: class == Class::Ours,
     })
-}
-
-/// Bytes of each of the datagrams that are sent at once; at least one.
-fn segment_of(transmit: &Transmit, len: usize) -> Result<usize, Error> {
-    match transmit.segment {
-        Some(0) => Err(Error::InvalidInput("datagrams of no bytes cannot be joined")),
-        Some(segment) if len.div_ceil(segment) > SEGMENTS_MAX => {
-            Err(Error::InvalidInput("more datagrams than one call sends"))
-        }
-        Some(segment) => Ok(segment.min(len).max(1)),
-        None => Ok(len.max(1)),
-    }
 }

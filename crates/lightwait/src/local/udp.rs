@@ -5,6 +5,7 @@ mod batches;
 mod options;
 mod readiness;
 
+use std::cell::RefMut;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -19,7 +20,8 @@ use tokio::io::ReadBuf;
 
 use super::{ToSocketAddrs, io_error};
 use crate::address::no_address;
-use crate::lookup::addresses_for;
+use crate::datagrams::datagram_calls;
+use crate::lookup::{Addresses, addresses_for};
 use crate::shard::Handle;
 use crate::shard::state::{self, Local};
 
@@ -128,13 +130,17 @@ impl UdpSocket {
     pub async fn connect<A: ToSocketAddrs>(&self, address: A) -> io::Result<()> {
         let mut failure = None;
         for remote in addresses_for(&self.local, &address).await? {
-            let now = self.local.now();
-            match self.local.host_mut().udp_connect(now, self.id, Some(remote)) {
+            match self.connect_to(remote) {
                 Ok(()) => return Ok(()),
-                Err(error) => failure = Some(io_error(error)),
+                Err(error) => failure = Some(error),
             }
         }
         Err(failure.unwrap_or_else(no_address))
+    }
+
+    pub(crate) fn connect_to(&self, remote: SocketAddr) -> io::Result<()> {
+        let now = self.local.now();
+        self.local.host_mut().udp_connect(now, self.id, Some(remote)).map_err(io_error)
     }
 
     /// The address and port of the socket. A connected one has the address that it sends from.
@@ -151,184 +157,11 @@ impl UdpSocket {
         self.local.host().udp_peer_address(self.id).map_err(io_error)
     }
 
-    // ---- sending
+    // ---- what the calls do
 
-    /// Sends a datagram to the remote end of a connected socket, once there is room for it.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected` if it is not; `EMSGSIZE` if the datagram is too long; `ConnectionRefused` if
-    /// the remote end's host has said so of an earlier one.
-    pub async fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        poll_fn(|context| self.poll_send(context, bytes)).await
+    async fn addresses_of<A: ToSocketAddrs>(&self, address: &A) -> io::Result<Addresses<A::Iter>> {
+        addresses_for(&self.local, address).await
     }
-
-    /// [`UdpSocket::send`] for callers that poll by hand.
-    pub fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_transmit(context, &Transmit::default(), bytes).map_ok(|()| bytes.len())
-    }
-
-    /// Sends at once, or fails with `WouldBlock` if there is no room.
-    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.try_transmit(&Transmit::default(), bytes).map(|()| bytes.len())
-    }
-
-    /// Sends a datagram to the first of these addresses, once there is room for it.
-    ///
-    /// # Errors
-    ///
-    /// `PermissionDenied` if that is a broadcast ([`UdpSocket::set_broadcast`]),
-    /// `NetworkUnreachable` if no address of the stack leads there; else those of
-    /// [`UdpSocket::send`].
-    pub async fn send_to<A: ToSocketAddrs>(&self, bytes: &[u8], address: A) -> io::Result<usize> {
-        let to = addresses_for(&self.local, &address).await?.next().ok_or_else(no_address)?;
-        poll_fn(|context| self.poll_send_to(context, bytes, to)).await
-    }
-
-    /// [`UdpSocket::send_to`] for callers that poll by hand.
-    pub fn poll_send_to(
-        &self,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-        to: SocketAddr,
-    ) -> Poll<io::Result<usize>> {
-        self.poll_transmit(context, &Transmit::to(to), bytes).map_ok(|()| bytes.len())
-    }
-
-    /// Sends at once, or fails with `WouldBlock` if there is no room.
-    pub fn try_send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
-        self.try_transmit(&Transmit::to(to), bytes).map(|()| bytes.len())
-    }
-
-    // ---- receiving
-
-    /// Waits for a datagram and returns its length. What there is no room for is lost.
-    pub async fn recv(&self, out: &mut [u8]) -> io::Result<usize> {
-        self.receive(out, true).await.map(|received| received.len)
-    }
-
-    /// [`UdpSocket::recv`] for callers that poll by hand.
-    pub fn poll_recv(
-        &self,
-        context: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.poll_into(context, out, true).map_ok(|_| ())
-    }
-
-    /// Takes a datagram that has come, or fails with `WouldBlock`.
-    pub fn try_recv(&self, out: &mut [u8]) -> io::Result<usize> {
-        self.try_read(out, true).map(|received| received.len)
-    }
-
-    /// Waits for a datagram and returns its length and its sender.
-    pub async fn recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.receive(out, true).await.map(|received| (received.len, received.from))
-    }
-
-    /// [`UdpSocket::recv_from`] for callers that poll by hand.
-    pub fn poll_recv_from(
-        &self,
-        context: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<SocketAddr>> {
-        self.poll_into(context, out, true).map_ok(|received| received.from)
-    }
-
-    /// Takes a datagram that has come, or fails with `WouldBlock`.
-    pub fn try_recv_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.try_read(out, true).map(|received| (received.len, received.from))
-    }
-
-    /// Waits for a datagram and appends it to `out`, as far as that has room.
-    pub async fn recv_buf<B: BufMut>(&self, out: &mut B) -> io::Result<usize> {
-        self.recv_buf_from(out).await.map(|(len, _)| len)
-    }
-
-    /// Appends a datagram that has come to `out`, or fails with `WouldBlock`.
-    pub fn try_recv_buf<B: BufMut>(&self, out: &mut B) -> io::Result<usize> {
-        self.try_recv_buf_from(out).map(|(len, _)| len)
-    }
-
-    /// Waits for a datagram, appends it to `out`, as far as that has room, and returns its sender.
-    pub async fn recv_buf_from<B: BufMut>(&self, out: &mut B) -> io::Result<(usize, SocketAddr)> {
-        loop {
-            self.readable().await?;
-            match self.try_recv_buf_from(out) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return result,
-            }
-        }
-    }
-
-    /// Appends a datagram that has come to `out`, or fails with `WouldBlock`.
-    pub fn try_recv_buf_from<B: BufMut>(&self, out: &mut B) -> io::Result<(usize, SocketAddr)> {
-        let mut scratch = self.local.scratch();
-        let room = out.remaining_mut().min(LONGEST);
-        if scratch.len() < room {
-            scratch.resize(room, 0);
-        }
-        let received = self.try_read(&mut scratch[..room], true)?;
-        out.put_slice(&scratch[..received.len]);
-        Ok((received.len, received.from))
-    }
-
-    // ---- peeking
-
-    /// Waits for a datagram and copies it, but leaves it to be read.
-    pub async fn peek(&self, out: &mut [u8]) -> io::Result<usize> {
-        self.receive(out, false).await.map(|received| received.len)
-    }
-
-    /// [`UdpSocket::peek`] for callers that poll by hand.
-    pub fn poll_peek(
-        &self,
-        context: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.poll_into(context, out, false).map_ok(|_| ())
-    }
-
-    /// Copies a datagram that has come, or fails with `WouldBlock`.
-    pub fn try_peek(&self, out: &mut [u8]) -> io::Result<usize> {
-        self.try_read(out, false).map(|received| received.len)
-    }
-
-    /// Waits for a datagram and copies it, but leaves it to be read; returns its sender as well.
-    pub async fn peek_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.receive(out, false).await.map(|received| (received.len, received.from))
-    }
-
-    /// [`UdpSocket::peek_from`] for callers that poll by hand.
-    pub fn poll_peek_from(
-        &self,
-        context: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<SocketAddr>> {
-        self.poll_into(context, out, false).map_ok(|received| received.from)
-    }
-
-    /// Copies a datagram that has come, or fails with `WouldBlock`.
-    pub fn try_peek_from(&self, out: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.try_read(out, false).map(|received| (received.len, received.from))
-    }
-
-    /// Waits for a datagram and returns its sender.
-    pub async fn peek_sender(&self) -> io::Result<SocketAddr> {
-        self.peek_from(&mut []).await.map(|(_, from)| from)
-    }
-
-    /// [`UdpSocket::peek_sender`] for callers that poll by hand.
-    pub fn poll_peek_sender(&self, context: &mut Context<'_>) -> Poll<io::Result<SocketAddr>> {
-        self.poll_read(context, &mut [], false).map_ok(|received| received.from)
-    }
-
-    /// The sender of a datagram that has come, or `WouldBlock`.
-    pub fn try_peek_sender(&self) -> io::Result<SocketAddr> {
-        self.try_peek_from(&mut []).map(|(_, from)| from)
-    }
-
-    // ---- what all of these do
 
     async fn receive(&self, out: &mut [u8], takes: bool) -> io::Result<Received> {
         poll_fn(|context| self.poll_read(context, out, takes)).await
@@ -338,7 +171,15 @@ impl UdpSocket {
         self.read(out, takes).map_err(io_error)
     }
 
-    fn read(&self, out: &mut [u8], takes: bool) -> Result<Received, Error> {
+    fn try_read_buf<B: BufMut>(&self, out: &mut B) -> io::Result<Received> {
+        let mut scratch = self.scratch();
+        let room = out.remaining_mut().min(scratch.len());
+        let received = self.try_read(&mut scratch[..room], true)?;
+        out.put_slice(&scratch[..received.len]);
+        Ok(received)
+    }
+
+    pub(crate) fn read(&self, out: &mut [u8], takes: bool) -> Result<Received, Error> {
         let mut host = self.local.host_mut();
         if takes { host.udp_receive(self.id, out) } else { host.udp_peek(self.id, out) }
     }
@@ -351,26 +192,51 @@ impl UdpSocket {
     ) -> Poll<io::Result<Received>> {
         match self.read(out, takes) {
             Err(Error::WouldBlock) => {
-                self.local.wait_udp_readable(self.id, context);
+                self.wait_readable(context);
                 Poll::Pending
             }
             result => Poll::Ready(result.map_err(io_error)),
         }
     }
 
-    fn poll_into(
-        &self,
-        context: &Context<'_>,
-        out: &mut ReadBuf<'_>,
-        takes: bool,
-    ) -> Poll<io::Result<Received>> {
-        let read = self.poll_read(context, out.initialize_unfilled(), takes);
-        if let Poll::Ready(Ok(received)) = &read {
-            out.advance(received.len);
+    /// The shard's buffer, with room for any datagram.
+    pub(crate) fn scratch(&self) -> RefMut<'_, Vec<u8>> {
+        let mut scratch = self.local.scratch();
+        if scratch.len() < LONGEST {
+            scratch.resize(LONGEST, 0);
         }
-        read
+        scratch
+    }
+
+    /// The error that the next call would fail with, once.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.local.host_mut().udp_take_error(self.id)
+    }
+
+    /// The oldest ICMP error that was kept.
+    pub(crate) fn reported(&self) -> Option<(SocketAddr, Error)> {
+        self.local.host_mut().udp_error(self.id)
+    }
+
+    pub(crate) fn send_now(&self, transmit: &Transmit, bytes: &[u8]) -> Result<(), Error> {
+        let now = self.local.now();
+        let sent = self.local.host_mut().udp_send(now, self.id, transmit, bytes);
+        if sent.is_ok() {
+            self.local.touch();
+        }
+        sent
+    }
+
+    pub(crate) fn wait_readable(&self, context: &Context<'_>) {
+        self.local.wait_udp_readable(self.id, context);
+    }
+
+    pub(crate) fn wait_writable(&self, context: &Context<'_>) {
+        self.local.wait_udp_writable(self.id, context);
     }
 }
+
+datagram_calls!();
 
 impl Drop for UdpSocket {
     fn drop(&mut self) {

@@ -14,19 +14,17 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use lightwait_core::tcp::SocketOptions;
 use lightwait_core::{Error, Readiness};
 
 use super::lane::{Lane, SMALL};
+use super::ledger::{Charge, Ledger};
 use super::waiting::{Waitable, Waiters};
 use crate::error::io_error;
 use crate::local;
-
-/// Bytes that wait on the way, at most, in each direction: those of the largest segment.
-pub(super) const BUDGET: usize = 64 << 10;
 
 /// Pages that wait to be read, at most: a peer may send one byte a segment.
 const PAGES: usize = 64;
@@ -38,7 +36,7 @@ pub(super) type Call = Box<dyn FnOnce(&local::TcpStream) + Send>;
 pub(super) struct Crossing {
     state: Mutex<State>,
     /// What the application has taken, and reads from. The shard does not touch it.
-    taken: Mutex<Lane>,
+    taken: Mutex<Taken>,
     pump: OnceLock<Waker>,
     addresses: OnceLock<Addresses>,
 }
@@ -50,8 +48,16 @@ pub(super) struct Addresses {
     pub(super) peer: SocketAddr,
 }
 
+/// What the application reads from.
+struct Taken {
+    lane: Lane,
+    charge: Charge,
+}
+
 struct State {
     phase: Phase,
+    /// What waits both ways, on the stack's account.
+    charge: Charge,
     incoming: Lane,
     incoming_bytes: usize,
     /// The peer's FIN comes after `incoming`.
@@ -128,18 +134,19 @@ pub(super) struct Delivery {
 
 impl Crossing {
     /// The way of a connection that is still to open.
-    pub(super) fn opening(options: SocketOptions) -> Crossing {
-        Crossing::new(Phase::Opening, options)
+    pub(super) fn opening(options: SocketOptions, ledger: &Arc<Ledger>) -> Crossing {
+        Crossing::new(Phase::Opening, options, ledger)
     }
 
     /// The way of a connection that is established.
-    pub(super) fn open(options: SocketOptions) -> Crossing {
-        Crossing::new(Phase::Open, options)
+    pub(super) fn open(options: SocketOptions, ledger: &Arc<Ledger>) -> Crossing {
+        Crossing::new(Phase::Open, options, ledger)
     }
 
-    fn new(phase: Phase, options: SocketOptions) -> Crossing {
+    fn new(phase: Phase, options: SocketOptions, ledger: &Arc<Ledger>) -> Crossing {
         let state = State {
             phase,
+            charge: Charge::on(ledger),
             incoming: Lane::default(),
             incoming_bytes: 0,
             is_at_end: false,
@@ -160,7 +167,7 @@ impl Crossing {
         };
         Crossing {
             state: Mutex::new(state),
-            taken: Mutex::default(),
+            taken: Mutex::new(Taken { lane: Lane::default(), charge: Charge::on(ledger) }),
             pump: OnceLock::new(),
             addresses: OnceLock::new(),
         }
@@ -193,16 +200,19 @@ impl Crossing {
         let mut taken = locked(&self.taken);
         let mut read = 0;
         while read < room {
-            if taken.is_empty() && !self.refill(&mut taken) {
+            if taken.lane.is_empty() && !self.refill(&mut taken) {
                 if read > 0 || self.end_of_reading(context)? {
                     break;
                 }
                 continue;
             }
-            let first = taken.first();
+            let first = taken.lane.first();
             let len = first.len().min(room - read);
             sink(&first[..len]);
-            taken.advance(len);
+            taken.lane.advance(len);
+            if taken.lane.is_empty() {
+                taken.charge.clear();
+            }
             read += len;
         }
         Ok(read)
@@ -215,14 +225,14 @@ impl Crossing {
         context: Option<&Context<'_>>,
     ) -> io::Result<usize> {
         let mut taken = locked(&self.taken);
-        while taken.is_empty() && !buffer.is_empty() {
+        while taken.lane.is_empty() && !buffer.is_empty() {
             if !self.refill(&mut taken) && self.end_of_reading(context)? {
                 return Ok(0);
             }
         }
         let state = self.lock();
         let mut peeked = 0;
-        for piece in taken.pieces().chain(state.incoming.pieces()) {
+        for piece in taken.lane.pieces().chain(state.incoming.pieces()) {
             let len = piece.len().min(buffer.len() - peeked);
             buffer[peeked..peeked + len].copy_from_slice(&piece[..len]);
             peeked += len;
@@ -231,13 +241,14 @@ impl Crossing {
     }
 
     /// Takes all that was brought, into an empty lane. False if there is nothing.
-    fn refill(&self, taken: &mut Lane) -> bool {
+    fn refill(&self, taken: &mut Taken) -> bool {
         let mut state = self.lock();
         if state.incoming.is_empty() {
             return false;
         }
-        std::mem::swap(taken, &mut state.incoming);
-        state.incoming_bytes = 0;
+        std::mem::swap(&mut taken.lane, &mut state.incoming);
+        let bytes = std::mem::take(&mut state.incoming_bytes);
+        taken.charge.take_over(&mut state.charge, bytes);
         if std::mem::take(&mut state.wants_room) {
             self.notify(state);
         }
@@ -269,6 +280,7 @@ impl Crossing {
         let mut state = self.lock();
         let len = state.room_for(data.len(), context)?;
         state.outgoing_bytes += len;
+        state.charge.add(len);
         if len <= SMALL {
             state.outgoing.append(&data[..len]);
         } else {
@@ -287,6 +299,7 @@ impl Crossing {
         let mut state = self.lock();
         let len = state.room_for(data.len(), None)?;
         state.outgoing_bytes += len;
+        state.charge.add(len);
         state.outgoing.push(data.slice(..len));
         self.notify(state);
         Ok(len)
@@ -347,25 +360,6 @@ impl Crossing {
         Ok(())
     }
 
-    /// Ready if the stream is, in that way, or over. Else the task of `context` is the one that
-    /// waits.
-    pub(super) fn poll_ready(
-        &self,
-        wanted: Readiness,
-        context: &Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.look(|readiness, _, waiters| {
-            if readiness.contains(wanted) {
-                return Poll::Ready(Ok(()));
-            }
-            match wanted.contains(Readiness::READABLE) {
-                true => waiters.set_reader(context),
-                false => waiters.set_writer(context),
-            }
-            Poll::Pending
-        })
-    }
-
     pub(super) fn addresses(&self) -> io::Result<Addresses> {
         self.addresses.get().copied().ok_or_else(|| io_error(Error::NotConnected))
     }
@@ -386,15 +380,20 @@ impl Crossing {
 
     /// The application drops the stream.
     pub(super) fn close(&self, how: Close) {
-        let taken = std::mem::take(&mut *locked(&self.taken));
+        let mut taken = locked(&self.taken);
+        let unread = std::mem::take(&mut taken.lane);
+        taken.charge.clear();
+        drop(taken);
         let mut state = self.lock();
-        let has_unread = !taken.is_empty() || !state.incoming.is_empty();
+        let has_unread = !unread.is_empty() || !state.incoming.is_empty();
+        let bytes = std::mem::take(&mut state.incoming_bytes);
+        state.charge.sub(bytes);
         let how = if has_unread { Close::Reset } else { how };
         state.close = Some(state.close.unwrap_or(how));
         let unused = (std::mem::take(&mut state.incoming), std::mem::take(&mut state.waiters));
         self.notify(state);
         // With nothing locked: a waker may call anything.
-        drop(unused);
+        drop((unused, unread));
     }
 
     // ---- the shard's side
@@ -424,6 +423,7 @@ impl Crossing {
     pub(super) fn bring(&self, piece: &[u8]) {
         let mut state = self.lock();
         state.incoming_bytes += piece.len();
+        state.charge.add(piece.len());
         state.incoming.append(piece);
     }
 
@@ -431,6 +431,7 @@ impl Crossing {
     pub(super) fn bring_page(&self, page: Vec<u8>) {
         let mut state = self.lock();
         state.incoming_bytes += page.len();
+        state.charge.add(page.len());
         state.incoming.push(page.into());
     }
 
@@ -444,9 +445,9 @@ impl Crossing {
             ways |= Readiness::READABLE;
         }
         state.is_at_end |= delivery.is_at_end;
-        let was_full = state.outgoing_bytes >= BUDGET / 2;
         state.outgoing_bytes -= delivery.taken;
-        if was_full && state.outgoing_bytes <= BUDGET / 2 {
+        state.charge.sub(delivery.taken);
+        if delivery.taken > 0 && state.outgoing_bytes <= state.charge.budget() / 2 {
             ways |= Readiness::WRITABLE;
         }
         if delivery.is_open && state.phase == Phase::Opening {
@@ -489,11 +490,12 @@ impl State {
 
     /// Bytes that may be brought to be read.
     fn room(&self) -> usize {
-        if self.incoming.pages() >= PAGES { 0 } else { BUDGET.saturating_sub(self.incoming_bytes) }
+        let budget = self.charge.budget();
+        if self.incoming.pages() >= PAGES { 0 } else { budget.saturating_sub(self.incoming_bytes) }
     }
 
     fn has_half_the_room(&self) -> bool {
-        self.incoming.pages() <= PAGES / 2 && self.incoming_bytes <= BUDGET / 2
+        self.incoming.pages() <= PAGES / 2 && self.incoming_bytes <= self.charge.budget() / 2
     }
 
     /// How much of `wanted` may be written now.
@@ -507,7 +509,7 @@ impl State {
             _ if self.is_shut || self.is_broken => return Err(io_error(Error::BrokenPipe)),
             Phase::Opening | Phase::Open => {}
         }
-        let room = BUDGET.saturating_sub(self.outgoing_bytes);
+        let room = self.charge.budget().saturating_sub(self.outgoing_bytes);
         if (room == 0 && wanted > 0) || self.phase == Phase::Opening {
             if let Some(context) = context {
                 self.waiters.set_writer(context);
@@ -523,7 +525,8 @@ impl State {
             readiness |= Readiness::READABLE;
         }
         let is_open = self.phase == Phase::Open;
-        if is_open && (self.is_shut || self.is_broken || self.outgoing_bytes < BUDGET) {
+        let has_room = self.outgoing_bytes < self.charge.budget();
+        if is_open && (self.is_shut || self.is_broken || has_room) {
             readiness |= Readiness::WRITABLE;
         }
         if self.is_over() {
@@ -539,7 +542,7 @@ impl Waitable for Crossing {
         // Both locks, in the order of a read: nothing changes hands meanwhile.
         let taken = locked(&self.taken);
         let mut state = self.lock();
-        let readiness = state.readiness(!taken.is_empty());
+        let readiness = state.readiness(!taken.lane.is_empty());
         let changes = state.changes;
         look(readiness, changes, &mut state.waiters)
     }

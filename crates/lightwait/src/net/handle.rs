@@ -13,12 +13,13 @@ use lightwait_core::tcp::{Keepalive, SocketOptions};
 use lightwait_core::{Config, Host, Instant, Readiness};
 
 use super::crossing::{locked, stack_ended};
+use super::ledger::Ledger;
 use super::pump;
 use super::waiting::{Waitable, Waiters, Waiting};
 use crate::answer::{Answer, Answerer, answer};
 use crate::device::Device;
 use crate::driver::{self, Descriptor, Driven, SPIN, Stop};
-use crate::shard::{Handle, Peers, Seat, Shard};
+use crate::shard::{Handle, Memory, Peers, Seat, Shard};
 
 /// The process's default stack.
 static DEFAULT: Mutex<Option<StackHandle>> = Mutex::new(None);
@@ -39,6 +40,7 @@ pub struct StackHandle {
 struct Inner {
     peers: Peers,
     defaults: Defaults,
+    ledger: Arc<Ledger>,
     stop: Stop,
     is_orphan: Arc<AtomicBool>,
     end: Arc<End>,
@@ -118,6 +120,10 @@ impl StackHandle {
         let thread = locked(&self.inner.thread).take();
         drop(self);
         thread.map_or(Ok(()), |thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    }
+
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
+        &self.inner.ledger
     }
 
     pub(super) fn defaults(&self) -> &Defaults {
@@ -200,16 +206,20 @@ pub fn serve(shard: Shard) -> (ServedShard, StackHandle) {
     let peers = seat.peers();
     let shard = shard.seated(seat);
     let defaults = shard.handle().with_host(Defaults::of);
+    let memory = shard.handle().memory();
+    let ledger = Ledger::new(&memory);
     let inner = Inner {
         peers,
         defaults,
+        ledger: ledger.clone(),
         stop: Stop::new(),
         is_orphan: Arc::default(),
         end: Arc::default(),
         thread: Mutex::default(),
     };
     let (stop, is_orphan) = (inner.stop.clone(), inner.is_orphan.clone());
-    let served = ServedShard { shard, stop, is_orphan, _end: SetAtEnd(inner.end.clone()) };
+    let _end = SetAtEnd(inner.end.clone());
+    let served = ServedShard { shard, memory, ledger, stop, is_orphan, _end };
     (served, StackHandle { inner: Arc::new(inner) })
 }
 
@@ -218,6 +228,9 @@ pub fn serve(shard: Shard) -> (ServedShard, StackHandle) {
 #[derive(Debug)]
 pub struct ServedShard {
     shard: Shard,
+    /// The part of its memory that sockets hold on the way.
+    memory: Memory,
+    ledger: Arc<Ledger>,
     stop: Stop,
     /// Nobody has a handle or a socket any more.
     is_orphan: Arc<AtomicBool>,
@@ -239,10 +252,13 @@ impl Driven for ServedShard {
 
     fn turn(&mut self, now: Instant) -> io::Result<()> {
         Driven::turn(&mut self.shard, now)?;
+        self.ledger.set_short(!self.memory.has_room());
         pump::wake_all();
         if self.is_orphan.load(Ordering::Acquire) {
             let handle = self.shard.handle();
-            if handle.tasks() == 0 && handle.with_host(Host::connections) == 0 {
+            // Datagrams of sockets that were dropped still leave.
+            let is_idle = |host: &Host| host.connections() == 0 && !host.wants_emit();
+            if handle.tasks() == 0 && handle.with_host(is_idle) {
                 self.stop.set();
             }
         }

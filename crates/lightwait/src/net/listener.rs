@@ -16,6 +16,7 @@ use lightwait_core::Readiness;
 use lightwait_core::tcp::SocketOptions;
 
 use super::crossing::{Close, Crossing, Owner, locked, stack_ended};
+use super::ledger::Ledger;
 use super::pump::{self, with_woken};
 use super::waiting::{Waitable, Waiters, Waiting};
 use super::{StackHandle, TcpStream, ToSocketAddrs};
@@ -69,7 +70,13 @@ impl TcpListener {
     ) -> io::Result<TcpListener> {
         let mut failure = None;
         for address in addresses_of(&address).await? {
-            match TcpListener::listen(stack, address, backlog, stack.defaults().options).await {
+            let listen = || TcpListener::listen(stack, address, backlog, stack.defaults().options);
+            let listening = match listen().await {
+                // A listener that was dropped just now has the address until the turn's end.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => listen().await,
+                listening => listening,
+            };
+            match listening {
                 Ok(listener) => return Ok(listener),
                 Err(error) => failure = Some(error),
             }
@@ -85,7 +92,8 @@ impl TcpListener {
         backlog: usize,
         options: SocketOptions,
     ) -> Listening {
-        let asked = stack.ask(move |shard| begin(shard, address, backlog, options));
+        let ledger = stack.ledger().clone();
+        let asked = stack.ask(move |shard| begin(shard, address, backlog, options, ledger));
         Listening { asked, stack: stack.clone() }
     }
 
@@ -209,6 +217,7 @@ fn begin(
     address: SocketAddr,
     backlog: usize,
     options: SocketOptions,
+    ledger: Arc<Ledger>,
 ) -> io::Result<Begun> {
     let listener = local::TcpListener::listen(&shard.local, address, backlog, options)?;
     let address = listener.local_addr()?;
@@ -223,7 +232,7 @@ fn begin(
         changes: 0,
     };
     let queue = Arc::new(Queue { state: Mutex::new(state), task: OnceLock::new() });
-    let task = Acceptor { queue: queue.clone(), listener, shard: shard.clone() };
+    let task = Acceptor { queue: queue.clone(), listener, shard: shard.clone(), ledger };
     let task = shard.spawn_local(task);
     let _ = queue.task.set(task.waker().clone());
     Ok(Begun { queue: Some(queue), address })
@@ -317,6 +326,7 @@ struct Acceptor {
     queue: Arc<Queue>,
     listener: local::TcpListener,
     shard: Handle,
+    ledger: Arc<Ledger>,
 }
 
 impl Future for Acceptor {
@@ -337,7 +347,8 @@ impl Future for Acceptor {
         while room > 0 {
             let Poll::Ready(accepted) = self.listener.poll_accept(context) else { break };
             let Ok((stream, _)) = accepted else { return Poll::Ready(()) };
-            let crossing = Crossing::open(stream.options().unwrap_or(self.listener.options()));
+            let options = stream.options().unwrap_or(self.listener.options());
+            let crossing = Crossing::open(options, &self.ledger);
             // One that is over already is nobody's.
             if let Ok(owner) = pump::begin(&self.shard, stream, crossing) {
                 self.hand_over(owner);

@@ -17,7 +17,7 @@ use tokio::io::ReadBuf;
 use super::crossing::{Close, Crossing, Owner, stack_ended};
 use super::pump;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
-use super::waiting::Waiting;
+use super::waiting::{Waiting, pending_if_it_would_block};
 use super::{StackHandle, ToSocketAddrs};
 use crate::address::no_address;
 use crate::answer::answer;
@@ -30,7 +30,8 @@ use crate::lookup::{addresses_of, of_name};
 ///
 /// 64 KiB wait on the way between the stack's thread and the application, at most, in each
 /// direction, and as many more that a reader has begun to read. What the application does not read
-/// fills the stack's own buffer then, and closes the window.
+/// fills the stack's own buffer then, and closes the window. These bytes count as the stack's
+/// memory for buffers; while that is short it is 4 KiB.
 pub struct TcpStream {
     owner: Owner,
     stack: StackHandle,
@@ -96,9 +97,10 @@ impl TcpStream {
         remote: SocketAddr,
         options: SocketOptions,
     ) -> io::Result<TcpStream> {
+        let ledger = stack.ledger().clone();
         let asked = stack.ask(move |shard| {
             let stream = local::TcpStream::open_with(&shard.local, from, remote, options)?;
-            pump::begin(shard, stream, Crossing::opening(options))
+            pump::begin(shard, stream, Crossing::opening(options, &ledger))
         });
         let owner = asked.await.ok_or_else(stack_ended)??;
         let stream = TcpStream::new(owner, stack.clone());
@@ -315,13 +317,5 @@ impl TcpStream {
 impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("TcpStream").field(self.crossing()).finish()
-    }
-}
-
-/// `Pending` for an error of that kind: the crossing has the task's waker.
-fn pending_if_it_would_block<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
-        result => Poll::Ready(result),
     }
 }

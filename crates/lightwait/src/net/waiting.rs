@@ -2,7 +2,8 @@
 //! the last waits for reading, and the last for writing; of the others each one does.
 
 use std::future::poll_fn;
-use std::task::{Context, Poll, Waker};
+use std::io;
+use std::task::{Context, Poll, Waker, ready};
 
 use lightwait_core::Readiness;
 
@@ -78,6 +79,20 @@ pub(super) trait Waitable {
     /// Calls `look` with the readiness, the number of changes of it so far, and who waits; nothing
     /// changes meanwhile.
     fn look<R>(&self, look: impl FnOnce(Readiness, u64, &mut Waiters) -> R) -> R;
+
+    /// Ready if it is ready in that one way. Else the task of `context` is the one that waits.
+    fn poll_ready(&self, wanted: Readiness, context: &Context<'_>) -> Poll<io::Result<()>> {
+        self.look(|readiness, _, waiters| {
+            if readiness.contains(wanted) {
+                return Poll::Ready(Ok(()));
+            }
+            match wanted.contains(Readiness::READABLE) {
+                true => waiters.set_reader(context),
+                false => waiters.set_writer(context),
+            }
+            Poll::Pending
+        })
+    }
 }
 
 /// A call that waits. Dropping it takes its task from those who wait.
@@ -115,10 +130,24 @@ impl<'a, S: Waitable> Waiting<'a, S> {
         })
     }
 
-    /// The number of changes so far.
-    #[cfg(feature = "tokio-driver")]
-    pub(super) fn changes(&self) -> u64 {
-        self.source.look(|_, changes, _| changes)
+    /// Calls `call` until it returns a result other than `WouldBlock`. Before each call it waits
+    /// until the source is ready in a wanted way, and that has changed since the last one.
+    pub(super) async fn call<R>(
+        mut self,
+        mut call: impl FnMut() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut seen = None;
+        poll_fn(|context| {
+            loop {
+                ready!(self.poll(context, seen));
+                let changes = self.source.look(|_, changes, _| changes);
+                match call() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => seen = Some(changes),
+                    result => return Poll::Ready(result),
+                }
+            }
+        })
+        .await
     }
 }
 
@@ -127,5 +156,13 @@ impl<S: Waitable> Drop for Waiting<'_, S> {
         if let Some(number) = self.number {
             self.source.look(|_, _, waiters| waiters.forget(number));
         }
+    }
+}
+
+/// `Pending` for an error of that kind: the socket has the task's waker.
+pub(super) fn pending_if_it_would_block<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+        result => Poll::Ready(result),
     }
 }

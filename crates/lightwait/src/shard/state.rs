@@ -1,6 +1,7 @@
 //! The state that a shard shares with its sockets and tasks, all of them on one thread.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,9 @@ thread_local! {
 /// The next shard's number, unique in the process.
 static NEXT_SHARD: AtomicU64 = AtomicU64::new(0);
 
+/// Knows the addresses of hosts by their names.
+pub(super) type Resolver = Rc<dyn Fn(&str) -> Option<IpAddr>>;
+
 /// A shard's host, tasks and deadlines.
 pub(crate) struct Local {
     shard: u64,
@@ -42,6 +46,8 @@ pub(crate) struct Local {
     is_in_turn: Cell<bool>,
     /// The caller of the turns makes the time.
     is_in_made_time: Cell<bool>,
+    /// Knows hosts by name, in place of the system.
+    resolver: RefCell<Option<Resolver>>,
     /// The driver's waker, for a call between two turns that leaves work.
     driver: RefCell<Option<Waker>>,
     memory: RefCell<Budget>,
@@ -63,6 +69,7 @@ impl Local {
             is_clock_driven: Cell::new(false),
             is_in_turn: Cell::new(false),
             is_in_made_time: Cell::new(false),
+            resolver: RefCell::default(),
             driver: RefCell::default(),
             memory: RefCell::default(),
             scratch: RefCell::default(),
@@ -195,6 +202,16 @@ impl Local {
     /// True if the caller of the turns makes the time.
     pub(crate) fn is_in_made_time(&self) -> bool {
         self.is_in_made_time.get()
+    }
+
+    pub(super) fn set_resolver(&self, resolver: Resolver) {
+        *self.resolver.borrow_mut() = Some(resolver);
+    }
+
+    /// The host of that name, as the shard's own resolver knows it; `None` if it has none.
+    pub(crate) fn resolve(&self, name: &str) -> Option<Option<IpAddr>> {
+        let resolver = self.resolver.borrow().clone();
+        resolver.map(|resolver| resolver(name))
     }
 
     pub(super) fn set_in_made_time(&self) {

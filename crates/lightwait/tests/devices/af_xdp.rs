@@ -334,7 +334,7 @@ fn an_idle_socket_notices_an_interface_that_goes() {
             let (told, heard) = mpsc::channel();
             let mut device = device.on_link(move |state| told.send(state).unwrap());
             // It is asked when it says, and has nothing to send.
-            let mut look = |device: &mut AfXdp| {
+            let look = |device: &mut AfXdp| {
                 let due = device.deadline().expect("it looks again");
                 device.receive(due, 64, &mut |_| ())
             };

@@ -9,6 +9,11 @@ mod namespace;
 mod world;
 
 mod axum_serve;
+mod dns;
+mod grpc;
 mod http;
+mod quic;
+mod redis;
+mod streams;
 mod tls;
 mod websocket;

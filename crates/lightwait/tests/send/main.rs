@@ -4,7 +4,9 @@
 mod closing;
 mod ends;
 mod many;
+mod memory;
 mod readiness;
 mod runtimes;
 mod transfers;
+mod udp;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lightwait::net::{StackHandle, TcpListener, TcpSocket, TcpStream};
+use lightwait::net::{StackHandle, TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{PORT, in_time, run, stacks};
@@ -15,6 +15,7 @@ fn every_type_can_move_to_another_thread() {
     assert_send::<TcpListener>();
     assert_send::<TcpStream>();
     assert_send::<TcpSocket>();
+    assert_send::<UdpSocket>();
     assert_send::<lightwait::net::OwnedReadHalf>();
     assert_send::<lightwait::net::OwnedWriteHalf>();
 }
@@ -91,6 +92,7 @@ fn sockets_without_a_stack_are_on_the_default_one() {
         let error = TcpListener::bind("0.0.0.0:80").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotConnected);
         assert!(error.to_string().contains("set_default"), "{error}");
+        assert!(UdpSocket::bind("0.0.0.0:53").await.is_err());
         assert!(TcpSocket::new_v4().is_err() && TcpStream::connect("10.0.0.1:80").await.is_err());
         let (server, client) = stacks();
         server.set_default();

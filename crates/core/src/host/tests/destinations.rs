@@ -79,7 +79,7 @@ fn a_prefix_takes_its_addresses_and_no_others() {
         pair.run_for(Duration::from_millis(50));
         let expected = if is_taken { State::Established } else { State::SynSent };
         assert_eq!(pair.client.state(id), expected, "{to}");
-        assert_eq!(pair.server.counters().not_for_us, u64::from(!is_taken), "{to}");
+        assert_eq!(pair.server.counters().not_ours, u64::from(!is_taken), "{to}");
     }
 }
 
@@ -99,7 +99,7 @@ fn only_single_hosts_addresses_are_taken() {
         peer.ip = address.parse().unwrap();
         assert!(peer.exchange(Say::new(S, 0, 0)).is_empty(), "from {address}");
     }
-    assert_eq!(peer.host.counters().not_for_us, 11);
+    assert_eq!(peer.host.counters().not_ours, 11);
     // A peer may have an address that is taken.
     peer.ip = "8.8.4.4".parse().unwrap();
     assert_eq!(peer.exchange(Say::new(S, 0, 0)), ["S 0:0(0) ack 1"]);

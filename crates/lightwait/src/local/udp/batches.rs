@@ -32,7 +32,7 @@ impl UdpSocket {
     ) -> Poll<io::Result<()>> {
         match self.try_transmit(transmit, bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.local.wait_udp_writable(self.id, context);
+                self.wait_writable(context);
                 Poll::Pending
             }
             result => Poll::Ready(result),
@@ -41,12 +41,7 @@ impl UdpSocket {
 
     /// Sends at once, or fails with `WouldBlock` if there is no room.
     pub fn try_transmit(&self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
-        let now = self.local.now();
-        let sent = self.local.host_mut().udp_send(now, self.id, transmit, bytes);
-        if sent.is_ok() {
-            self.local.touch();
-        }
-        sent.map_err(io_error)
+        self.send_now(transmit, bytes).map_err(io_error)
     }
 
     /// Waits for datagrams, and reads as many as have come and as there are buffers for. Returns
@@ -69,7 +64,7 @@ impl UdpSocket {
     ) -> Poll<io::Result<usize>> {
         match self.try_receive_many(out, received) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.local.wait_udp_readable(self.id, context);
+                self.wait_readable(context);
                 Poll::Pending
             }
             result => Poll::Ready(result),
@@ -82,10 +77,9 @@ impl UdpSocket {
         out: &mut [IoSliceMut<'_>],
         received: &mut [Option<Received>],
     ) -> io::Result<usize> {
-        let mut host = self.local.host_mut();
         let mut count = 0;
         for (out, received) in out.iter_mut().zip(received) {
-            match host.udp_receive(self.id, out) {
+            match self.read(out, true) {
                 Ok(read) => *received = Some(read),
                 // An error comes before any datagram, so that none is read in vain.
                 Err(Error::WouldBlock) if count > 0 => break,
@@ -99,7 +93,6 @@ impl UdpSocket {
     /// The oldest ICMP error that was kept ([`UdpSocket::set_report_errors`]), and the destination
     /// of the datagram that it is about.
     pub fn take_reported(&self) -> Option<(SocketAddr, io::Error)> {
-        let reported = self.local.host_mut().udp_error(self.id)?;
-        Some((reported.0, io_error(reported.1)))
+        self.reported().map(|(to, error)| (to, io_error(error)))
     }
 }

@@ -42,10 +42,10 @@ impl UdpSocket {
 
     fn wait(&self, context: &Context<'_>, wanted: Readiness) {
         if wanted.contains(Readiness::READABLE) {
-            self.local.wait_udp_readable(self.id, context);
+            self.wait_readable(context);
         }
         if wanted.contains(Readiness::WRITABLE) {
-            self.local.wait_udp_writable(self.id, context);
+            self.wait_writable(context);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use lightwait_core::Readiness;
 
 use super::TcpStream;
+use crate::net::waiting::Waitable;
 
 impl TcpStream {
     /// Waits until there is data to read, the stream's end or an error. The read may still block:
@@ -36,9 +37,7 @@ impl TcpStream {
 
 #[cfg(feature = "tokio-driver")]
 mod interest {
-    use std::future::poll_fn;
     use std::io;
-    use std::task::{Poll, ready};
 
     use lightwait_core::Readiness;
     use tokio::io::{Interest, Ready};
@@ -77,23 +76,9 @@ mod interest {
         pub async fn async_io<R>(
             &self,
             interest: Interest,
-            mut call: impl FnMut() -> io::Result<R>,
+            call: impl FnMut() -> io::Result<R>,
         ) -> io::Result<R> {
-            let mut waiting = self.waiting(wanted(interest));
-            let mut seen = None;
-            poll_fn(|context| {
-                loop {
-                    ready!(waiting.poll(context, seen));
-                    let changes = waiting.changes();
-                    match call() {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                            seen = Some(changes);
-                        }
-                        result => return Poll::Ready(result),
-                    }
-                }
-            })
-            .await
+            self.waiting(wanted(interest)).call(call).await
         }
 
         fn as_ready(&self, readiness: Readiness, interest: Interest) -> Ready {
