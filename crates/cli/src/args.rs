@@ -13,7 +13,7 @@ use lightwait_http::ServerConfig;
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
-use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, SendBuffer, Setting, ShardCount};
+use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount};
 use crate::serve::admin::AdminAddress;
 use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
@@ -116,6 +116,11 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+
+    /// With --afxdp: take only TCP to these ports of our addresses, such as 80 or 8000-8099, and
+    /// ICMP, and leave all else that comes to them to the kernel [default: take all]
+    #[arg(long, value_name = "PORTS", help_heading = "Device", requires = "afxdp")]
+    pub(crate) afxdp_ports: Option<Ports>,
 
     /// The port to serve on [default: 80 on a device, 8080 through the bridge]
     #[arg(long, value_name = "PORT")]

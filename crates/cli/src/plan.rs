@@ -6,6 +6,7 @@ mod capture;
 mod files;
 mod knobs;
 mod memory;
+mod ports;
 mod shards;
 mod time_wait;
 
@@ -15,6 +16,7 @@ use files::{bridged_connections, descriptors, files};
 use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
 pub(crate) use memory::Memory;
+pub(crate) use ports::Ports;
 pub(crate) use shards::ShardCount;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -126,6 +128,8 @@ pub(crate) enum DevicePlan {
     },
     AfXdp {
         interface: String,
+        /// The ports to which TCP is ours, if not all is.
+        ports: Option<Ports>,
     },
     Macvtap {
         interface: String,
@@ -143,7 +147,7 @@ impl DevicePlan {
     pub(crate) fn interface(&self) -> &str {
         let (DevicePlan::Tap { name: interface, .. }
         | DevicePlan::AfPacket { interface }
-        | DevicePlan::AfXdp { interface }
+        | DevicePlan::AfXdp { interface, .. }
         | DevicePlan::Macvtap { interface }) = self;
         interface
     }
@@ -343,7 +347,18 @@ fn stack(args: &ServeArgs) -> Result<Stack, Failure> {
         Some(0) => return Err(usage("--port 0: give a port from 1 to 65535".to_owned())),
         given => given.unwrap_or(DEVICE_PORT),
     };
-    device_stack(&args.device, port)
+    let mut stack = device_stack(&args.device, port)?;
+    if let (Some(taken), Stack::Device { device: DevicePlan::AfXdp { ports, .. }, .. }) =
+        (args.afxdp_ports, &mut stack)
+    {
+        if !(taken.first..=taken.last).contains(&port) {
+            let text =
+                format!("--afxdp-ports {taken}: the server's port, {port}, is not among them");
+            return Err(usage(text));
+        }
+        *ports = Some(taken);
+    }
+    Ok(stack)
 }
 
 /// A stack on the device that the command line names.
@@ -361,7 +376,7 @@ pub(crate) fn device_stack(args: &DeviceArgs, port: u16) -> Result<Stack, Failur
     let device = made
         .map(|(name, is_tun)| tap(args, name, is_tun, &addresses))
         .or_else(|| existing(&args.af_packet, |interface| DevicePlan::AfPacket { interface }))
-        .or_else(|| existing(&args.afxdp, |interface| DevicePlan::AfXdp { interface }))
+        .or_else(|| existing(&args.afxdp, |interface| DevicePlan::AfXdp { interface, ports: None }))
         .or_else(|| existing(&args.macvtap, |interface| DevicePlan::Macvtap { interface }))
         .expect("a device is named")?;
     let (hardware, probe) = claim(args, &device)?;

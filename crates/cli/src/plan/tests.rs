@@ -377,3 +377,16 @@ fn a_shard_needs_memory_to_begin_with() {
     // The bridge has two stacks.
     assert!(plan("--memory 16M --shards 64").is_err());
 }
+
+#[test]
+fn the_ports_of_af_xdp_have_the_servers_among_them() {
+    let ports = |line: &str| match stack_of(line) {
+        Stack::Device { device: DevicePlan::AfXdp { ports, .. }, .. } => ports,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(ports("--afxdp e --ip 10.9.0.2/24"), None);
+    let taken = ports("--afxdp e --ip 10.9.0.2/24 --afxdp-ports 80-90");
+    assert_eq!(taken, Some(Ports { first: 80, last: 90 }));
+    let text = refusal("--afxdp e --ip 10.9.0.2/24 --afxdp-ports 81-90");
+    assert_eq!(text, "--afxdp-ports 81-90: the server's port, 80, is not among them");
+}

@@ -185,10 +185,12 @@ fn open_device(
             let is_steered = by_its_own_hash(queues.len());
             Ok(Opened { queues, is_steered, interface, own, name })
         }
-        DevicePlan::AfXdp { interface } => {
+        DevicePlan::AfXdp { interface, ports } => {
             let flag = format!("--afxdp {interface}");
             let ours = addresses.iter().map(|cidr| cidr.address()).collect();
-            let all = AfXdp::open_queues(&AfXdpConfig::new(interface, ours), queues)
+            let ports = ports.map(|ports| ports.first..=ports.last);
+            let config = AfXdpConfig { ports, ..AfXdpConfig::new(interface, ours) };
+            let all = AfXdp::open_queues(&config, queues)
                 .map_err(|error| Failure::Device(flag, error))?;
             let (interface, own) = (interface.clone(), all[0].hardware());
             let name = format!("AF_XDP on {interface}, {}", mode_text(all[0].mode()));

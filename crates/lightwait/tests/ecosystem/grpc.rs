@@ -117,8 +117,7 @@ impl Connected for Accepted {
 
 crate::streams::delegate!(Accepted);
 
-async fn serve(stack: StackHandle) {
-    let listener = TcpListener::bind_on(&stack, (stack.address(), 50051)).await.unwrap();
+async fn serve(listener: TcpListener) {
     let incoming = stream::unfold(listener, |listener| async {
         let accepted = listener.accept().await.map(|(stream, _)| Accepted(stream));
         Some((accepted, listener))
@@ -162,7 +161,8 @@ async fn ask(channel: &Channel, path: &'static str, numbers: Vec<u64>) -> Result
 fn tonics_client_and_server_call_and_stream() {
     run(async {
         let (server, client) = stacks();
-        tokio::spawn(serve(server.clone()));
+        let at = (server.address(), 50051);
+        tokio::spawn(serve(TcpListener::bind_on(&server, at).await.unwrap()));
         let endpoint = Endpoint::try_from(format!("http://{}:50051", server.address())).unwrap();
         let channel = endpoint.connect_with_connector_lazy(Connector(client.clone()));
         assert_eq!(ask(&channel, "/test.Adder/Add", vec![1, 2, 3]).await.unwrap(), 6);

@@ -297,7 +297,7 @@ mod tests {
             ("Plain text.", "Plain text."),
             (
                 " Dropped\n ([`UdpOptions::x`](crate::udp::UdpOptions::x)).",
-                "Dropped (UdpOptions::x)",
+                "Dropped (UdpOptions::x).",
             ),
             (" By `reason` in [`crate::Host::malformed`].", "By reason in crate::Host::malformed."),
             ("One [bracket.", "One bracket."),
