@@ -120,8 +120,9 @@ fn counters_are_those_of_a_capture() {
             output(tshark.args(["-e", "frame.number"])).lines().count() as u64
         };
         let counter = |name: &str| counts["counters"][name].as_u64().unwrap();
-        let all = captured("frame");
-        assert_eq!(counter("frames_in") + counter("frames_out"), all);
+        // The kernel may say something to the link between the counters and the end.
+        let (all, counted) = (captured("frame"), counter("frames_in") + counter("frames_out"));
+        assert!((counted..counted + 3).contains(&all), "{counted} of {all}");
         let segments = |side: &str| {
             let [ipv4, ipv6] = OURS;
             format!("tcp && (ip.{side} == {ipv4} || ipv6.{side} == {ipv6})")
