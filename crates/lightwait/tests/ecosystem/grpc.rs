@@ -2,15 +2,12 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
-use hyper::Uri;
 use hyper::http::{self, uri::PathAndQuery};
-use hyper_util::rt::TokioIo;
-use lightwait::net::{StackHandle, TcpListener, TcpStream};
+use lightwait::net::{TcpListener, TcpStream};
 use tonic::body::Body;
 use tonic::client::Grpc as Client;
 use tonic::server::{Grpc as Server, NamedService};
@@ -19,6 +16,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
 use tonic_prost::ProstCodec;
 
+use crate::streams::Connector;
 use crate::world::{run, stacks};
 
 type Future<T> = Pin<Box<dyn std::future::Future<Output = T> + Send>>;
@@ -124,28 +122,6 @@ async fn serve(listener: TcpListener) {
     });
     let server = tonic::transport::Server::builder().add_service(Adder);
     server.serve_with_incoming(incoming).await.unwrap();
-}
-
-/// Opens connections for tonic's client.
-#[derive(Clone)]
-struct Connector(StackHandle);
-
-impl tower_service::Service<Uri> for Connector {
-    type Response = TokioIo<TcpStream>;
-    type Error = io::Error;
-    type Future = Future<io::Result<TokioIo<TcpStream>>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let stack = self.0.clone();
-        Box::pin(async move {
-            let to = (uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80));
-            Ok(TokioIo::new(TcpStream::connect_on(&stack, to).await?))
-        })
-    }
 }
 
 /// Calls, as generated code does.

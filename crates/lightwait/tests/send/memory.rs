@@ -1,16 +1,15 @@
 //! What is on the way between a stack and its sockets is part of the stack's memory, and bounded in
 //! sum.
 
-use std::io;
 use std::time::Duration;
 
 use lightwait::device::ThreadedMemory;
-use lightwait::net::{StackHandle, TcpListener, TcpSocket, TcpStream, UdpSocket};
+use lightwait::net::{StackHandle, TcpListener, TcpSocket, UdpSocket};
 use lightwait::{Config, Stack};
 use lightwait_core::{Capabilities, Host, Medium};
 use tokio::io::AsyncReadExt;
 
-use crate::world::{PORT, pair, run, stacks};
+use crate::world::{PORT, pair, run, stacks, written_until_full};
 
 /// Bytes that the stack's memory for buffers has in use.
 async fn in_use(stack: &StackHandle) -> usize {
@@ -28,21 +27,6 @@ fn small_stacks(pages: usize) -> (StackHandle, StackHandle) {
     (stack(near, "10.0.0.1/24"), stack(far, "10.0.0.2/24"))
 }
 
-/// Writes until no more goes in for a while.
-async fn fill(stream: &TcpStream) -> usize {
-    let (chunk, mut written) = (vec![7; 16 << 10], 0);
-    loop {
-        match stream.try_write(&chunk) {
-            Ok(len) => written += len,
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-        }
-        let writable = tokio::time::timeout(Duration::from_millis(300), stream.writable());
-        if writable.await.is_err() {
-            return written;
-        }
-    }
-}
-
 #[test]
 fn what_is_on_the_way_is_charged_until_it_is_read_or_dropped() {
     run(async {
@@ -57,7 +41,7 @@ fn what_is_on_the_way_is_charged_until_it_is_read_or_dropped() {
         let far = socket.connect((server.address(), PORT).into()).await.unwrap();
         let (mut near, _) = listener.accept().await.unwrap();
         let idle = (in_use(&server).await, in_use(&client).await);
-        let written = fill(&far).await;
+        let written = written_until_full(&far).await;
         // What the server's stack holds for the reader, and what the client's does for the writer.
         assert!(in_use(&server).await >= idle.0 + (60 << 10));
         assert!(in_use(&client).await >= idle.1 + (60 << 10));
@@ -67,7 +51,7 @@ fn what_is_on_the_way_is_charged_until_it_is_read_or_dropped() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // And of what nobody reads nothing is left behind.
-        fill(&far).await;
+        written_until_full(&far).await;
         drop((near, far));
         while in_use(&server).await > idle.0 || in_use(&client).await > idle.1 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -108,7 +92,7 @@ fn many_connections_hold_no_more_than_the_stacks_memory() {
         for _ in 0..CONNECTIONS {
             pairs.push(pair(&listener, &client).await);
         }
-        let filling = pairs.iter().map(|(_, far)| fill(far));
+        let filling = pairs.iter().map(|(_, far)| written_until_full(far));
         let written = futures_util::future::join_all(filling).await;
         // Both pools, and the least of each connection at both ends.
         let pool = server.with_host(Host::pool_info).await.unwrap();

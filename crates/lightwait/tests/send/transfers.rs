@@ -1,14 +1,13 @@
 //! Bytes both ways: many, in small pieces, and against an end that does not read.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::time::Duration;
+use std::io::{IoSlice, IoSliceMut};
 
 use bytes::{Bytes, BytesMut};
 use lightwait::net::TcpSocket;
 use lightwait_core::Host;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::world::{PORT, connected, run, stacks};
+use crate::world::{PORT, connected, run, stacks, written_until_full};
 
 /// Byte `index` of what the tests send.
 fn byte(index: usize) -> u8 {
@@ -102,21 +101,6 @@ fn vectored_calls_fill_and_empty_slices_in_order() {
         assert_eq!(near.try_read_buf(&mut buffer).unwrap(), 4);
         assert_eq!(&buffer[..], b"rest");
     });
-}
-
-/// Bytes that go into a connection whose other end does not read.
-async fn written_until_full(stream: &lightwait::net::TcpStream) -> usize {
-    let (chunk, mut written) = (vec![7; 16 << 10], 0);
-    loop {
-        match stream.try_write(&chunk) {
-            Ok(len) => written += len,
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
-        }
-        let writable = tokio::time::timeout(Duration::from_millis(300), stream.writable());
-        if writable.await.is_err() {
-            return written;
-        }
-    }
 }
 
 #[test]

@@ -44,6 +44,21 @@ pub(crate) async fn pair(listener: &TcpListener, client: &StackHandle) -> (TcpSt
     (accepted.unwrap().0, opened.unwrap())
 }
 
+/// Bytes that go into a connection whose other end does not read.
+pub(crate) async fn written_until_full(stream: &TcpStream) -> usize {
+    let (chunk, mut written) = (vec![7; 16 << 10], 0);
+    loop {
+        match stream.try_write(&chunk) {
+            Ok(len) => written += len,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+        let writable = tokio::time::timeout(Duration::from_millis(300), stream.writable());
+        if writable.await.is_err() {
+            return written;
+        }
+    }
+}
+
 pub(crate) fn kind<T>(result: io::Result<T>) -> Option<io::ErrorKind> {
     result.err().map(|error| error.kind())
 }
