@@ -168,37 +168,37 @@ async fn open_socket(to: SocketAddr) -> io::Result<UdpSocket> {
 /// Carries datagrams to the destination until the flow is idle, or fails. What the kernel has no
 /// room for is lost.
 async fn there(flow: &UdpFlow, way: &Way, scratch: &Scratch) -> io::Error {
-    loop {
-        if let Err(error) = flow.readable().await {
-            return error;
-        }
-        let moved = move_some(|| {
-            let buffer = &mut *scratch.borrow_mut();
-            let len = flow.try_recv(&mut buffer[ROOM..])?;
-            way.send(buffer, len)
-        });
-        if let Err(error) = moved {
-            return error;
-        }
-        rt::yield_now().await;
-    }
+    let one = || {
+        let buffer = &mut *scratch.borrow_mut();
+        let len = flow.try_recv(&mut buffer[ROOM..])?;
+        way.send(buffer, len)
+    };
+    move_all(async || flow.readable().await, one).await
 }
 
 /// Carries datagrams from the destination until that fails.
 async fn back(flow: &UdpFlow, way: &Way, scratch: &Scratch) -> io::Error {
+    let one = || {
+        let buffer = &mut *scratch.borrow_mut();
+        let len = way.socket.try_recv(buffer)?;
+        match way.payload(&buffer[..len]) {
+            Some(payload) => flow.try_send(payload).map(|_| ()),
+            None => Ok(()),
+        }
+    };
+    move_all(async || way.readable().await, one).await
+}
+
+/// Moves datagrams by `one` whenever some are there, until that fails.
+async fn move_all(
+    readable: impl AsyncFn() -> io::Result<()>,
+    mut one: impl FnMut() -> io::Result<()>,
+) -> io::Error {
     loop {
-        if let Err(error) = way.readable().await {
+        if let Err(error) = readable().await {
             return error;
         }
-        let moved = move_some(|| {
-            let buffer = &mut *scratch.borrow_mut();
-            let len = way.socket.try_recv(buffer)?;
-            match way.payload(&buffer[..len]) {
-                Some(payload) => flow.try_send(payload).map(|_| ()),
-                None => Ok(()),
-            }
-        });
-        if let Err(error) = moved {
+        if let Err(error) = move_some(&mut one) {
             return error;
         }
         rt::yield_now().await;
