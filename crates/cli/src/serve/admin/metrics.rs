@@ -31,6 +31,19 @@ const LEVELS: [(&str, &str); 7] = [
     ("receive_window_bytes", "Bytes that receive windows promise to peers."),
 ];
 
+/// What the histograms of a shard's [`Times`] are.
+const TIMES: [(&str, &str); 3] = [
+    (
+        "response_seconds",
+        "Time from the end of a request's head to the acknowledgement of its response.",
+    ),
+    (
+        "round_trip_seconds",
+        "Smoothed round-trip time of the connection at the end of each response.",
+    ),
+    ("response_retransmits", "Segments retransmitted on the connection during each response."),
+];
+
 /// The form in which the metrics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -82,32 +95,16 @@ impl Times {
         }
     }
 
-    /// Each with its name and meaning.
-    fn all(&self) -> [(&'static str, &'static str, &Histogram); 3] {
-        [
-            (
-                "response_seconds",
-                "Time from the end of a request's head to the acknowledgement of its response.",
-                &self.response,
-            ),
-            (
-                "round_trip_seconds",
-                "Smoothed round-trip time of the connection at the end of each response.",
-                &self.round_trip,
-            ),
-            (
-                "response_retransmits",
-                "Segments retransmitted on the connection during each response.",
-                &self.retransmits,
-            ),
-        ]
+    /// Those of [`TIMES`].
+    fn all(&self) -> [&Histogram; TIMES.len()] {
+        [&self.response, &self.round_trip, &self.retransmits]
     }
 }
 
 /// What a shard says of itself.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
-    /// Of each of its stacks.
+    /// The counts of each stack.
     pub(super) counts: Vec<Counts>,
     /// Those of its server.
     pub(super) times: Option<Times>,
@@ -211,14 +208,14 @@ impl Scrape {
     }
 
     fn times(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        for (index, (name, meaning, _)) in Times::new().all().into_iter().enumerate() {
+        for (index, (name, meaning)) in TIMES.into_iter().enumerate() {
             let mut metric =
                 encoder.encode_descriptor(name, meaning, None, MetricType::Histogram)?;
             for (shard, report) in self.shards.iter().enumerate() {
                 let times = report.as_ref().and_then(|report| report.times.as_ref());
                 let Some(times) = times else { continue };
-                let (_, _, histogram) = times.all()[index];
-                histogram.encode(metric.encode_family(&[("shard", shard.to_string())])?)?;
+                times.all()[index]
+                    .encode(metric.encode_family(&[("shard", shard.to_string())])?)?;
             }
         }
         Ok(())
