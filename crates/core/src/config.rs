@@ -44,11 +44,11 @@ pub struct Config {
     /// Ranges of addresses that are ours as well: answered, and used for active opens, but not
     /// announced one by one; the peer needs a route to them through one of `addresses`.
     pub ranges: Vec<Cidr>,
-    /// Prefixes of which every address is taken for ours where it is the destination of a packet
-    /// from the link, whoever has it: `0.0.0.0/0` and `::/0` for all. Only single hosts' addresses
-    /// are taken, no group, broadcast, loopback or unspecified address. Nothing is said of them on
-    /// the link, no echo is answered from them, and a peer may have one. A listener of any address
-    /// and port ([`Host::listen_any`](crate::Host::listen_any)) hears what comes for them.
+    /// Prefixes of destinations that the host takes as its own: `0.0.0.0/0` and `::/0` take all.
+    /// Another host may have the address. The host takes no group, broadcast, loopback or
+    /// unspecified address. It announces none of them on the link, and answers no echo for them. A
+    /// listener of any address and port ([`Host::listen_any`](crate::Host::listen_any)) hears what
+    /// comes for them.
     pub destinations: Vec<Cidr>,
     /// Gateways: the next hop for what is not on-link, at most one an IP version.
     pub gateways: Vec<IpAddr>,

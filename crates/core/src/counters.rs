@@ -193,7 +193,7 @@ counters! {
     syns_held,
     /// SYNs dropped because as many waited for a verdict as may.
     syns_held_over_limit,
-    /// SYNs of which their senders thought better, or that waited for a verdict in vain.
+    /// Held SYNs that their senders reset, or that no verdict came for in time.
     syns_held_ended,
     /// SYNs admitted by their listener's user.
     syns_admitted,

@@ -283,7 +283,7 @@ fn datagrams_pass_or_are_refused() {
                 }
             }
             let told = world.stop();
-            // A proxy without UDP is told of; HTTP's makes no flow at all.
+            // The log names a SOCKS proxy without UDP. Through HTTP no flow begins.
             let is_told = told.contains("no datagram passes: it does not know this command");
             assert_eq!(is_told, way.starts_with("socks5") && !passes, "{way}: {told}");
         }
