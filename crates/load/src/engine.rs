@@ -513,7 +513,7 @@ impl<N: Network> Engine<N> {
         self.recorder.borrow_mut().cut(now);
         // The last second ends with the load; either of the two timers may fire first.
         let seconds = self.recorder.borrow().seconds();
-        if seconds < now.as_secs() {
+        for _ in seconds..now.as_secs() {
             self.end_second();
         }
         self.wake.notify_waiters();

@@ -11,7 +11,7 @@
 mod fault;
 mod latencies;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -159,9 +159,22 @@ pub struct Recorder {
     totals: Totals,
     seconds: Vec<Second>,
     second_latencies: Vec<SecondLatencies>,
-    /// The present second, and its latencies.
+    /// The seconds that have not been ended, oldest first: more than one where a busy machine's
+    /// timer is late.
+    open: VecDeque<OpenSecond>,
+}
+
+/// A second that has not been ended.
+#[derive(Clone, Debug)]
+struct OpenSecond {
     second: Second,
     latencies: Histogram<u64>,
+}
+
+impl OpenSecond {
+    fn new() -> OpenSecond {
+        OpenSecond { second: Second::default(), latencies: of_a_second() }
+    }
 }
 
 /// The gauges that a recorder reads at the end of each second.
@@ -176,22 +189,23 @@ pub struct Gauges {
 impl Recorder {
     /// Records requests whose intended start lies in that part of the load.
     pub fn new(recorded: Range<Duration>) -> Recorder {
-        let (totals, seconds, second_latencies, second) = Default::default();
-        let latencies = of_a_second();
-        Recorder { recorded, totals, seconds, second_latencies, second, latencies }
+        let (totals, seconds, second_latencies) = Default::default();
+        let open = VecDeque::from([OpenSecond::new()]);
+        Recorder { recorded, totals, seconds, second_latencies, open }
     }
 
     /// A request was answered.
     pub fn on_answer(&mut self, answer: &Answered) {
         let is_good = answer.status < 400;
         let latency = answer.ended.saturating_sub(answer.intended);
-        self.second.bytes += answer.bytes;
+        let OpenSecond { second, latencies } = self.second_of(answer.ended);
+        second.bytes += answer.bytes;
         if is_good {
-            self.second.answered += 1;
+            second.answered += 1;
         } else {
-            self.second.failed += 1;
+            second.failed += 1;
         }
-        record(&mut self.latencies, latency);
+        record(latencies, latency);
         let totals = &mut self.totals;
         if self.recorded.contains(&answer.ended) {
             totals.ended.answered += u64::from(is_good);
@@ -215,11 +229,12 @@ impl Recorder {
     pub fn on_fault(&mut self, intended: Duration, ended: Duration, fault: Fault) {
         let latency = ended.saturating_sub(intended);
         let has_waited = matches!(fault, Fault::Timeout | Fault::Unfinished);
-        self.second.failed += 1;
-        self.totals.ended.failed += u64::from(self.recorded.contains(&ended));
+        let open = self.second_of(ended);
+        open.second.failed += 1;
         if has_waited {
-            record(&mut self.latencies, latency);
+            record(&mut open.latencies, latency);
         }
+        self.totals.ended.failed += u64::from(self.recorded.contains(&ended));
         if self.recorded.contains(&intended) {
             self.totals.faults.count(fault, 1);
             if has_waited {
@@ -231,7 +246,7 @@ impl Recorder {
     /// A connection was opened at `opened`, for a request with that intended start. It took
     /// `connect`.
     pub fn on_connection(&mut self, intended: Duration, opened: Duration, connect: Duration) {
-        self.second.connections += 1;
+        self.second_of(opened).second.connections += 1;
         self.totals.ended.connections += u64::from(self.recorded.contains(&opened));
         if self.recorded.contains(&intended) {
             self.totals.connections += 1;
@@ -242,12 +257,25 @@ impl Recorder {
     /// A second is over. Returns its record.
     pub fn on_second(&mut self, gauges: Gauges) -> Second {
         let Gauges { in_flight, time_wait } = gauges;
-        let second = complete(&self.latencies, Second { in_flight, time_wait, ..self.second });
-        self.second_latencies.push(SecondLatencies::new(&self.latencies));
+        let OpenSecond { second, mut latencies } =
+            self.open.pop_front().expect("one is always open");
+        let second = complete(&latencies, Second { in_flight, time_wait, ..second });
+        self.second_latencies.push(SecondLatencies::new(&latencies));
         self.seconds.push(second);
-        self.second = Second::default();
-        self.latencies.reset();
+        if self.open.is_empty() {
+            latencies.reset();
+            self.open.push_back(OpenSecond { second: Second::default(), latencies });
+        }
         second
+    }
+
+    /// The second that an event at that time belongs to, or the present one if that has ended.
+    fn second_of(&mut self, at: Duration) -> &mut OpenSecond {
+        let place = usize::try_from(at.as_secs().saturating_sub(self.seconds())).unwrap_or(0);
+        while self.open.len() <= place {
+            self.open.push_back(OpenSecond::new());
+        }
+        &mut self.open[place]
     }
 
     /// The number of complete seconds.
