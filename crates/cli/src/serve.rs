@@ -34,7 +34,7 @@ use lightwait_core::buffer::{self, Level};
 use lightwait_core::config::Member;
 use lightwait_core::{Host, Instant};
 use lightwait_http::{
-    Admission, Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally,
+    Admission, Clock, ConnectionRoom, Entry, Files, Keeper, Memory, Pending, Server, Tally,
     ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -336,18 +336,22 @@ async fn accept_all(listener: TcpListener, service: Service) {
             Ok((stream, seen)) => {
                 let client = service.clients.as_ref().and_then(|clients| clients.behind(seen));
                 let peer = client.as_ref().map_or(seen, |client| client.address());
-                match service.server.admit(peer) {
-                    Ok(admission) => {
-                        let transport = Transport::new(&stream, client);
-                        let service = service.clone();
-                        handle.spawn_local(serve_one(
-                            (stream, transport),
-                            peer,
-                            admission,
-                            service,
-                        ));
+                let entry = service.server.enter(peer);
+                let transport = Transport::new(&stream, client);
+                let (io, service) = ((stream, transport), service.clone());
+                match entry {
+                    Entry::Inside(admission) => {
+                        handle.spawn_local(serve_one(io, peer, admission, service));
                     }
-                    Err(_) => stream.abort(),
+                    Entry::Asks(place) => {
+                        handle.spawn_local(async move {
+                            match place.await {
+                                Ok(admission) => serve_one(io, peer, admission, service).await,
+                                Err(_) => io.0.abort(),
+                            }
+                        });
+                    }
+                    Entry::Refused(_) => io.0.abort(),
                 }
             }
             Err(_) => lightwait::rt::sleep(ACCEPT_PAUSE).await,
@@ -506,8 +510,10 @@ impl Stacks {
         self.crew.tell(self.member, round, self.counts());
     }
 
-    /// Tells the counters each time that a signal asks for them, and answers the admin door.
+    /// Tells the counters each time that a signal asks for them, and answers the admin door and the
+    /// shards that have no place for a client.
     fn answer(&self, shard: &Handle, signals: &Signals) {
+        shard.spawn_local(self.server.give_places());
         let stacks = self.clone();
         shard.spawn_local(signals.whenever_asked(move |round| stacks.tell(round)));
         if let Some(questions) = self.crew.questions(self.member) {

@@ -1,19 +1,27 @@
 //! Admits connections and responses, within limits: on all connections, on those of one client, and
 //! on responses in flight. Counts what it refuses.
 
+mod clients;
+
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use hyper::rt::Timer;
+
+use crate::Pending;
 
 use crate::config::ServerConfig;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
 use crate::waiting::{Answers, Given, Seat, WaitingRoom};
+pub use clients::Clients;
 
 /// Bits of an IPv6 address that tell one client from another. A site has at least a /64 (RFC 6177),
 /// so a client could use a new address for each connection.
@@ -28,6 +36,27 @@ pub enum Refusal {
     Client,
     /// There is no memory for more, and no connection that waits for its peer can give some.
     Memory,
+}
+
+/// How a connection comes in.
+pub enum Entry {
+    /// It is in.
+    Inside(Admission),
+    /// Its client is at its limit, and none of its connections here waits. The other servers that
+    /// share the [`Clients`] are asked for a place; the future tells within a second.
+    Asks(Pending<Result<Admission, Refusal>>),
+    /// It must be reset.
+    Refused(Refusal),
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Inside(admission) => f.debug_tuple("Inside").field(admission).finish(),
+            Entry::Asks(_) => f.write_str("Asks"),
+            Entry::Refused(refusal) => f.debug_tuple("Refused").field(refusal).finish(),
+        }
+    }
 }
 
 /// Counts of refusals, and of closes by either end, since the server began.
@@ -84,62 +113,13 @@ const AWAKE_BYTES: usize = 19 << 10;
 /// Memory of a connection beside its buffers, while it has requests: a new one has, as a rule.
 pub const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 
-/// The connections of each client. Clones share them: the servers of several shards, which are one
-/// to their clients.
-#[derive(Clone, Debug, Default)]
-pub struct Clients {
-    /// By the client's hash. Two shards seldom meet at one lock, which a connection takes twice.
-    parts: Arc<[Mutex<HashMap<IpAddr, usize>>; CLIENT_PARTS]>,
-}
-
-const CLIENT_PARTS: usize = 32;
-
-impl Clients {
-    fn part(&self, client: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        let bits = match client {
-            IpAddr::V4(v4) => u64::from(v4.to_bits()),
-            // The lower half is no client's own.
-            IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
-        };
-        let part = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59;
-        // A panic under a lock leaves nothing half-done.
-        self.parts[part as usize % CLIENT_PARTS].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn held(&self, client: IpAddr) -> usize {
-        self.part(client).get(&client).copied().unwrap_or(0)
-    }
-
-    /// Counts one more connection; false if the client has as many as `most`.
-    fn enter(&self, client: IpAddr, most: usize) -> bool {
-        let mut part = self.part(client);
-        let connections = part.entry(client).or_default();
-        let is_below = *connections < most;
-        *connections += usize::from(is_below);
-        is_below
-    }
-
-    fn leave(&self, client: IpAddr) {
-        let mut part = self.part(client);
-        if let Some(connections) = part.get_mut(&client) {
-            *connections -= 1;
-            if *connections == 0 {
-                part.remove(&client);
-            }
-        }
-    }
-
-    #[cfg(test)]
-    fn is_empty(&self) -> bool {
-        self.parts.iter().all(|part| part.lock().expect("nobody panics").is_empty())
-    }
-}
-
 /// The limits and the counts.
 #[derive(Debug)]
 struct Inside {
     connections: Cell<usize>,
     clients: Clients,
+    /// Connections for which other servers are asked.
+    asking: Cell<usize>,
     responses: Cell<usize>,
     tally: Cell<Tally>,
     waiting: WaitingRoom,
@@ -157,10 +137,11 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(config: &ServerConfig, memory: Memory, clients: Clients) -> Door {
-        let (connections, responses, tally, waiting) = Default::default();
+        let (connections, asking, responses, tally, waiting) = Default::default();
         let inside = Inside {
             connections,
             clients,
+            asking,
             responses,
             tally,
             waiting,
@@ -174,28 +155,105 @@ impl Door {
 
     /// Admits a connection of `peer`, for as long as the guard lives.
     pub(crate) fn admit(&self, peer: IpAddr, now: Instant) -> Result<Admission, Refusal> {
-        let inside = &self.inside;
+        self.try_admit(client_of(peer), now).map_err(|refusal| self.refuse(refusal))
+    }
+
+    /// Admits a connection of `peer` at once, or after the servers of other shards were asked.
+    pub(crate) fn enter(&self, peer: IpAddr, timer: &Rc<dyn Timer>) -> Entry {
         let client = client_of(peer);
-        let Some(most) = client.map_or(Some(0), |client| self.most_of(client, now)) else {
-            self.count(|tally| tally.refused_client_connections += 1);
-            return Err(Refusal::Client);
-        };
-        if !self.has_place(now) {
-            self.count(|tally| tally.refused_connections += 1);
-            return Err(Refusal::Connections);
+        match (self.try_admit(client, timer.now()), client) {
+            (Ok(admission), _) => Entry::Inside(admission),
+            (Err(Refusal::Client), Some(client)) if self.may_ask() => {
+                let asking = Asking::begin(self.inside.clone());
+                Entry::Asks(Box::pin(self.clone().enter_later(client, timer.clone(), asking)))
+            }
+            (Err(refusal), _) => Entry::Refused(self.refuse(refusal)),
         }
-        if !self.has_memory(now, CONNECTION_BYTES) {
-            self.count(|tally| tally.refused_for_memory += 1);
-            return Err(Refusal::Memory);
-        }
+    }
+
+    fn try_admit(&self, client: Option<IpAddr>, now: Instant) -> Result<Admission, Refusal> {
+        let most = client.map_or(Some(0), |client| self.most_of(client, now));
+        let most = most.ok_or(Refusal::Client)?;
+        self.has_room(now)?;
         // Another shard may have admitted one of this client's meanwhile.
-        if client.is_some_and(|client| !inside.clients.enter(client, most)) {
-            self.count(|tally| tally.refused_client_connections += 1);
+        if client.is_some_and(|client| !self.inside.clients.enter(client, most)) {
             return Err(Refusal::Client);
         }
+        Ok(self.inside(client))
+    }
+
+    fn may_ask(&self) -> bool {
+        self.inside.asking.get() < ASKING_MAX && self.inside.clients.are_shared()
+    }
+
+    /// Asks the other servers for a connection of this client's that waits, and comes in when that
+    /// has closed.
+    async fn enter_later(
+        self,
+        client: IpAddr,
+        timer: Rc<dyn Timer>,
+        _asking: Asking,
+    ) -> Result<Admission, Refusal> {
+        let Inside { clients, max_client_connections: most, .. } = &*self.inside;
+        let mut entered = pin!(async {
+            let is_granted = clients.ask(client).await.is_ok();
+            if is_granted {
+                clients.enter_later(client, *most).await;
+            }
+            is_granted
+        });
+        let mut patience = timer.sleep(ASKING_PATIENCE);
+        let is_in = poll_fn(|cx| match entered.as_mut().poll(cx) {
+            Poll::Pending => patience.as_mut().poll(cx).map(|()| false),
+            is_in => is_in,
+        });
+        if !is_in.await {
+            return Err(self.refuse(Refusal::Client));
+        }
+        if let Err(refusal) = self.has_room(timer.now()) {
+            clients.leave(client);
+            return Err(self.refuse(refusal));
+        }
+        Ok(self.inside(Some(client)))
+    }
+
+    /// Gives up connections that wait here, for clients that come to other servers which share the
+    /// clients. Never returns: the server can be asked while the future lives.
+    pub(crate) async fn give_places(&self, timer: Rc<dyn Timer>) {
+        let Inside { clients, waiting, .. } = &*self.inside;
+        let mut asks = clients.join();
+        while let Some(ask) = asks.recv().await {
+            match waiting.give_up_to_another(ask.client, timer.now()) {
+                true => ask.grant(),
+                false => clients.pass(ask),
+            }
+        }
+    }
+
+    /// A connection that has a place; its client has counted it.
+    fn inside(&self, client: Option<IpAddr>) -> Admission {
+        let inside = self.inside.clone();
         inside.connections.set(inside.connections.get() + 1);
         let charge = self.charge_connection(RESTING_BYTES);
-        Ok(Admission { inside: inside.clone(), client, _charge: charge })
+        Admission { inside, client, _charge: charge }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Refusal {
+        self.count(|tally| match refusal {
+            Refusal::Connections => tally.refused_connections += 1,
+            Refusal::Client => tally.refused_client_connections += 1,
+            Refusal::Memory => tally.refused_for_memory += 1,
+        });
+        refusal
+    }
+
+    /// A place and memory for one more connection, or the one that lacks.
+    fn has_room(&self, now: Instant) -> Result<(), Refusal> {
+        if !self.has_place(now) {
+            return Err(Refusal::Connections);
+        }
+        let has_memory = self.has_memory(now, CONNECTION_BYTES);
+        if has_memory { Ok(()) } else { Err(Refusal::Memory) }
     }
 
     /// True if there is a place for one more connection: one that waits for a request makes room
@@ -209,9 +267,9 @@ impl Door {
     }
 
     /// How many connections `client` may have now, one more and those on their way out among them;
-    /// `None` if it has as many. Where its limit is reached one of its own makes room. How many of
-    /// its connections are on their way out on other shards is not known here: it is the place that
-    /// was made which lets the new one in.
+    /// `None` if it has as many. Where its limit is reached one of its own makes room that waits on
+    /// this shard. How many of its connections are on their way out on other shards is not known
+    /// here: it is the place that was made which lets the new one in.
     fn most_of(&self, client: IpAddr, now: Instant) -> Option<usize> {
         let Inside { clients, waiting, max_client_connections: limit, .. } = &*self.inside;
         let (held, leaving) = (clients.held(client), waiting.leaving(Some(client)));
@@ -316,6 +374,28 @@ impl Door {
 /// Connections that may be on their way out beside as many as the limit: each ends in the same
 /// turn, unless its request comes at that moment.
 const LEAVING_MAX: usize = 64;
+
+/// Connections of one shard for which other servers are asked at most.
+const ASKING_MAX: usize = 64;
+/// How long those may take: a shard that is busy answers between two turns, and a connection that
+/// waits closes in one.
+const ASKING_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A connection for which other servers are asked.
+struct Asking(Rc<Inside>);
+
+impl Asking {
+    fn begin(inside: Rc<Inside>) -> Asking {
+        inside.asking.set(inside.asking.get() + 1);
+        Asking(inside)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.0.asking.set(self.0.asking.get() - 1);
+    }
+}
 
 /// True if so many connections, of which some are on their way out, are fewer than the limit.
 fn is_below(limit: usize, held: usize, leaving: usize) -> bool {

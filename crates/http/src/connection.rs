@@ -21,7 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
 use crate::access::Access;
-use crate::admission::{Admission, Clients, Door, Refusal, Tally};
+use crate::admission::{Admission, Clients, Door, Entry, Refusal, Tally};
 use crate::body::{Body, RequestBody, Sink};
 use crate::client_close;
 use crate::config::ServerConfig;
@@ -112,7 +112,8 @@ impl<H: Handler> Server<H> {
     }
 
     /// Counts connections of one client together with the servers that share `clients`. The limit
-    /// holds for all of them; one that waits makes room on its own server alone.
+    /// holds for all of them. One that waits makes room on any server that
+    /// [gives places](Server::give_places), for those that [enter](Server::enter).
     pub fn with_clients(self, clients: Clients) -> Self {
         let door = Door::new(&self.config, self.door.memory(), clients);
         Server { door, ..self }
@@ -135,6 +136,19 @@ impl<H: Handler> Server<H> {
     /// caller should reset the connection; the server has counted it.
     pub fn admit(&self, peer: SocketAddr) -> Result<Admission, Refusal> {
         self.door.admit(peer.ip(), self.clock.timer.now())
+    }
+
+    /// Admits a connection of `peer` as [`admit`](Server::admit) does, or asks the servers that
+    /// share the [`Clients`] for a place of its client's.
+    pub fn enter(&self, peer: SocketAddr) -> Entry {
+        self.door.enter(peer.ip(), &self.clock.timer)
+    }
+
+    /// Closes connections that wait for their peers where a client of theirs [comes](Server::enter)
+    /// to another server. Never returns.
+    pub fn give_places(&self) -> impl Future<Output = ()> + use<H> {
+        let (door, timer) = (self.door.clone(), self.clock.timer.clone());
+        async move { door.give_places(timer).await }
     }
 
     /// Connections inside, and how many there may be.
@@ -210,7 +224,7 @@ impl<H: Handler> Server<H> {
     /// Closes a connection that waits for its peer, because others need its memory or its place.
     fn leave(&self, phase: &Phase, control: &impl Control, wanted: Wanted) {
         self.door.count(|tally| match wanted {
-            Wanted::Place => tally.closed_for_place += 1,
+            wanted if wanted.is_place() => tally.closed_for_place += 1,
             _ => tally.closed_for_memory += 1,
         });
         // Data that the peer has not taken would go on waiting for it.
@@ -389,7 +403,7 @@ impl<H: Handler> Visit<H> {
     /// the memory, its peer may still take the answer: the stack needs no task for that.
     fn is_wanted<C: Control>(&self, cx: &mut Context<'_>, waits: &Waits<C>) -> bool {
         let wanted = waits.seat.wanted(cx);
-        if wanted == Wanted::Place {
+        if wanted.is_place() {
             self.server.leave(&self.phase, &waits.control, wanted);
         }
         wanted != Wanted::Nothing

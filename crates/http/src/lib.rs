@@ -48,7 +48,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 pub use access::{Access, RequestLine};
-pub use admission::{Admission, CONNECTION_BYTES, Clients, Refusal, Tally};
+pub use admission::{Admission, CONNECTION_BYTES, Clients, Entry, Refusal, Tally};
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};

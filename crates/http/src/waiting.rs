@@ -112,6 +112,15 @@ pub(crate) enum Wanted {
     Memory,
     /// Its place: it closes.
     Place,
+    /// Its client's place, for a connection that comes to another server: it closes.
+    ClientsPlace,
+}
+
+impl Wanted {
+    /// True if the connection closes for another.
+    pub(crate) fn is_place(self) -> bool {
+        matches!(self, Wanted::Place | Wanted::ClientsPlace)
+    }
 }
 
 /// Where to look for a connection that goes.
@@ -197,9 +206,11 @@ impl Queue {
     /// Sets what is wanted of a connection.
     fn want(&mut self, connection: &Connection, wanted: Wanted) {
         let before = connection.wanted.replace(wanted);
-        let is_leaving = |wanted| usize::from(wanted == Wanted::Place);
-        let (less, more) = (is_leaving(before), is_leaving(wanted));
-        self.leaving = self.leaving + more - less;
+        let is_leaving = |wanted: Wanted| usize::from(wanted.is_place());
+        self.leaving = self.leaving + is_leaving(wanted) - is_leaving(before);
+        // No other of the client's here may have a place that is promised elsewhere.
+        let is_free = |wanted| usize::from(wanted == Wanted::Place);
+        let (less, more) = (is_free(before), is_free(wanted));
         if let Some(client) = connection.client.filter(|_| less != more) {
             let leaving = self.leaving_of.entry(client).or_default();
             *leaving = *leaving + more - less;
@@ -243,6 +254,12 @@ impl WaitingRoom {
             None => &[Among::Resting, Among::Awake],
         };
         self.send_away(among, Wanted::Place, now).is_some()
+    }
+
+    /// Makes a connection of `client`'s that waits for its peer close, for one that comes to
+    /// another server. False if it found none.
+    pub(crate) fn give_up_to_another(&self, client: IpAddr, now: Instant) -> bool {
+        self.send_away(&[Among::Client(client)], Wanted::ClientsPlace, now).is_some()
     }
 
     /// Connections that are on their way out, so that others have their places: of all, or of
@@ -328,7 +345,7 @@ impl Connection {
                 return Some(Rank::Late);
             }
         }
-        (want == Wanted::Place && self.answers.are_stalled()).then_some(Rank::Stalled)
+        (want.is_place() && self.answers.are_stalled()).then_some(Rank::Stalled)
     }
 }
 

@@ -99,20 +99,27 @@ impl Drop for Held {
 }
 
 /// How many of [`LATER`] clients are served while others hold all places, and how many made room.
-fn served(flags: &[&str], holders: Holders) -> (usize, usize) {
+/// Those who hold them have done so for that long when the first one comes.
+fn served(flags: &[&str], holders: Holders, long: Duration) -> (usize, usize) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), b"here").unwrap();
     std::fs::write(directory.path().join("long"), [b'l'; 30_000]).unwrap();
     let server = Server::start_on(Cable::best(), directory.path(), flags);
     let address = SocketAddr::new(OURS[0].parse().unwrap(), 80);
     let held = Held::by(holders, address);
-    let mut served = 0;
+    std::thread::sleep(long);
+    let (mut served, mut stay) = (0, Vec::new());
     for _ in 0..LATER {
         let socket = TcpStream::connect_timeout(&address, PATIENCE);
-        served += usize::from(socket.is_ok_and(|mut socket| is_answered(&mut socket)));
+        served += usize::from(socket.is_ok_and(|mut socket| {
+            let is_answered = is_answered(&mut socket);
+            // It stays, so that the limit is reached for the next one as well.
+            stay.push(socket);
+            is_answered
+        }));
         std::thread::sleep(Duration::from_millis(50));
     }
-    drop(held);
+    drop((held, stay));
     let text = server.stop_and_tell();
     let place = text.split("\"http_closed_for_place\":").nth(1).expect("it is counted");
     let digits = place.split(|byte: char| !byte.is_ascii_digit()).next().unwrap();
@@ -127,7 +134,7 @@ fn make_room(flags: &[&str]) {
         let all = [Holders::Silent, Holders::Answered, Holders::Reopening, Holders::Stalled];
         for holders in all {
             let flags = [&[limit, &places], flags].concat();
-            let (served, closed) = served(&flags, holders);
+            let (served, closed) = served(&flags, holders, Duration::ZERO);
             assert_eq!(served, LATER, "{flags:?}, {holders:?}");
             assert!(closed >= LATER, "{closed} made room");
         }
@@ -146,12 +153,27 @@ fn connections_that_wait_make_room_on_two_shards() {
     namespace::inside(test, &[], || make_room(TWO_SHARDS));
 }
 
+/// Hardly ever does one that waits share its shard with one that comes later.
+#[test]
+fn a_client_with_a_place_for_each_shard_finds_room_on_all() {
+    let test = "limits::a_client_with_a_place_for_each_shard_finds_room_on_all";
+    namespace::inside(test, &[], || {
+        Cable::best().prepare();
+        for holders in [Holders::Silent, Holders::Answered] {
+            let flags = ["--max-client-connections", "4", "--shards", "4"];
+            // All are new: for half a second each may be about to ask.
+            let (served, _) = served(&flags, holders, Duration::from_millis(1500));
+            assert_eq!(served, LATER, "{holders:?}");
+        }
+    });
+}
+
 #[test]
 fn stalled_peers_cost_no_answer_at_the_limit_on_orphans() {
     let test = "limits::stalled_peers_cost_no_answer_at_the_limit_on_orphans";
     namespace::inside(test, &[], || {
         Cable::best().prepare();
-        let (served, _) = served(&["--set", "limits.orphans=50"], Holders::Stalled);
+        let (served, _) = served(&["--set", "limits.orphans=50"], Holders::Stalled, Duration::ZERO);
         assert_eq!(served, LATER);
     });
 }

@@ -1,9 +1,10 @@
 use super::*;
-use crate::testing::Purse;
+use crate::testing::{Purse, clock};
 use crate::waiting::tests::delivered;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
-use std::time::Duration;
+use tokio::task::{LocalSet, spawn_local, yield_now};
+use tokio::time::sleep;
 
 #[test]
 fn a_connection_is_charged_while_in_and_a_waiting_one_yields() {
@@ -211,4 +212,82 @@ fn the_limit_of_a_client_holds_for_all_shards_together() {
     inside.push(doors[1].admit(peer, now).unwrap());
     inside.clear();
     assert!(clients.is_empty());
+}
+
+/// Two servers that share clients, and give places up for each other.
+fn neighbours(max_client_connections: usize) -> (Clients, [Door; 2], LocalSet) {
+    let limits = ServerConfig { max_client_connections, ..ServerConfig::default() };
+    let (clients, tasks) = (Clients::default(), LocalSet::new());
+    let doors = [(); 2].map(|()| Door::new(&limits, Memory::boundless(), clients.clone()));
+    for door in doors.clone() {
+        tasks.spawn_local(async move { door.give_places(clock().timer).await });
+    }
+    (clients, doors, tasks)
+}
+
+async fn enters(door: &Door, peer: &str) -> Result<Admission, Refusal> {
+    match door.enter(ip(peer), &clock().timer) {
+        Entry::Inside(admission) => Ok(admission),
+        Entry::Asks(place) => place.await,
+        Entry::Refused(refusal) => Err(refusal),
+    }
+}
+
+/// A connection that waits until its place is wanted.
+async fn leave_when_wanted((admission, seat): (Admission, Seat)) {
+    poll_fn(|cx| if seat.is_wanted(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
+    drop(admission);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_waits_makes_room_on_another_shard() {
+    let (clients, [here, there], tasks) = neighbours(3);
+    let begin = tokio::time::Instant::now();
+    tasks
+        .run_until(async {
+            yield_now().await;
+            for waiting in [(); 3].map(|()| wait_inside(&there, "192.0.2.1", clock().timer.now())) {
+                spawn_local(leave_when_wanted(waiting));
+            }
+            sleep(Duration::from_millis(500)).await;
+            let one = enters(&here, "192.0.2.1").await.unwrap();
+            let two = enters(&here, "192.0.2.1").await.unwrap();
+            assert_eq!(clients.held(ip("192.0.2.1")), 3, "one closed for each");
+            // Its own that waits does as well, and needs nobody.
+            let three = enters(&there, "192.0.2.1").await.unwrap();
+            // All three are being answered: it is refused at once, and not after the patience.
+            let refused = enters(&here, "192.0.2.1").await;
+            assert_eq!(refused.err(), Some(Refusal::Client));
+            assert!(begin.elapsed() < ASKING_PATIENCE);
+            let tallies = [&here, &there].map(|door| door.tally().refused_client_connections);
+            assert_eq!((tallies, here.inside.asking.get()), ([1, 0], 0));
+            drop([one, two, three]);
+        })
+        .await;
+    assert!(clients.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_place_waits_a_second_and_few_do() {
+    let (_clients, [here, there], tasks) = neighbours(1);
+    tasks
+        .run_until(async {
+            yield_now().await;
+            // It gives its place up, and does not go.
+            let _stuck = wait_inside(&there, "192.0.2.1", clock().timer.now());
+            sleep(Duration::from_millis(500)).await;
+            let begin = tokio::time::Instant::now();
+            let ask = || here.enter(ip("192.0.2.1"), &clock().timer);
+            let asked: Vec<Entry> = (0..ASKING_MAX).map(|_| ask()).collect();
+            assert!(asked.iter().all(|entry| matches!(entry, Entry::Asks(_))));
+            assert!(matches!(ask(), Entry::Refused(Refusal::Client)), "no more wait");
+            let Some(Entry::Asks(first)) = asked.into_iter().next() else { panic!("it asks") };
+            assert_eq!(first.await.err(), Some(Refusal::Client));
+            let waited = begin.elapsed();
+            assert!((ASKING_PATIENCE..ASKING_PATIENCE * 2).contains(&waited), "{waited:?}");
+            // The place is promised: nobody else has it there.
+            let taken = there.enter(ip("192.0.2.1"), &clock().timer);
+            assert!(!matches!(taken, Entry::Inside(_)), "{taken:?}");
+        })
+        .await;
 }
