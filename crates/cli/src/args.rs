@@ -46,7 +46,8 @@ pub(crate) struct ShardArgs {
     #[arg(long, value_name = "N", default_value = "1", help_heading = "Shards")]
     pub(crate) shards: ShardCount,
 
-    /// Whether each of several shards keeps to a core of its own
+    /// Whether each of several shards keeps to a core of its own; where there are fewer cores the
+    /// kernel chooses
     #[arg(long, value_name = "YES|NO", default_value = "yes", help_heading = "Shards")]
     pub(crate) pin: Pin,
 }

@@ -37,9 +37,15 @@ impl ShardArgs {
     /// How many shards there are to be, and on which cores.
     pub(crate) fn plan(&self) -> Result<(u16, Cores), Failure> {
         let count = self.shards.count()?;
-        // The only shard runs on the thread that the program has begun on, wherever that is.
-        let is_pinned = count > 1 && self.pin == Pin::Yes;
-        Ok((count, if is_pinned { Cores::Pinned } else { Cores::Any }))
+        let cores = available_cores().map_err(Failure::Stack)?;
+        Ok((count, if self.pins(count, cores) { Cores::Pinned } else { Cores::Any }))
+    }
+
+    /// Whether so many shards keep to cores, of so many.
+    fn pins(&self, count: u16, cores: u16) -> bool {
+        // The only shard runs on the thread that the program has begun on, wherever that is. Where
+        // shards share cores the kernel knows better which of them are busy.
+        self.pin == Pin::Yes && (2..=cores).contains(&count)
     }
 }
 
@@ -117,5 +123,13 @@ mod tests {
             assert!(wrong.parse::<ShardCount>().unwrap_err().contains("1 to 64"), "{wrong}");
         }
         assert!((1..=SHARDS_MAX).contains(&ShardCount::Auto.count().unwrap()));
+    }
+
+    #[test]
+    fn shards_keep_to_cores_where_each_has_one() {
+        let args = |pin| ShardArgs { shards: ShardCount::Auto, pin };
+        let pinned = [1, 2, 4, 5].map(|count| args(Pin::Yes).pins(count, 4));
+        assert_eq!(pinned, [false, true, true, false]);
+        assert!(!args(Pin::No).pins(2, 4));
     }
 }
