@@ -11,6 +11,7 @@ mod hardware;
 mod memory;
 pub(crate) mod signals;
 mod slow;
+mod suspect;
 mod tallies;
 mod transport;
 mod watched;
@@ -406,7 +407,9 @@ impl Stopping {
         let tally = move || server.as_ref().map_or_else(Tally::default, |server| server.tally());
         let full = closed::watch(stack.clone(), tally, self.service.log.clone());
         let conflicts = claim::watch(stack.clone(), self.service.log.clone());
+        let faults = suspect::watch(stack.clone(), self.stacks.member, self.service.log.clone());
         self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
+        self.tasks.push(stack.spawn_local(faults));
         let kept = move || kept.as_ref().map_or(0, |server| server.handler().cache_tally().bytes);
         self.tasks.push(stack.spawn_local(memory::watch(stack.clone(), kept)));
         self.stacks.all.push((name.to_owned(), stack.clone()));

@@ -19,8 +19,6 @@ use crate::log::{Log, Record};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the others have to stop once connections are cut.
 const LAST_CALL: Duration = Duration::from_secs(1);
-/// So many frames tell whether a device steers.
-const FRAMES_LEAST: u64 = 10_000;
 /// The round of the counters at the end.
 pub(super) const LAST_ROUND: u32 = u32::MAX;
 /// How often they look.
@@ -169,42 +167,12 @@ impl<T> Gather<T> {
     }
 }
 
-/// Whether a device brings frames to the shards that own them.
-#[derive(Debug, Default)]
-struct Steered {
-    is_told: bool,
-}
-
-impl Steered {
-    /// Frames that came to a shard, and how many of them it handed over. Returns how many in a
-    /// hundred these are, once, if so many are worth a look at the device.
-    fn look(&mut self, frames: u64, handed_over: u64) -> Option<u64> {
-        let is_wrong = frames >= FRAMES_LEAST && handed_over * 4 >= frames;
-        if !is_wrong || self.is_told {
-            return None;
-        }
-        self.is_told = true;
-        Some(handed_over * 100 / frames)
-    }
-}
-
-/// Logs and counts when the next shard is stuck in a turn, and logs when the device brings this one
-/// what is for others, until the task is aborted.
+/// Logs and counts when the next shard is stuck in a turn, until the task is aborted.
 pub(super) async fn watch(member: Member, peers: Peers, crew: Arc<Crew>) {
     let (mut watch, next) = (peers.watch(), (member.index + 1) % member.of);
     let handle = lightwait::shard::Handle::current();
-    let mut steered = Steered::default();
     loop {
         rt::sleep(LOOK).await;
-        let counters = handle.with_host(|host| *host.counters());
-        if let Some(percent) = steered.look(counters.frames_in, counters.handed_over) {
-            let text = format!(
-                "The device brings shard {} what is for others: {percent} % of its frames are \
-                 handed over, which costs time.",
-                member.index
-            );
-            crew.log.write(Record::Trouble { text });
-        }
         for (index, long) in watch.stalled(handle.now(), PATIENCE) {
             if index == next {
                 let text = format!(
@@ -232,15 +200,6 @@ mod tests {
         let patience = Duration::from_millis(20);
         let alone = tokio::time::timeout(patience, crew.all_stopped(never()));
         assert!(alone.await.is_err());
-    }
-
-    #[test]
-    fn a_device_that_does_not_steer_is_told_of_once() {
-        let mut steered = Steered::default();
-        assert_eq!(steered.look(FRAMES_LEAST - 1, FRAMES_LEAST - 1), None, "too few to say");
-        assert_eq!(steered.look(20_000, 4_999), None);
-        assert_eq!(steered.look(20_000, 5_000), Some(25));
-        assert_eq!(steered.look(40_000, 40_000), None, "once");
     }
 
     #[test]
