@@ -30,6 +30,7 @@ pub(crate) struct CommandLine {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Box<ServeArgs>),
+    Check(CheckArgs),
     Load(Box<LoadArgs>),
     Wan(Box<WanArgs>),
     Tunnel(Box<TunnelArgs>),
@@ -68,6 +69,15 @@ pub(crate) enum Pin {
 pub(crate) struct KnobsArgs {
     /// A knob such as rto.floor or floor, or a group such as time_wait [default: all]
     pub(crate) name: Option<String>,
+}
+
+/// Check a configuration file of `serve --config`, and print every fault with its line and column.
+///
+/// It opens nothing: neither the directory nor a device.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// The file
+    pub(crate) file: PathBuf,
 }
 
 /// Print a script with which a shell completes our commands and flags.
@@ -110,6 +120,12 @@ pub(crate) struct ServeArgs {
     /// The directory to serve
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
+
+    /// Take flags from a file of TOML, in which each long flag is a key: max-connections = 10000.
+    /// The directory is `dir`, knobs are in the table [set]. A flag on the command line goes before
+    /// its key. `lightwait check FILE` checks one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 
     /// Where the bridge listens on the kernel's stack [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR", help_heading = "Bridge", value_parser = zone::parse)]

@@ -22,6 +22,8 @@ use crate::zone::Named;
 pub(crate) enum Failure {
     /// The command line is wrong; the text is one line.
     Usage(String),
+    /// A configuration file is wrong: a line for each fault.
+    Config(String),
     /// A load cannot be put on; the text says what to do.
     Load(String),
     /// The server of a load cannot be reached at one of its addresses.
@@ -56,7 +58,7 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) | Failure::Knob(..) => ExitCode::from(2),
+            Failure::Usage(_) | Failure::Config(_) | Failure::Knob(..) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -80,9 +82,10 @@ impl From<io::Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Usage(text) | Failure::Load(text) | Failure::Unreachable(text) => {
-                f.write_str(text)
-            }
+            Failure::Usage(text)
+            | Failure::Config(text)
+            | Failure::Load(text)
+            | Failure::Unreachable(text) => f.write_str(text),
             Failure::Knob(name, nearest) => {
                 write!(f, "there is no knob and no group {name:?}; {nearest}")
             }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod config_file;
 mod counts;
 mod failure;
 mod knobs;
@@ -19,12 +20,14 @@ mod zone;
 
 use std::env;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use args::{Command, CommandLine};
+use config_file::ConfigFile;
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -46,8 +49,8 @@ fn run() -> Result<ExitCode, Failure> {
         // clap has no help of `help`.
         words.remove(1);
     }
-    let line = match CommandLine::try_parse_from(words) {
-        Ok(line) => line,
+    let matches = match CommandLine::command().try_get_matches_from(&words) {
+        Ok(matches) => matches,
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
         {
@@ -57,8 +60,16 @@ fn run() -> Result<ExitCode, Failure> {
         }
         Err(error) => return Err(Failure::Usage(failure::usage_line(&error))),
     };
+    let line = CommandLine::from_arg_matches(&matches);
+    let line = line.map_err(|error| Failure::Usage(failure::usage_line(&error)))?;
     match line.command {
-        Command::Serve(args) => serve::serve(&plan::Plan::new(&args)?),
+        Command::Serve(mut args) => {
+            if let Some((path, (_, given))) = args.config.as_ref().zip(matches.subcommand()) {
+                *args = ConfigFile::read(path)?.beside(given, &words)?;
+            }
+            serve::serve(&plan::Plan::new(&args)?)
+        }
+        Command::Check(args) => check(&args.file),
         Command::Load(args) => load::load(&args),
         Command::Wan(args) => wan::wan(&args),
         Command::Tunnel(args) => tunnel::tunnel(&args),
@@ -68,10 +79,20 @@ fn run() -> Result<ExitCode, Failure> {
     }
 }
 
+/// Checks a configuration file.
+fn check(file: &Path) -> Result<ExitCode, Failure> {
+    let config = ConfigFile::read(file)?;
+    plan::Plan::new(&config.alone()?)?;
+    let written = writeln!(io::stdout(), "{}: {} keys, no fault", file.display(), config.keys());
+    failure::is_written(written)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::{Path, PathBuf};
+    use clap::Parser as _;
+    use std::path::PathBuf;
 
     /// The README and the pages under docs.
     fn pages() -> Vec<PathBuf> {

@@ -1,0 +1,366 @@
+//! `--config FILE`: the flags of `serve` in a file of TOML. Each long flag is a key, and the
+//! directory is `dir`. A flag on the command line goes before the key of its name.
+
+use std::ffi::OsString;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::args::{CommandLine, ServeArgs};
+use crate::failure::{self, Failure};
+use crate::plan::Setting;
+
+/// The key of the knobs, whose value is a table.
+const KNOBS: &str = "set";
+/// What `serve` has and a file has not.
+const NOT_IN_A_FILE: [&str; 2] = ["config", "help"];
+/// A key is taken for another that is so much alike.
+const ALIKE: f64 = 0.75;
+
+/// A file's flags.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ConfigFile {
+    entries: Vec<Entry>,
+}
+
+/// A key that stands in the file, and its value as words of the command line.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    key: String,
+    words: Vec<String>,
+}
+
+/// A fault of a file, and the byte at which it begins.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
+    at: usize,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// All its faults, each with its line and its column.
+    pub(crate) fn read(path: &Path) -> Result<ConfigFile, Failure> {
+        let unreadable =
+            |error| Failure::Config(format!("{}: {error}; give a file of TOML", path.display()));
+        let text = fs::read_to_string(path).map_err(unreadable)?;
+        ConfigFile::parse(&text).map_err(|faults| {
+            let mut lines = Vec::new();
+            for Fault { at, text: fault } in faults {
+                let (line, column) = place(&text, at);
+                lines.push(format!("{}:{line}:{column}: {fault}", path.display()));
+            }
+            Failure::Config(lines.join("\n"))
+        })
+    }
+
+    fn parse(text: &str) -> Result<ConfigFile, Vec<Fault>> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            vec![Fault { at, text: error.message().to_owned() }]
+        })?;
+        let (mut entries, mut faults) = (Vec::new(), Vec::new());
+        let command = CommandLine::command();
+        let serve = command.find_subcommand("serve").expect("it is a command");
+        let args: Vec<&Arg> = serve.get_arguments().filter(|arg| is_key(arg)).collect();
+        for (key, value) in table.get_ref() {
+            let name = key.get_ref().as_ref();
+            match args.iter().find(|arg| key_of(arg) == name) {
+                Some(arg) => match Entry::new(arg, value) {
+                    Ok(entry) => entries.push((entry, value.span())),
+                    Err(fault) => faults.push(fault),
+                },
+                None => faults.push(Fault { at: key.span().start, text: unknown(name, &args) }),
+            }
+        }
+        // A table has no order of its own.
+        entries.sort_by_key(|(_, at): &(Entry, Range<usize>)| at.start);
+        for (entry, span) in &entries {
+            if let Some(text) = entry.complaint() {
+                faults.push(Fault { at: span.start, text });
+            }
+        }
+        faults.sort_by_key(|fault| fault.at);
+        match faults.is_empty() {
+            true => {
+                Ok(ConfigFile { entries: entries.into_iter().map(|(entry, _)| entry).collect() })
+            }
+            false => Err(faults),
+        }
+    }
+
+    /// The flags of `words`, a command line of `serve` that was parsed as `given`, and those of the
+    /// file that it does not give.
+    ///
+    /// # Errors
+    /// If they contradict one another.
+    pub(crate) fn beside(
+        &self,
+        given: &ArgMatches,
+        words: &[OsString],
+    ) -> Result<ServeArgs, Failure> {
+        let set = given.get_many::<Setting>(KNOBS).unwrap_or_default();
+        let set: Vec<String> =
+            set.map(|setting| format!("--{KNOBS}={}=", setting.name())).collect();
+        let is_given =
+            |key: &str| given.value_source(&id_of(key)) == Some(ValueSource::CommandLine);
+        let own = self.entries.iter().flat_map(|entry| {
+            let (is_given, set) = (is_given(&entry.key), &set);
+            entry.words.iter().filter(move |word| match &entry.key[..] {
+                // Of the knobs each is a flag of its own.
+                KNOBS => !set.iter().any(|set| word.starts_with(set)),
+                _ => !is_given,
+            })
+        });
+        let (program, flags) = words.split_at(words.len().min(2));
+        let own = own.map(OsString::from);
+        let all = program.iter().cloned().chain(own).chain(flags.iter().cloned());
+        parse(all).map_err(|error| Failure::Usage(failure::usage_line(&error)))
+    }
+
+    /// What the file says where the command line says nothing.
+    ///
+    /// # Errors
+    /// If its keys contradict one another.
+    pub(crate) fn alone(&self) -> Result<ServeArgs, Failure> {
+        let words = ["lightwait", "serve"].map(OsString::from);
+        let none = CommandLine::command().get_matches_from(&words);
+        let (_, none) = none.subcommand().expect("serve");
+        self.beside(none, &words)
+    }
+
+    /// How many keys it has.
+    pub(crate) fn keys(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl Entry {
+    fn new(arg: &Arg, value: &Spanned<DeValue<'_>>) -> Result<Entry, Fault> {
+        let (key, at) = (key_of(arg), value.span().start);
+        let flag = arg.get_long().map(|long| format!("--{long}"));
+        let fault = |text: String| Fault { at, text: format!("{key}: {text}") };
+        let words = match (arg.get_action(), value.get_ref()) {
+            (ArgAction::SetTrue | ArgAction::Count, DeValue::Boolean(is_on)) => {
+                is_on.then(|| flag.expect("a switch has a name")).into_iter().collect()
+            }
+            (ArgAction::SetTrue | ArgAction::Count, _) => {
+                return Err(fault("give true or false".to_owned()));
+            }
+            (ArgAction::Append, DeValue::Table(table)) if key == KNOBS => {
+                let mut settings = Vec::new();
+                flatten("", table, &mut settings)?;
+                settings.into_iter().map(|setting| format!("--{KNOBS}={setting}")).collect()
+            }
+            (ArgAction::Append, _) if key == KNOBS => {
+                return Err(fault("give a table of knobs: [set]".to_owned()));
+            }
+            (ArgAction::Append, DeValue::Array(values)) => {
+                let words = values.iter().map(|value| {
+                    Ok(word(
+                        &flag,
+                        &scalar(value.get_ref()).map_err(|text| Fault {
+                            at: value.span().start,
+                            text: format!("{key}: {text}"),
+                        })?,
+                    ))
+                });
+                words.collect::<Result<Vec<String>, Fault>>()?
+            }
+            (_, value) => vec![word(&flag, &scalar(value).map_err(fault)?)],
+        };
+        Ok(Entry { key, words })
+    }
+
+    /// The fault of its value alone.
+    fn complaint(&self) -> Option<String> {
+        use clap::error::ErrorKind::{InvalidValue, TooManyValues, ValueValidation};
+        let words = ["lightwait", "serve"].map(str::to_owned);
+        let error = parse(words.into_iter().chain(self.words.iter().cloned()).map(OsString::from));
+        let error = error.err()?;
+        // What another key mends is not its own.
+        let is_own = matches!(error.kind(), InvalidValue | TooManyValues | ValueValidation);
+        is_own.then(|| failure::usage_line(&error))
+    }
+}
+
+/// A flag with its value, or the value of what has no flag.
+fn word(flag: &Option<String>, value: &str) -> String {
+    flag.as_ref().map_or_else(|| value.to_owned(), |flag| format!("{flag}={value}"))
+}
+
+fn parse(words: impl Iterator<Item = OsString>) -> Result<ServeArgs, clap::Error> {
+    let matches = CommandLine::command().try_get_matches_from(words)?;
+    let (_, serve) = matches.subcommand().expect("serve");
+    ServeArgs::from_arg_matches(serve)
+}
+
+fn is_key(arg: &Arg) -> bool {
+    !NOT_IN_A_FILE.contains(&arg.get_id().as_str())
+}
+
+fn key_of(arg: &Arg) -> String {
+    arg.get_long().unwrap_or(arg.get_id().as_str()).to_owned()
+}
+
+/// clap's name of an argument.
+fn id_of(key: &str) -> String {
+    key.replace('-', "_")
+}
+
+/// A value as a word.
+fn scalar(value: &DeValue<'_>) -> Result<String, String> {
+    Ok(match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Array(_) => return Err("give one value".to_owned()),
+        DeValue::Table(_) | DeValue::Datetime(_) => {
+            return Err("give a number or a text".to_owned());
+        }
+    })
+}
+
+/// The settings of a table of knobs, whose groups may be tables as well.
+fn flatten(group: &str, table: &DeTable<'_>, settings: &mut Vec<String>) -> Result<(), Fault> {
+    for (key, value) in table {
+        let name = format!("{group}{}", key.get_ref());
+        if let DeValue::Table(inner) = value.get_ref() {
+            flatten(&format!("{name}."), inner, settings)?;
+            continue;
+        }
+        let at = value.span().start;
+        let value = scalar(value.get_ref());
+        let value = value.map_err(|text| Fault { at, text: format!("{name}: {text}") })?;
+        settings.push(format!("{name}={value}"));
+    }
+    Ok(())
+}
+
+fn unknown(name: &str, args: &[&Arg]) -> String {
+    let keys = args.iter().map(|arg| key_of(arg));
+    let alike = keys.map(|key| (strsim::jaro_winkler(&key, &name.replace('_', "-")), key));
+    match alike.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((likeness, key)) if likeness > ALIKE => {
+            format!("there is no key {name:?}; a similar one is {key:?}")
+        }
+        _ => format!("there is no key {name:?}; each long flag of `lightwait serve --help` is one"),
+    }
+}
+
+/// The line and the column of a byte, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let begin = before.rfind('\n').map_or(0, |end| end + 1);
+    (line, before[begin..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// The faults of a text: line, column and what is wrong.
+    fn faults(text: &str) -> Vec<String> {
+        let faults = ConfigFile::parse(text).unwrap_err();
+        let shown = |fault: Fault| {
+            let (line, column) = place(text, fault.at);
+            format!("{line}:{column}: {}", fault.text)
+        };
+        faults.into_iter().map(shown).collect()
+    }
+
+    fn beside(text: &str, flags: &[&str]) -> Result<ServeArgs, Failure> {
+        let words: Vec<OsString> =
+            ["lightwait", "serve"].iter().chain(flags).map(OsString::from).collect();
+        let matches = CommandLine::command().try_get_matches_from(&words).unwrap();
+        ConfigFile::parse(text).unwrap().beside(matches.subcommand().unwrap().1, &words)
+    }
+
+    const FILE: &str = r#"
+dir = "/srv/www"
+tap = "lw0"
+ip = ["10.9.0.2/24", "fd00::2/64"]
+max-connections = 1000
+hidden = true
+no-listing = false
+file-cache-age = "5s"
+
+[set]
+time_wait.length = "30s"
+rto.floor = "10ms"
+"#;
+
+    #[test]
+    fn every_flag_but_two_is_a_key_and_takes_a_value_of_its_kind() {
+        let args = ConfigFile::parse(FILE).unwrap().alone().unwrap();
+        assert_eq!((args.dir.to_str(), args.max_connections), (Some("/srv/www"), 1000));
+        assert_eq!((args.device.tap.as_deref(), args.device.ip.len()), (Some("lw0"), 2));
+        assert_eq!((args.hidden, args.no_listing), (true, false));
+        assert_eq!(args.file_cache_age, Some(Duration::from_secs(5)));
+        let set: Vec<&str> = args.set.iter().map(Setting::name).collect();
+        assert_eq!(set, ["rto.floor", "time_wait.length"]);
+        for flag in ["config = 'x'", "help = true"] {
+            assert!(faults(flag)[0].contains("there is no key"), "{flag}");
+        }
+    }
+
+    #[test]
+    fn what_the_command_line_says_goes_first() {
+        let flags =
+            ["--ip", "10.0.0.1/8", "--max-connections=7", "--set", "rto.floor=20ms", "here"];
+        let args = beside(FILE, &flags).unwrap();
+        assert_eq!((args.dir.to_str(), args.max_connections), (Some("here"), 7));
+        assert_eq!((args.device.tap.as_deref(), args.device.ip.len()), (Some("lw0"), 1));
+        let set = ["time_wait.length=30s", "rto.floor=20ms"].map(|text| text.parse().unwrap());
+        assert_eq!(args.set, set);
+        // One of the file's keys is in the way of a flag.
+        let error = beside(FILE, &["--af-packet", "eth0"]).unwrap_err().to_string();
+        assert!(error.contains("--tap") && error.contains("--af-packet"), "{error}");
+        let error = ConfigFile::parse("snaplen = 100").unwrap().alone().unwrap_err().to_string();
+        assert!(error.contains("--pcap"), "it needs another key: {error}");
+    }
+
+    #[test]
+    fn the_files_of_the_pages_have_no_fault() {
+        let page = include_str!("../../../docs/serving.md");
+        let blocks: Vec<&str> = page.split("```toml\n").skip(1).collect();
+        assert!(!blocks.is_empty());
+        for block in blocks {
+            let text = block.split("```").next().unwrap_or_default();
+            crate::plan::Plan::new(&ConfigFile::parse(text).unwrap().alone().unwrap()).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_fault_is_told_with_its_place() {
+        let text = "max-conections = 5\nport = \"eighty\"\n\nhidden = 1\nip = [\"10.0.0.1/8\",\n  7]\n\
+                    memory = [1]\nset = 3\nxyzzy = 1\n";
+        let told = faults(text);
+        let expected = [
+            "1:1: there is no key \"max-conections\"; a similar one is \"max-connections\"",
+            "2:8: invalid value 'eighty' for '--port <PORT>'",
+            "4:10: hidden: give true or false",
+            "5:6: invalid value '7' for '--ip <A/N>'",
+            "7:10: memory: give one value",
+            "8:7: set: give a table of knobs: [set]",
+            "9:1: there is no key \"xyzzy\"; each long flag",
+        ];
+        assert_eq!(told.len(), expected.len(), "{told:#?}");
+        for (told, expected) in told.iter().zip(expected) {
+            assert!(told.starts_with(expected), "{told}");
+        }
+        assert!(faults("port = 80\nport = 81\n")[0].starts_with("2:1: "), "twice");
+        assert!(faults("port 80")[0].starts_with("1:6: "), "no TOML");
+        assert!(faults("[set]\nrto.floor = [1]")[0].starts_with("2:13: rto.floor: give one"));
+    }
+}

@@ -1,0 +1,46 @@
+//! `serve --config FILE`, and `lightwait check FILE`.
+
+use super::*;
+
+#[test]
+fn a_file_says_how_to_serve_and_a_flag_goes_first() {
+    let directory = site();
+    let file = directory.path().join(".serve.toml");
+    let text =
+        "index = 'none'\nno-listing = true\n\n[set]\nlimits.time_wait = 3\nrto.floor = '9ms'\n";
+    std::fs::write(&file, text).unwrap();
+    let checked = check(&file);
+    assert!(checked.0, "{}", checked.1);
+    assert!(checked.1.ends_with(": 3 keys, no fault\n"), "{}", checked.1);
+    let flags = ["--config", file.to_str().unwrap(), "--index", "hello.txt", "--set"];
+    let mut server =
+        Server::start_with(directory.path(), &[&flags[..], &["rto.floor=7ms"]].concat());
+    assert_eq!(server.get("/").0, 200, "the index of the flag");
+    server.signal("USR1");
+    assert_eq!(server.next("counts")["levels"]["time_wait"]["limit"], 3, "the file's knob");
+    assert!(server.finish_after("TERM").0.success());
+}
+
+/// Whether a file passes, and what is said of it.
+fn check(file: &std::path::Path) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightwait"));
+    let output = command.arg("check").arg(file).output().unwrap();
+    let text = if output.status.success() { output.stdout } else { output.stderr };
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_each_place() {
+    let directory = site();
+    let file = directory.path().join("serve.toml");
+    std::fs::write(&file, "indx = 'a.txt'\nmin-rate = -5\n").unwrap();
+    let (passes, text) = check(&file);
+    let at = |place: &str| format!("{}:{place}: ", file.display());
+    assert!(!passes && text.contains(&at("1:1")) && text.contains(&at("2:12")), "{text}");
+    assert!(text.contains("\"index\""), "{text}");
+    // What the keys say together is judged as well, and a file that is not there.
+    std::fs::write(&file, "shards = 4\nmax-responses = 3\n").unwrap();
+    assert!(check(&file).1.contains("4 shards share it"), "{}", check(&file).1);
+    std::fs::remove_file(&file).unwrap();
+    assert!(check(&file).1.contains("No such file"), "{}", check(&file).1);
+}
