@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use hyper::header::HeaderValue;
 use lightwait_core::address::Cidr;
 use lightwait_core::config::parse_time;
-use lightwait_http::ServerConfig;
+use lightwait_http::{CacheRule, ServerConfig};
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
-use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount};
+use crate::plan::{
+    Bytes, ErrorPage, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount,
+    SitePath, origin,
+};
 use crate::serve::admin::AdminAddress;
 use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
@@ -269,6 +273,30 @@ pub(crate) struct ServeArgs {
     /// The file to serve for a directory
     #[arg(long, value_name = "NAME", default_value = "index.html", help_heading = "Files")]
     pub(crate) index: String,
+
+    /// Serve NAME.br, NAME.zst or NAME.gz in place of NAME to clients that take the coding
+    #[arg(long, help_heading = "Files")]
+    pub(crate) precompressed: bool,
+
+    /// How long clients may keep files, such as '*.css=max-age=3600' or
+    /// '/assets/*=max-age=31536000, immutable'. A pattern with a slash is one of whole paths. May
+    /// be repeated: the first pattern that fits holds
+    #[arg(long, value_name = "PATTERN=VALUE", help_heading = "Files")]
+    pub(crate) cache_control: Vec<CacheRule>,
+
+    /// The file to serve for a path that names nothing and has no extension, such as index.html: a
+    /// page whose script knows the path
+    #[arg(long, value_name = "FILE", help_heading = "Files")]
+    pub(crate) fallback: Option<SitePath>,
+
+    /// The file to serve in place of our own page, such as 404=404.html; may be repeated
+    #[arg(long, value_name = "STATUS=FILE", help_heading = "Files")]
+    pub(crate) error_page: Vec<ErrorPage>,
+
+    /// Let scripts of this origin read the files, such as https://example.org, or * for all (CORS);
+    /// may be repeated
+    #[arg(long, value_name = "ORIGIN", help_heading = "Files", value_parser = origin)]
+    pub(crate) cors: Vec<HeaderValue>,
 
     /// Write every frame of the device, or of the bridge's wire, to a pcapng file, a FIFO, or with
     /// - to standard output (the log then goes to standard error). Each shard is an interface in it

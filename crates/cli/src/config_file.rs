@@ -343,7 +343,7 @@ rto.floor = "10ms"
 
     #[test]
     fn every_fault_is_told_with_its_place() {
-        let text = "max-conections = 5\nport = \"eighty\"\n\nhidden = 1\nip = [\"10.0.0.1/8\",\n  7]\n\
+        let text = "max-conections = 5\nport = 'eighty'\n\nhidden = 1\nip = ['10.0.0.1/8',\n  7]\n\
                     memory = [1]\nset = 3\nxyzzy = 1\n";
         let told = faults(text);
         let expected = [

@@ -12,6 +12,7 @@ mod time_wait;
 
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
+pub(crate) use files::{ErrorPage, SitePath, origin};
 use files::{bridged_connections, descriptors, files};
 use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use http::{HeaderValue, StatusCode};
+
+use crate::files::CacheRule;
+use crate::path::RelativePath;
+
 /// Limits and timeouts of connections.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -122,6 +127,18 @@ pub struct FilesConfig {
     /// Bytes of listings in memory, at most, while their directories do not change. 16 MiB: a
     /// listing of 10,000 entries takes about two.
     pub listing_cache_bytes: usize,
+    /// Serves a file that lies compressed beside the plain one, as NAME.br, NAME.zst or NAME.gz, to
+    /// clients that take the coding (RFC 9110 §12.5.3). Off: each costs a look-up.
+    pub precompressed: bool,
+    /// The `Cache-Control` of files: of those that name a file the first one. None.
+    pub cache_control: Vec<CacheRule>,
+    /// The file to serve for a path that names nothing and has no extension: a page whose script
+    /// knows the path. None: 404.
+    pub fallback: Option<RelativePath>,
+    /// The files to serve in place of our own pages, by the status that they tell. None.
+    pub error_pages: Vec<(StatusCode, RelativePath)>,
+    /// The origins whose scripts may read files, or `*` for all (Fetch §3.2). None.
+    pub origins: Vec<HeaderValue>,
     /// How long a listing is kept: files change without a change of their directory. 2 s; zero
     /// keeps none.
     pub listing_cache_age: Duration,
@@ -145,6 +162,24 @@ impl Default for FilesConfig {
             cache_age: Duration::from_secs(1),
             listing_cache_bytes: 16 << 20,
             listing_cache_age: Duration::from_secs(2),
+            precompressed: false,
+            cache_control: Vec::new(),
+            fallback: None,
+            error_pages: Vec::new(),
+            origins: Vec::new(),
         }
+    }
+}
+
+impl FilesConfig {
+    /// How long clients may keep that file.
+    pub(crate) fn cache_control(&self, path: &RelativePath) -> Option<&HeaderValue> {
+        self.cache_control.iter().find(|rule| rule.names(path)).map(CacheRule::value)
+    }
+
+    /// The file that tells that status.
+    pub(crate) fn error_page(&self, status: StatusCode) -> Option<&RelativePath> {
+        let mut pages = self.error_pages.iter();
+        pages.find(|(known, _)| *known == status).map(|(_, path)| path)
     }
 }

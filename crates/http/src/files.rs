@@ -22,12 +22,18 @@ use crate::source::{FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
 use crate::{Clock, Pending};
 use blocks::FileBlocks;
 use cache::{Content, FileCache, Found, Known};
+use coding::Coding;
+use pages::{insert, not_found, redirect, refuse, strip_body};
 
 mod blocks;
 mod cache;
+mod coding;
 mod multipart;
+mod pages;
+mod policy;
 
 pub use cache::CacheTally;
+pub use policy::CacheRule;
 
 /// The methods that a file allows.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
@@ -120,13 +126,24 @@ impl<S: FileSource> Files<S> {
 
     /// The response to a request. The request's body plays no part.
     pub async fn answer(&self, head: &request::Parts) -> Response<Body> {
-        if head.method == Method::OPTIONS {
-            let mut response = empty(StatusCode::NO_CONTENT);
-            response.headers_mut().insert(header::ALLOW, ALLOW);
-            return response;
+        let mut response = self.answer_plainly(head).await;
+        if let Some(page) = self.config.error_page(response.status()) {
+            self.put_page(&mut response, page).await;
         }
+        if head.method == Method::HEAD {
+            strip_body(&mut response);
+        }
+        policy::allow_origin(&head.headers, &self.config, response.headers_mut());
+        response
+    }
+
+    /// The response without what the policy adds to it.
+    async fn answer_plainly(&self, head: &request::Parts) -> Response<Body> {
         let asked = &head.headers;
-        let mut response = if head.method != Method::GET && head.method != Method::HEAD {
+        if head.method == Method::OPTIONS {
+            return policy::options(asked, &self.config, ALLOW);
+        }
+        if head.method != Method::GET && head.method != Method::HEAD {
             let detail = "Files can be read here, and nothing else.";
             let mut response = page(asked, StatusCode::METHOD_NOT_ALLOWED, detail);
             response.headers_mut().insert(header::ALLOW, ALLOW);
@@ -139,11 +156,17 @@ impl<S: FileSource> Files<S> {
                 Err(PathError::Malformed(why)) => page(asked, StatusCode::BAD_REQUEST, why),
                 Err(PathError::NoSuchName) => not_found(asked),
             }
-        };
-        if head.method == Method::HEAD {
-            strip_body(&mut response);
         }
-        response
+    }
+
+    /// Puts an operator's page in place of ours, if it can be read.
+    async fn put_page(&self, response: &mut Response<Body>, path: &RelativePath) {
+        let Ok(Asked::File(file)) = self.look_up(path).await else { return };
+        *response.body_mut() = self.body(&file, vec![Piece::File(0..file.metadata.len_bytes)]);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, file.content_type.clone());
+        // It may have styles, and scripts.
+        headers.remove(header::CONTENT_SECURITY_POLICY);
     }
 
     /// The response for a path: a file, an index, a listing, a redirect or an error.
@@ -157,18 +180,75 @@ impl<S: FileSource> Files<S> {
         let kept = index
             .as_ref()
             .and_then(|index| self.usable(index, &self.cache.find(index, self.clock.timer.now())));
-        if let Some(file) = kept {
-            return self.serve_file(head, &file);
+        if let Some((index, file)) = index.as_ref().zip(kept) {
+            return self.serve_best(head, index, &file).await;
         }
         match (self.look_up(&path).await, directory) {
-            (Ok(Asked::File(file)), false) => self.serve_file(head, &file),
+            (Ok(Asked::File(file)), false) => self.serve_best(head, &path, &file).await,
             // A file is not a directory, whatever the slash says.
             (Ok(Asked::File(_)), true) => not_found(asked),
             (Ok(Asked::Directory(_)), false) => redirect(asked, &path, head.uri.query()),
             (Ok(Asked::Directory(opened)), true) => {
                 self.serve_directory(head, &path, index, &opened).await
             }
+            (Err(OpenError::NotFound), _) => self.serve_fallback(head, &path).await,
             (Err(error), _) => refuse(asked, &error),
+        }
+    }
+
+    /// The page that stands for a path which names nothing, or 404.
+    async fn serve_fallback(&self, head: &request::Parts, path: &RelativePath) -> Response<Body> {
+        if let Some(fallback) = policy::fallback(&self.config, path, &head.method)
+            && let Ok(Asked::File(file)) = self.look_up(fallback).await
+        {
+            return self.serve_best(head, fallback, &file).await;
+        }
+        not_found(&head.headers)
+    }
+
+    /// The response for the file at `path`, or for one beside it that has it compressed as the
+    /// client likes it.
+    async fn serve_best(
+        &self,
+        head: &request::Parts,
+        path: &RelativePath,
+        file: &Rc<Known<S::Handle>>,
+    ) -> Response<Body> {
+        if !self.config.precompressed || file.coding.is_some() {
+            return self.serve_file(head, file, None);
+        }
+        let mut found = None;
+        for coding in coding::accepted(&head.headers) {
+            if let Some(sibling) = self.sibling(path, file, coding).await {
+                found = Some((sibling, coding));
+                break;
+            }
+        }
+        let mut response = match found {
+            None => self.serve_file(head, file, None),
+            Some((sibling, coding)) => self.serve_file(head, &sibling, Some((file, coding))),
+        };
+        // Who keeps it must know that another client may get another (RFC 9110 §12.5.5).
+        response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
+        response
+    }
+
+    /// The compressed file beside that at `path`.
+    async fn sibling(
+        &self,
+        path: &RelativePath,
+        file: &Known<S::Handle>,
+        coding: Coding,
+    ) -> Option<Rc<Known<S::Handle>>> {
+        if file.lacks(coding) {
+            return None;
+        }
+        match self.look_up(&path.followed_by(coding.suffix())?).await {
+            Ok(Asked::File(sibling)) => Some(sibling),
+            Ok(Asked::Directory(_)) | Err(_) => {
+                file.note_lack(coding);
+                None
+            }
         }
     }
 
@@ -222,6 +302,7 @@ impl<S: FileSource> Files<S> {
         self.cache.on_miss();
         let found = (opened.metadata, Content::Open(opened.handle));
         let mut file = Known::new(path, found, now, (self.clock.wall)());
+        file.cache_control = self.config.cache_control(path).cloned();
         if let Some(bytes) = self.read_short(&file).await {
             file = file.with_bytes(bytes);
         }
@@ -263,7 +344,7 @@ impl<S: FileSource> Files<S> {
         let asked = &head.headers;
         if let Some(index) = index {
             match self.look_up(&index).await {
-                Ok(Asked::File(file)) => return self.serve_file(head, &file),
+                Ok(Asked::File(file)) => return self.serve_best(head, &index, &file).await,
                 Ok(Asked::Directory(_)) | Err(OpenError::NotFound) => {}
                 Err(error) => return refuse(asked, &error),
             }
@@ -284,8 +365,14 @@ impl<S: FileSource> Files<S> {
         response
     }
 
-    /// The response for a file, after preconditions and ranges (RFC 9110 §13.2.2).
-    fn serve_file(&self, head: &request::Parts, file: &Rc<Known<S::Handle>>) -> Response<Body> {
+    /// The response for a file, after preconditions and ranges (RFC 9110 §13.2.2). It may be what
+    /// another file is in some coding.
+    fn serve_file(
+        &self,
+        head: &request::Parts,
+        file: &Rc<Known<S::Handle>>,
+        coded: Option<(&Known<S::Handle>, Coding)>,
+    ) -> Response<Body> {
         let asked = &head.headers;
         let mut response = match condition::evaluate(asked, &file.validators) {
             Verdict::NotModified => empty(StatusCode::NOT_MODIFIED),
@@ -297,7 +384,8 @@ impl<S: FileSource> Files<S> {
                 );
             }
             Verdict::Proceed => {
-                let selection = self.select(head, file);
+                let is_coded = file.coding.is_some() || coded.is_some();
+                let selection = self.select(head, file, is_coded);
                 self.serve_selection(asked, file, selection)
             }
         };
@@ -311,12 +399,22 @@ impl<S: FileSource> Files<S> {
         if let Some(modified) = &file.modified {
             headers.insert(header::LAST_MODIFIED, modified.clone());
         }
+        let plain = coded.map_or(&**file, |(plain, _)| plain);
+        if let Some(rule) = &plain.cache_control {
+            headers.insert(header::CACHE_CONTROL, rule.clone());
+        }
+        if let Some((plain, coding)) = coded
+            && headers.contains_key(header::CONTENT_TYPE)
+        {
+            headers.insert(header::CONTENT_TYPE, plain.content_type.clone());
+            headers.insert(header::CONTENT_ENCODING, coding.value());
+        }
         headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         response
     }
 
     /// The part of a file that a request asks for. `Range` is defined for GET alone (§14.2).
-    fn select(&self, head: &request::Parts, file: &Known<S::Handle>) -> Selection {
+    fn select(&self, head: &request::Parts, file: &Known<S::Handle>, is_coded: bool) -> Selection {
         let now = (self.clock.wall)();
         let range = head.headers.get(header::RANGE).and_then(|value| value.to_str().ok());
         match range {
@@ -325,7 +423,7 @@ impl<S: FileSource> Files<S> {
                     && condition::range_applies(&head.headers, &file.validators, now) =>
             {
                 // `Content-Encoding` would say that the lines between parts are compressed, too.
-                let most = if file.coding.is_some() { 1 } else { self.config.max_ranges };
+                let most = if is_coded { 1 } else { self.config.max_ranges };
                 range::select(range, file.metadata.len_bytes, most)
             }
             _ => Selection::Whole,
@@ -457,48 +555,6 @@ fn in_memory(file: &Bytes, pieces: &[Piece]) -> Body {
         [one] => Body::kept(part(one)),
         many => Body::from(Bytes::from(many.iter().map(part).collect::<Vec<_>>().concat())),
     }
-}
-
-fn not_found(asked: &HeaderMap) -> Response<Body> {
-    page(asked, StatusCode::NOT_FOUND, "There is no such file here.")
-}
-
-fn refuse(asked: &HeaderMap, error: &OpenError) -> Response<Body> {
-    match error {
-        OpenError::NotFound => not_found(asked),
-        OpenError::Forbidden => page(asked, StatusCode::FORBIDDEN, "This is not to be served."),
-        OpenError::Unavailable(_) => {
-            page(asked, StatusCode::SERVICE_UNAVAILABLE, "The file cannot be read now.")
-        }
-    }
-}
-
-/// A redirect to the same path with a slash. It is built from the parsed path, so that it cannot
-/// lead to another host (`//elsewhere`).
-fn redirect(asked: &HeaderMap, path: &RelativePath, query: Option<&str>) -> Response<Body> {
-    let query = query.map_or(String::new(), |query| format!("?{query}"));
-    let location = format!("{}/{query}", path.to_url());
-    let mut response = page(asked, StatusCode::MOVED_PERMANENTLY, "A directory ends in a slash.");
-    insert(response.headers_mut(), header::LOCATION, location);
-    response
-}
-
-fn insert(headers: &mut HeaderMap, name: header::HeaderName, value: String) {
-    // Values of our own making are valid: digits, ASCII names and percent signs.
-    if let Ok(value) = HeaderValue::try_from(value) {
-        headers.insert(name, value);
-    }
-}
-
-/// The response to a HEAD: the same fields, the length of the body among them, and no body
-/// (RFC 9110 §9.3.2).
-fn strip_body(response: &mut Response<Body>) {
-    if let Some(length) = response.body().size_hint().exact()
-        && response.status() != StatusCode::NOT_MODIFIED
-    {
-        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    }
-    *response.body_mut() = Body::empty();
 }
 
 #[cfg(test)]

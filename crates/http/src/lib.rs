@@ -54,7 +54,7 @@ pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::{Handler, Server};
 pub use control::{Control, Delivery};
-pub use files::{CacheTally, Files};
+pub use files::{CacheRule, CacheTally, Files};
 pub use memory::{ConnectionRoom, Keeper, Memory};
 pub use source::FileSource;
 pub use source::thread_pool::{Disk, ThreadPoolFiles};

@@ -42,6 +42,13 @@ impl RelativePath {
         Some(RelativePath { bytes })
     }
 
+    /// The path whose last segment is this one's with that behind it; `None` if that is too long.
+    pub fn followed_by(&self, suffix: &[u8]) -> Option<RelativePath> {
+        let name = [self.segments().last()?, suffix].concat();
+        check_segment(&name).ok()?;
+        Some(RelativePath { bytes: [&self.bytes, suffix].concat() })
+    }
+
     /// Removes the last segment. False if there is none.
     fn pop(&mut self) -> bool {
         let has_some = !self.bytes.is_empty();

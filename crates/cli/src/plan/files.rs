@@ -1,11 +1,64 @@
 //! Which files are served, and how many descriptors the process has for them and for its clients.
 
+use std::str::FromStr;
+
+use hyper::header::HeaderValue;
+use hyper::{StatusCode, Uri};
 use lightwait_http::FilesConfig;
+use lightwait_http::path::{PathError, RelativePath, Target, resolve};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Bytes, usage};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
+
+/// A file under the directory that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SitePath(RelativePath);
+
+impl FromStr for SitePath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<SitePath, String> {
+        let path = if text.starts_with('/') { text.to_owned() } else { format!("/{text}") };
+        match resolve(&path) {
+            Ok(Target { path, directory: false }) => Ok(SitePath(path)),
+            Ok(_) => Err("give the path of a file from the served directory on".to_owned()),
+            Err(PathError::Malformed(why)) => Err(why.to_owned()),
+            Err(PathError::NoSuchName) => Err("no file has so long a name".to_owned()),
+        }
+    }
+}
+
+/// The file to serve in place of our own page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorPage {
+    status: StatusCode,
+    path: SitePath,
+}
+
+impl FromStr for ErrorPage {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ErrorPage, String> {
+        let (status, path) = text.split_once('=').ok_or("give STATUS=FILE, as in 404=404.html")?;
+        let status = status.parse::<StatusCode>().ok();
+        let is_error = |status: &StatusCode| status.is_client_error() || status.is_server_error();
+        let status = status.filter(is_error).ok_or("give a status from 400 to 599")?;
+        Ok(ErrorPage { status, path: path.parse()? })
+    }
+}
+
+/// An origin as browsers write it (RFC 6454 §6.1), or `*`.
+pub(crate) fn origin(text: &str) -> Result<HeaderValue, &'static str> {
+    const ADVICE: &str = "give an origin, as in https://example.org or http://10.0.0.1:8080, or *";
+    let uri = text.parse::<Uri>().map_err(|_| ADVICE)?;
+    let is_origin = match (uri.scheme_str(), uri.authority()) {
+        (Some(scheme), Some(authority)) => text == format!("{scheme}://{authority}"),
+        _ => text == "*" || text == "null",
+    };
+    HeaderValue::from_str(text).ok().filter(|_| is_origin).ok_or(ADVICE)
+}
 
 /// The configuration of the file service, where a stack has `pool` bytes for pages.
 pub(super) fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
@@ -27,6 +80,15 @@ pub(super) fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failur
         cache_bytes,
         cache_open: cache_open(args.file_cache_open, descriptors())?,
         cache_age: args.file_cache_age.unwrap_or(default.cache_age),
+        precompressed: args.precompressed,
+        cache_control: args.cache_control.clone(),
+        fallback: args.fallback.clone().map(|SitePath(path)| path),
+        error_pages: args
+            .error_page
+            .iter()
+            .map(|page| (page.status, page.path.0.clone()))
+            .collect(),
+        origins: args.cors.clone(),
         ..default
     })
 }
@@ -58,6 +120,28 @@ pub(super) fn descriptors() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_a_file_of_the_site() {
+        assert_eq!("404.html".parse::<SitePath>(), "/404.html".parse());
+        for wrong in ["../up", "dir/", "", "a%2fb"] {
+            assert!(wrong.parse::<SitePath>().is_err(), "{wrong}");
+        }
+        assert!("404=404.html".parse::<ErrorPage>().is_ok());
+        for wrong in ["404.html", "200=ok.html", "x=404.html", "404=", "404=../x"] {
+            assert!(wrong.parse::<ErrorPage>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_no_path() {
+        for right in ["*", "https://example.org", "http://10.0.0.1:8080", "http://[::1]:80"] {
+            assert!(origin(right).is_ok(), "{right}");
+        }
+        for wrong in ["example.org", "https://example.org/", "https://example.org/a", "", "a b"] {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn half_of_the_descriptors_are_for_kept_files() {

@@ -41,6 +41,7 @@ use crate::path::RelativePath;
 use crate::source::{Metadata, Version};
 
 use super::blocks::{Blocks, Place};
+use super::coding::Coding;
 use crate::body::Block;
 
 /// The memory of an entry beside the file's bytes, about: its path twice, its fields, its places.
@@ -59,7 +60,10 @@ pub(super) struct Known<H> {
     pub(super) modified: Option<HeaderValue>,
     pub(super) content_type: HeaderValue,
     pub(super) coding: Option<HeaderValue>,
+    pub(super) cache_control: Option<HeaderValue>,
     pub(super) content: Content<H>,
+    /// The codings that no file beside it has, as bits.
+    lacking: Cell<u8>,
     /// When it was last known to be the file that its path names.
     checked: Cell<Instant>,
     /// Responses that have had a part of it.
@@ -90,9 +94,11 @@ impl<H> Known<H> {
             modified: modified.and_then(|modified| HeaderValue::try_from(modified).ok()),
             content_type: content_type::of(path),
             coding: content_type::coding(path),
+            cache_control: None,
             validators,
             metadata,
             content,
+            lacking: Cell::new(0),
             checked: Cell::new(now),
             responses: Cell::new(0),
         }
@@ -103,6 +109,16 @@ impl<H> Known<H> {
     pub(super) fn is_wanted_again(&self) -> bool {
         self.responses.set(self.responses.get() + 1);
         self.responses.get() > 1
+    }
+
+    /// True if no file beside it had this coding when it was checked last.
+    pub(super) fn lacks(&self, coding: Coding) -> bool {
+        self.lacking.get() & coding.bit() != 0
+    }
+
+    /// Notes that no file beside it has this coding.
+    pub(super) fn note_lack(&self, coding: Coding) {
+        self.lacking.set(self.lacking.get() | coding.bit());
     }
 
     /// Replaces the content with bytes in memory.
@@ -275,6 +291,7 @@ impl<H> FileCache<H> {
     /// Notes that a file is still the one that its path names.
     pub(super) fn revalidate(&self, known: &Known<H>, now: Instant) {
         known.checked.set(now);
+        known.lacking.set(0);
         self.count(|tally| tally.revalidations += 1);
     }
 
