@@ -13,6 +13,7 @@ use http::StatusCode;
 use crate::config::ServerConfig;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
+use crate::tls::Tls;
 use crate::waiting::{Answers, Given, Seat, WaitingRoom};
 
 /// Bits of an IPv6 address that tell one client from another. A site has at least a /64 (RFC 6177),
@@ -84,6 +85,10 @@ const AWAKE_BYTES: usize = 19 << 10;
 /// Memory of a connection beside its buffers, while it has requests: a new one has, as a rule.
 pub const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 
+/// Memory of a session of TLS for the connection's whole life: its keys, rustls's state, the
+/// records in either direction. The test `a_session_takes_what_is_charged` measures it.
+pub(crate) const TLS_BYTES: usize = 12 << 10;
+
 /// The connections of each client. Clones share them: the servers of several shards, which are one
 /// to their clients.
 #[derive(Clone, Debug, Default)]
@@ -142,6 +147,8 @@ struct Inside {
     clients: Clients,
     responses: Cell<usize>,
     tally: Cell<Tally>,
+    /// Apart, as a connection without TLS does not copy it.
+    tls: Cell<Tls>,
     waiting: WaitingRoom,
     max_connections: usize,
     max_client_connections: usize,
@@ -157,12 +164,13 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(config: &ServerConfig, memory: Memory, clients: Clients) -> Door {
-        let (connections, responses, tally, waiting) = Default::default();
+        let (connections, responses, tally, tls, waiting) = Default::default();
         let inside = Inside {
             connections,
             clients,
             responses,
             tally,
+            tls,
             waiting,
             max_connections: config.max_connections,
             max_client_connections: config.max_client_connections,
@@ -174,6 +182,16 @@ impl Door {
 
     /// Admits a connection of `peer`, for as long as the guard lives.
     pub(crate) fn admit(&self, peer: IpAddr, now: Instant) -> Result<Admission, Refusal> {
+        self.admit_with(peer, CONNECTION_BYTES, now)
+    }
+
+    /// Admits a connection of `peer` that uses so many bytes at first.
+    pub(crate) fn admit_with(
+        &self,
+        peer: IpAddr,
+        bytes: usize,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
         let inside = &self.inside;
         let client = client_of(peer);
         let Some(most) = client.map_or(Some(0), |client| self.most_of(client, now)) else {
@@ -184,7 +202,7 @@ impl Door {
             self.count(|tally| tally.refused_connections += 1);
             return Err(Refusal::Connections);
         }
-        if !self.has_memory(now, CONNECTION_BYTES) {
+        if !self.has_memory(now, bytes) {
             self.count(|tally| tally.refused_for_memory += 1);
             return Err(Refusal::Memory);
         }
@@ -304,6 +322,16 @@ impl Door {
 
     pub(crate) fn tally(&self) -> Tally {
         self.inside.tally.get()
+    }
+
+    pub(crate) fn tls(&self) -> Tls {
+        self.inside.tls.get()
+    }
+
+    pub(crate) fn count_tls(&self, count: impl FnOnce(&mut Tls)) {
+        let mut tls = self.inside.tls.get();
+        count(&mut tls);
+        self.inside.tls.set(tls);
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut Tally)) {

@@ -51,6 +51,12 @@ pub struct ServerConfig {
     /// answer after which the server would close. Off: a connection whose client does not know the
     /// option would stay open for the grace.
     pub ask_client: bool,
+    /// What a connection without TLS is sent to: the port of HTTPS on the same host. `None`: such
+    /// connections are served as well.
+    pub redirect_to: Option<u16>,
+    /// How long a browser that was here over TLS must ask over TLS alone (RFC 6797). `None`: says
+    /// nothing of it.
+    pub strict_transport: Option<Duration>,
     /// How long a client may take to close after it has all answers, if it said that it closes or
     /// was asked to; then the server closes first. 1 s: a round trip and a pause of the client's. A
     /// waiting connection takes much more memory than a TIME-WAIT.
@@ -76,6 +82,8 @@ impl Default for ServerConfig {
             linger_bytes: 1 << 20,
             linger_timeout: Duration::from_secs(2),
             ask_client: false,
+            redirect_to: None,
+            strict_transport: None,
             client_close_grace: Duration::from_secs(1),
         }
     }

@@ -4,6 +4,7 @@
 mod access_log;
 mod exchange;
 mod outlet;
+pub(crate) mod secured;
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -175,11 +176,27 @@ impl<H: Handler> Server<H> {
         I: Read + Write + Unpin + 'static,
         C: Control + Clone + Unpin,
     {
+        let phase = Phase::new(self.clock.timer.now());
+        self.run((io, control), phase, peer, false).await
+    }
+
+    /// Serves one connection until it is over.
+    async fn run<I, C>(
+        self: Rc<Self>,
+        (io, control): (I, C),
+        phase: Phase,
+        peer: SocketAddr,
+        is_secured: bool,
+    ) -> Result<(), hyper::Error>
+    where
+        I: Read + Write + Unpin + 'static,
+        C: Control + Clone + Unpin,
+    {
         let _tracked = self.stop.track();
         let now = self.clock.timer.now();
-        let phase = Phase::new(now);
         let outlet = Rc::new(Outlet::new(control.clone(), phase.clone()));
-        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), outlet.clone(), peer));
+        let visit = Visit::new(self.clone(), phase.clone(), outlet.clone(), peer, is_secured);
+        let visit = Rc::new(visit);
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
         let mut waits = Waits {
             seat: self.door.seat((phase.clone(), outlet), peer.ip(), now),
@@ -289,6 +306,8 @@ struct Visit<H> {
     log: Option<Box<AccessLog>>,
     /// How many requests have come.
     served: Cell<u64>,
+    /// Nobody on the way can read or change it.
+    is_secured: bool,
     /// The client has said that it closes.
     has_parted: Cell<bool>,
     /// The client was asked to close first.
@@ -303,6 +322,7 @@ impl<H: Handler> Visit<H> {
         phase: Phase,
         outlet: Rc<Outlet<C>>,
         peer: SocketAddr,
+        is_secured: bool,
     ) -> Visit<H> {
         let (owed, served, has_parted, is_asked, is_cut_short) = Default::default();
         let log = server.on_access.as_ref().map(|hook| {
@@ -311,7 +331,18 @@ impl<H: Handler> Visit<H> {
             Box::new(AccessLog::new(hook.clone(), peer, measure, wire, phase.clone(), door))
         });
         let sink = outlet;
-        Visit { server, phase, owed, sink, log, served, has_parted, is_asked, is_cut_short }
+        Visit {
+            server,
+            phase,
+            owed,
+            sink,
+            log,
+            served,
+            is_secured,
+            has_parted,
+            is_asked,
+            is_cut_short,
+        }
     }
 
     /// Waits for the first byte of a request, or another event for hyper; returns true then.

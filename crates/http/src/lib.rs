@@ -40,6 +40,7 @@ pub mod source;
 mod stop;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod waiting;
 
 use std::future::Future;
@@ -52,6 +53,7 @@ pub use admission::{Admission, CONNECTION_BYTES, Clients, Refusal, Tally};
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
+pub use connection::secured::SecuredError;
 pub use connection::{Handler, Server};
 pub use control::{Control, Delivery};
 pub use files::{CacheTally, Files};
@@ -59,6 +61,7 @@ pub use memory::{ConnectionRoom, Keeper, Memory};
 pub use source::FileSource;
 pub use source::thread_pool::{Disk, ThreadPoolFiles};
 pub use stop::{Stop, Tracked};
+pub use tls::{Credentials, Identity, IdentityFault, Tls};
 
 /// A boxed future that stays on its thread.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T>>>;

@@ -1,6 +1,6 @@
 //! The counters of the file service, by name, beside those of its stack.
 
-use lightwait_http::{CacheTally, Tally};
+use lightwait_http::{CacheTally, Tally, Tls};
 
 use crate::counts::Counter;
 
@@ -100,6 +100,45 @@ pub(super) fn of_closes(tally: &Tally) -> [Counter; 6] {
             "http_asked_unheeded",
             tally.asked_unheeded,
             "Connections whose clients did not obey it.",
+        ),
+    ]
+}
+
+/// The server's, of TLS handshakes.
+pub(super) fn of_tls(tls: &Tls) -> [Counter; 8] {
+    let count = Counter::of;
+    [
+        count("tls_handshakes", tls.handshakes, "TLS handshakes that were completed."),
+        count("tls_resumed", tls.resumed, "Of them, those that resumed a session by its ticket."),
+        count(
+            "tls_failed_not_tls",
+            tls.failed_not_tls,
+            "TLS handshakes that failed: what came first was no TLS.",
+        ),
+        count(
+            "tls_failed_nothing_shared",
+            tls.failed_nothing_shared,
+            "TLS handshakes that failed: the client has no version, cipher or protocol of ours.",
+        ),
+        count(
+            "tls_failed_refused",
+            tls.failed_refused,
+            "TLS handshakes that failed: the client refused, for example the certificate.",
+        ),
+        count(
+            "tls_failed_broken",
+            tls.failed_broken,
+            "TLS handshakes that failed: the client broke the protocol.",
+        ),
+        count(
+            "tls_failed_left",
+            tls.failed_left,
+            "TLS handshakes that the client left, or whose connection failed.",
+        ),
+        count(
+            "tls_failed_unfinished",
+            tls.failed_unfinished,
+            "TLS handshakes that took too long, or made room for others.",
         ),
     ]
 }

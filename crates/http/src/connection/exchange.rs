@@ -9,7 +9,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::access_log::Entry;
-use super::{Handler, Server, Visit};
+use super::{Handler, Server, Visit, secured};
 use crate::access::Access;
 use crate::admission::InFlight;
 use crate::answer::page;
@@ -42,6 +42,8 @@ impl<H: Handler> Exchange<H> {
             refuse_head(request.headers(), fault)
         } else if in_flight.is_none() {
             too_many(request.headers())
+        } else if let Some(response) = self.redirect(&request) {
+            response
         } else {
             let request = request.map(|body| RequestBody::new(body, phase.clone()));
             server.handler.clone().respond(request).await
@@ -63,6 +65,12 @@ impl<H: Handler> Exchange<H> {
         client_close::fault(request)
     }
 
+    /// The answer to a request that should have come over TLS.
+    fn redirect(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        let Visit { server, is_secured, .. } = &*self.visit;
+        if *is_secured { None } else { secured::redirect(&server.config, request) }
+    }
+
     /// Fields that every response has.
     fn complete_head(&self, response: &mut Response<Body>, end: End) {
         let headers = response.headers_mut();
@@ -70,6 +78,9 @@ impl<H: Handler> Exchange<H> {
         let date = date.at((clock.wall)());
         headers.entry(header::DATE).or_insert(date);
         headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
+        if self.visit.is_secured {
+            secured::say_strict_transport(config, headers);
+        }
         if self.last {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
