@@ -469,6 +469,7 @@ impl Stacks {
                 counts.add(&tallies::of_connections(&tally));
                 counts.add(&tallies::of_closes(&tally));
                 counts.add(&tallies::of_tls(&self.server.tls()));
+                counts.add(&tallies::of_http2(&self.server.http2()));
                 counts.add(&tallies::of_cache(&self.server.handler().cache_tally()));
             }
             told.push(counts);

@@ -11,6 +11,7 @@ use std::time::Instant;
 use http::StatusCode;
 
 use crate::config::ServerConfig;
+use crate::connection::http2::Http2;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
 use crate::tls::Tls;
@@ -149,6 +150,7 @@ struct Inside {
     tally: Cell<Tally>,
     /// Apart, as a connection without TLS does not copy it.
     tls: Cell<Tls>,
+    http2: Cell<Http2>,
     waiting: WaitingRoom,
     max_connections: usize,
     max_client_connections: usize,
@@ -164,13 +166,15 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(config: &ServerConfig, memory: Memory, clients: Clients) -> Door {
-        let (connections, responses, tally, tls, waiting) = Default::default();
+        let (connections, responses, waiting) = Default::default();
+        let (tally, tls, http2) = Default::default();
         let inside = Inside {
             connections,
             clients,
             responses,
             tally,
             tls,
+            http2,
             waiting,
             max_connections: config.max_connections,
             max_client_connections: config.max_client_connections,
@@ -332,6 +336,16 @@ impl Door {
         let mut tls = self.inside.tls.get();
         count(&mut tls);
         self.inside.tls.set(tls);
+    }
+
+    pub(crate) fn http2(&self) -> Http2 {
+        self.inside.http2.get()
+    }
+
+    pub(crate) fn count_http2(&self, count: impl FnOnce(&mut Http2)) {
+        let mut http2 = self.inside.http2.get();
+        count(&mut http2);
+        self.inside.http2.set(http2);
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut Tally)) {

@@ -34,6 +34,9 @@ pub struct ServerConfig {
     pub max_responses: usize,
     /// A connection fails when a request's body brings no byte for this long. 15 s.
     pub read_stall_timeout: Duration,
+    /// Requests that an HTTP/2 connection may have open at a time. 100, the least that RFC 9113
+    /// §6.5.2 recommends.
+    pub max_streams: u32,
     /// Bytes in a request's head, at most; beyond it 431 (RFC 6585 §5). 16 KiB, what Apache and
     /// nginx allow in all; at least 8 KiB, hyper's own least buffer.
     pub max_header_bytes: usize,
@@ -76,6 +79,7 @@ impl Default for ServerConfig {
             max_client_connections: 32_768,
             max_responses: 65_536,
             read_stall_timeout: Duration::from_secs(15),
+            max_streams: 100,
             max_header_bytes: 16 << 10,
             max_header_fields: 100,
             max_requests: None,

@@ -3,6 +3,7 @@
 
 mod access_log;
 mod exchange;
+pub(crate) mod http2;
 mod outlet;
 pub(crate) mod secured;
 
@@ -211,7 +212,11 @@ impl<H: Handler> Server<H> {
                 break Ok(());
             }
             // Boxed: a connection that waits for the next request has no room for it.
-            match Box::pin(visit.clone().stay_awake(io, &mut waits)).await {
+            let awake = match visit.phase.is_http2() {
+                false => Box::pin(visit.clone().stay_awake(io, &mut waits)).await,
+                true => Box::pin(visit.clone().speak_http2(io, &mut waits)).await,
+            };
+            match awake {
                 Awake::Rests(rested) => io = rested,
                 Awake::Over(over, outcome) => {
                     io = over;

@@ -1,4 +1,5 @@
-//! `lightwait-http`: static files over HTTP/1.1 (RFC 9110, RFC 9112), by hyper, on any byte stream.
+//! `lightwait-http`: static files over HTTP/1.1 and HTTP/2 (RFC 9110, RFC 9112, RFC 9113), by
+//! hyper, on any byte stream, over TLS by rustls or without.
 //!
 //! ```text
 //!   byte stream ── Patient (timeouts) ── hyper ── Server::serve ── Handler ── Files ── FileSource
@@ -28,6 +29,7 @@ mod control;
 pub mod date;
 pub mod files;
 mod flight;
+mod frames;
 mod head;
 mod listing;
 mod memory;
@@ -53,6 +55,7 @@ pub use admission::{Admission, CONNECTION_BYTES, Clients, Refusal, Tally};
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
+pub use connection::http2::Http2;
 pub use connection::secured::SecuredError;
 pub use connection::{Handler, Server};
 pub use control::{Control, Delivery};

@@ -32,7 +32,7 @@ use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::memory::Charge;
 use crate::progress::{Look, Pace, Progress};
-use alarm::Alarm;
+pub(crate) use alarm::Alarm;
 pub(crate) use phase::Phase;
 use phase::Step;
 
@@ -137,6 +137,8 @@ impl<I, C: Control> Patient<I, C> {
             Step::Idle(since) if self.phase.0.yields_close.get() => since + self.bounds.yielding,
             Step::Idle(since) => since + self.bounds.idle,
             Step::Handshake(since) | Step::Head(since) => since + self.bounds.header,
+            // Its streams have deadlines of their own.
+            Step::Busy(_) if self.phase.is_http2() => self.timer.now() + self.bounds.read_stall,
             Step::Busy(_) => self.last_read + self.bounds.read_stall,
         }
     }

@@ -209,7 +209,7 @@ fn config(
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(Shown(identities)));
-    config.alpn_protocols = vec![HTTP1.to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
     config.ticketer = tickets.clone();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     Ok(Arc::new(config))

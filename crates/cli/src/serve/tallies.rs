@@ -1,6 +1,6 @@
 //! The counters of the file service, by name, beside those of its stack.
 
-use lightwait_http::{CacheTally, Tally, Tls};
+use lightwait_http::{CacheTally, Http2, Tally, Tls};
 
 use crate::counts::Counter;
 
@@ -139,6 +139,46 @@ pub(super) fn of_tls(tls: &Tls) -> [Counter; 8] {
             "tls_failed_unfinished",
             tls.failed_unfinished,
             "TLS handshakes that took too long, or made room for others.",
+        ),
+    ]
+}
+
+/// The server's, of HTTP/2.
+pub(super) fn of_http2(http2: &Http2) -> [Counter; 13] {
+    let count = Counter::of;
+    [
+        count("http2_connections", http2.connections, "Connections that spoke HTTP/2."),
+        count("http2_requests", http2.requests, "Requests on them."),
+        count("http2_heads_refused", http2.heads_refused, "Heads refused as too long."),
+        count(
+            "http2_reset_stalled",
+            http2.reset_stalled,
+            "Streams reset, because the peer let nothing of their answers pass.",
+        ),
+        count(
+            "http2_reset_slow",
+            http2.reset_slow,
+            "Streams reset, because the peer let too little of their answers pass.",
+        ),
+        count("http2_flood_resets", http2.flood_resets, "HTTP/2 connections ended: resets."),
+        count(
+            "http2_flood_continuations",
+            http2.flood_continuations,
+            "HTTP/2 connections ended: heads in too many pieces.",
+        ),
+        count("http2_flood_settings", http2.flood_settings, "HTTP/2 connections ended: SETTINGS."),
+        count("http2_flood_pings", http2.flood_pings, "HTTP/2 connections ended: PINGs."),
+        count("http2_flood_empty", http2.flood_empty, "HTTP/2 connections ended: empty DATA."),
+        count("http2_flood_windows", http2.flood_windows, "HTTP/2 connections ended: windows."),
+        count(
+            "http2_flood_heads",
+            http2.flood_heads,
+            "HTTP/2 connections ended: heads very much too long.",
+        ),
+        count(
+            "http2_flood_others",
+            http2.flood_others,
+            "HTTP/2 connections ended: other frames that ask for nothing.",
         ),
     ]
 }

@@ -10,6 +10,7 @@ use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode};
 use hyper::rt::{Read, Write};
 
+use super::http2::Http2;
 use super::{Handler, Server};
 use crate::admission::{Admission, CONNECTION_BYTES, Refusal, TLS_BYTES};
 use crate::answer::page;
@@ -97,6 +98,32 @@ impl<H: Handler> Server<H> {
                 Err(SecuredError::Handshake(error.to_string()))
             }
         }
+    }
+
+    /// Serves one connection over a stream without TLS, whose client speaks HTTP/2 from the
+    /// beginning (RFC 9113 §3.3). See [`Server::serve_controlled`].
+    ///
+    /// # Errors
+    /// Those of [`Server::serve_controlled`].
+    pub async fn serve_http2<I, C>(
+        self: Rc<Self>,
+        io: I,
+        control: C,
+        peer: SocketAddr,
+    ) -> Result<(), hyper::Error>
+    where
+        I: Read + Write + Unpin + 'static,
+        C: Control + Clone + Unpin,
+    {
+        let now = self.clock.timer.now();
+        let phase = Phase::new(now);
+        phase.on_secured(now, true);
+        self.run((io, control), phase, peer, false).await
+    }
+
+    /// What came over HTTP/2, and what was refused of it.
+    pub fn http2(&self) -> Http2 {
+        self.door.http2()
     }
 
     /// How many TLS handshakes were made, and how many failed.

@@ -139,6 +139,16 @@ impl Phase {
         }
     }
 
+    /// Something came of HTTP/2 while no request is open, which `idle_since` says; `is_whole`: no
+    /// frame and no head is in the middle.
+    pub(crate) fn on_frames(&self, is_whole: bool, idle_since: Instant, now: Instant) {
+        match self.0.step.get() {
+            Step::Idle(_) if !is_whole => self.0.step.set(Step::Head(now)),
+            Step::Head(_) if is_whole => self.0.step.set(Step::Idle(idle_since)),
+            _ => {}
+        }
+    }
+
     /// The request's body was read to its end.
     pub(crate) fn on_body_end(&self) {
         self.0.unread.set(false);

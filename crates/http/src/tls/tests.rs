@@ -125,6 +125,52 @@ async fn the_answers_are_those_without_tls() {
 }
 
 #[tokio::test]
+async fn a_client_that_speaks_http_2_gets_it() {
+    local(async {
+        let secure = Secure::new(site(Knobs::default()), &["here"]);
+        for (protocol, connections) in [(HTTP2, 1), (HTTP1, 0)] {
+            let before = secure.server.http2().connections;
+            let mut config = secure.client();
+            config.alpn_protocols = vec![protocol.to_vec()];
+            let client = secure.connect(config, "here").await.unwrap();
+            assert_eq!(client.stream.get_ref().1.alpn_protocol(), Some(protocol));
+            let Client { mut stream, serving, .. } = client;
+            if protocol == HTTP1 {
+                stream.write_all(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+                assert!(stream.read(&mut [0; 1000]).await.unwrap() > 0);
+            } else {
+                let io = TokioIo::new(stream);
+                let spawn = LocalExec;
+                let made = hyper::client::conn::http2::handshake(spawn, io).await;
+                let (mut sender, connection) = made.unwrap();
+                spawn_local(connection);
+                let request = http::Request::get("https://here/big");
+                let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+                let response = sender.send_request(request).await.unwrap();
+                assert_eq!(response.headers()["content-length"], "1048576");
+                let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+                assert_eq!(body.to_bytes(), vec![7; 1 << 20]);
+                drop(sender);
+            }
+            drop(serving);
+            assert_eq!(secure.server.http2().connections - before, connections);
+        }
+        assert!(secure.records.borrow()[0].complete);
+    })
+    .await;
+}
+
+/// Runs what hyper's client begins.
+#[derive(Clone, Copy)]
+struct LocalExec;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LocalExec {
+    fn execute(&self, future: F) {
+        spawn_local(future);
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_closes_without_a_word_has_its_answer() {
     local(async {
         let secure = Secure::new(site(Knobs::default()), &["here"]);
