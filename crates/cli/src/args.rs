@@ -64,6 +64,37 @@ pub(crate) enum Pin {
     No,
 }
 
+/// HTTPS beside HTTP: what the server shows, and where.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TlsArgs {
+    /// Serve over TLS as well (HTTP/2 and HTTP/1.1), with the certificate chain in this file, in
+    /// PEM, the server's own first. May be repeated, each with its --key: a client gets the first
+    /// that is for the name it asks for, or else the first of all. SIGHUP reads the files again
+    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
+    pub(crate) cert: Vec<PathBuf>,
+
+    /// The private key of the --cert at the same place, in PEM, without a password
+    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
+    pub(crate) key: Vec<PathBuf>,
+
+    /// Serve over TLS as well, with a certificate made for this run, which no client trusts. The
+    /// log says its SHA-256
+    #[arg(long, help_heading = "HTTPS", conflicts_with_all = ["cert", "key"])]
+    pub(crate) self_signed: bool,
+
+    /// The port of HTTPS [default: 443 on a device, 8443 through the bridge]
+    #[arg(long, value_name = "PORT", help_heading = "HTTPS")]
+    pub(crate) https_port: Option<u16>,
+
+    /// Answer requests without TLS with the same URL over HTTPS alone
+    #[arg(long, help_heading = "HTTPS")]
+    pub(crate) redirect_https: bool,
+
+    /// Tell browsers to come over HTTPS alone for so many seconds (RFC 6797), in answers over TLS
+    #[arg(long, value_name = "SECONDS", help_heading = "HTTPS")]
+    pub(crate) hsts: Option<u64>,
+}
+
 /// Print what `--set` can set: each knob with the library's default, its unit, its meaning, and the
 /// source of the default.
 ///
@@ -114,7 +145,8 @@ pub(crate) const CONGESTION: [&str; 4] = ["cubic", "reno", "bbr", "dctcp"];
 /// stack. It needs no privileges.
 ///
 /// SIGINT (Ctrl-C) and SIGTERM stop the server once responses are finished; a second signal cuts
-/// them. SIGHUP opens the log files again, after a rotation has moved them. When it stops, and on
+/// them. SIGHUP opens the log files again, after a rotation has moved them, and reads the
+/// certificates again. When it stops, and on
 /// SIGUSR1 while it runs, the server prints its counters and how full its pools are (connections,
 /// TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event in the log.
 #[derive(Clone, Debug, Args)]
@@ -146,6 +178,9 @@ pub(crate) struct ServeArgs {
     /// The port to serve on [default: 80 on a device, 8080 through the bridge]
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
 
     #[command(flatten)]
     pub(crate) shards: ShardArgs,

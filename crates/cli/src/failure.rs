@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Knob(String, String),
     /// The directory cannot be served.
     Directory(PathBuf, io::Error),
+    /// A certificate or a key does not serve; the text says why.
+    Certificate(PathBuf, String),
     /// The kernel does not let us have io_uring.
     Uring(io::Error),
     /// The kernel does not let us listen there.
@@ -104,6 +106,7 @@ impl fmt::Display for Failure {
                     _ => write!(f, "{path}: {error}"),
                 }
             }
+            Failure::Certificate(path, why) => write!(f, "{}: {why}", path.display()),
             Failure::Uring(error) => {
                 write!(f, "--file-io io-uring: {error}; --file-io threads needs nothing")
             }

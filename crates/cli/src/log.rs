@@ -54,6 +54,8 @@ pub(crate) enum Record {
     Conflict(Conflict),
     /// The server is ready.
     Serving { directory: String, urls: Vec<String>, stack: String, admin: Option<AdminAddress> },
+    /// The certificates that are shown from now on, by their SHA-256.
+    Certificates { sha256: Vec<String> },
     /// A response is over.
     Access(Box<Access>),
     /// A connection ended in an error.
@@ -249,6 +251,9 @@ fn words(time: SystemTime, record: &Record, form: Form) -> String {
             let admin = admin.unwrap_or_default();
             format!("Serving {directory} at {urls} ({stack}).{admin} Ctrl-C stops.")
         }
+        Record::Certificates { sha256 } => {
+            format!("Certificates shown, by SHA-256: {}.", sha256.join(", "))
+        }
         Record::Access(access) => access::line(time, access, form == Form::Fields),
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
@@ -374,6 +379,7 @@ fn machine(time: SystemTime, record: &Record) -> String {
             "stack": stack,
             "admin": admin.as_ref().map(AdminAddress::to_string),
         }),
+        Record::Certificates { sha256 } => json!({ "event": "certificates", "sha256": sha256 }),
         Record::Access(access) => access::object(access),
         Record::Failed { peer, error } => {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })

@@ -9,6 +9,7 @@ mod memory;
 mod ports;
 mod shards;
 mod time_wait;
+mod tls;
 
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
@@ -19,6 +20,7 @@ pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
 pub(crate) use memory::Memory;
 pub(crate) use ports::Ports;
 pub(crate) use shards::ShardCount;
+pub(crate) use tls::{Pair, Shown, TlsPlan};
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -49,6 +51,8 @@ pub(crate) struct Plan {
     /// How full TIME-WAIT is, in percent, when every answer begins to ask its client to close.
     pub(crate) ask_at: Option<u8>,
     pub(crate) stack: Stack,
+    /// HTTPS beside HTTP.
+    pub(crate) tls: Option<TlsPlan>,
     pub(crate) knobs: Knobs,
     pub(crate) watch: Watch,
     pub(crate) log: LogPlan,
@@ -212,6 +216,7 @@ impl Plan {
             failures: args.verbose > 0,
         };
         let stack = stack(args)?;
+        let tls = tls::plan(&args.tls, &stack)?;
         if let Some(text) = args.memory.and_then(Memory::excess) {
             return Err(usage(text));
         }
@@ -244,6 +249,7 @@ impl Plan {
             server,
             ask_at,
             stack,
+            tls,
             knobs,
             watch,
             log,
@@ -331,6 +337,7 @@ fn server(args: &ServeArgs) -> Result<ServerConfig, Failure> {
         max_responses: args.max_responses,
         min_rate_bytes: args.min_rate,
         ask_client: args.time_wait == TimeWaitArg::AskClient,
+        strict_transport: args.tls.hsts.map(Duration::from_secs),
         client_close_grace: args.ask_grace.unwrap_or(default.client_close_grace),
         ..default
     })

@@ -7,8 +7,10 @@ pub(crate) mod claim;
 mod closed;
 mod crew;
 pub(crate) mod device;
+mod entrance;
 mod hardware;
 mod memory;
+mod secure;
 pub(crate) mod signals;
 mod slow;
 mod suspect;
@@ -17,17 +19,15 @@ mod transport;
 mod watched;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
-use lightwait::bridge::{Bridge, Clients};
+use lightwait::bridge::Bridge;
 use lightwait::driver::{self, Stop as DriverStop};
 use lightwait::executor::JoinHandle;
-use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
 use lightwait::shards::{self, Seat};
@@ -35,8 +35,7 @@ use lightwait_core::buffer::{self, Level};
 use lightwait_core::config::Member;
 use lightwait_core::{Host, Instant};
 use lightwait_http::{
-    Admission, Clock, ConnectionRoom, Entry, Files, Keeper, Memory, Pending, Server, Tally,
-    ThreadPoolFiles,
+    Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally, ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
@@ -47,18 +46,16 @@ use crate::log::{Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
 use admin::{Door, Times};
 use crew::Crew;
+use entrance::{Entrance, Service};
+use secure::Secure;
 use signals::Signals;
 use slow::Slow;
-use transport::Transport;
 use watched::Watched;
 
 /// Threads that read files which the kernel's caches do not hold.
 const FILE_THREADS: usize = 4;
 /// How long responses may take to finish after the first signal.
 const GRACE: Duration = Duration::from_secs(30);
-/// The wait after `accept` has failed: it lacked memory or descriptors, and that takes time to
-/// pass.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long connections that were cut may take to end: a turn or two.
 const CUT_PATIENCE: Duration = Duration::from_millis(200);
@@ -98,8 +95,8 @@ fn files_of(plan: &Plan, threads: usize) -> Result<ThreadPoolFiles, Failure> {
 
 /// What a shard's stack is opened on.
 enum Part {
-    /// The kernel's listening socket.
-    Bridge(bridge::Socket),
+    /// The kernel's listening sockets.
+    Bridge(bridge::Sockets),
     /// A queue of the device.
     Device(Box<device::Queue>),
 }
@@ -109,7 +106,8 @@ struct Ready {
     shards: Vec<Shard>,
     /// Controls the shard that serves.
     handle: Handle,
-    listener: TcpListener,
+    /// For HTTP first, then for HTTPS if there is such.
+    entrances: Vec<Entrance>,
     /// Where clients reach it.
     urls: Vec<String>,
     /// The device beneath the stack, as a text for people.
@@ -123,15 +121,17 @@ struct Front {
     runtime: Runtime,
     /// Controls the client stack.
     client: Handle,
-    bridge: Bridge,
+    /// One for each entrance.
+    bridges: Vec<Bridge>,
 }
 
 fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
     let mut parts = match &plan.stack {
-        Stack::Bridge { listen } => bridge::listen(*listen, plan.shards)?,
+        Stack::Bridge { listen } => bridge::listen(*listen, plan)?,
         Stack::Device { .. } => device::open(plan, log)?,
     };
+    let secure = Secure::open(plan)?;
     let watched = Watched::open(plan, log)?;
     let (door, questions) = match &plan.admin {
         Some(address) => {
@@ -144,63 +144,99 @@ fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
     if let Some(door) = door {
         door.answer(crew.health.clone()).map_err(Failure::Stack)?;
     }
+    let common =
+        Common { plan, crew: &crew, secure: &secure, signals: &signals, watched: &watched, log };
     if plan.shards == 1 {
         let part = parts.pop().expect("one shard has one part");
-        serve_on(plan, part, None, &crew, &signals, &watched, log)?;
+        common.serve_on(part, None)?;
     } else {
-        let work =
-            |seat: Seat, part| serve_on(plan, part, Some(seat), &crew, &signals, &watched, log);
+        let work = |seat: Seat, part| common.serve_on(part, Some(seat));
         shards::threads(parts, plan.cores, work, || signals.cut())?;
     }
     Ok(signals.exit_code())
 }
 
-/// Serves on one shard until a signal comes, or the device fails.
-fn serve_on(
-    plan: &Plan,
-    part: Part,
-    seat: Option<Seat>,
-    crew: &Arc<Crew>,
+/// What all shards have.
+struct Common<'a> {
+    plan: &'a Plan,
+    crew: &'a Arc<Crew>,
+    secure: &'a Option<Secure>,
+    signals: &'a Signals,
+    watched: &'a Watched<'a>,
+    log: &'a Log,
+}
+
+impl Common<'_> {
+    /// Serves on one shard until a signal comes, or the device fails.
+    fn serve_on(&self, part: Part, seat: Option<Seat>) -> Result<(), Failure> {
+        let Common { crew, signals, log, .. } = *self;
+        let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
+        let peers = seat.as_ref().map(Seat::peers);
+        let mut plan = self.plan.member(member);
+        let files = files_of(&plan, member.part(FILE_THREADS).max(1))?;
+        let ready = match part {
+            Part::Bridge(socket) => socket.open(&plan, member, self.watched)?,
+            Part::Device(queue) => queue.open(&plan, seat, self.watched)?,
+        };
+        let Ready { mut shards, handle, entrances, urls, name, front } = ready;
+        if !claim::wait(&mut shards, &handle, signals, log)? {
+            return Ok(());
+        }
+        if plan.tls.as_ref().is_some_and(|tls| tls.redirects) {
+            // The kernel may have chosen it.
+            plan.server.redirect_to = entrances.get(1).map(|secure| secure.port);
+        }
+        if !member.is_replica() {
+            self.begin(&handle, urls, name.clone());
+        }
+        let times = plan.admin.is_some().then(Times::new);
+        let server = Rc::new(file_server(&plan, files, log, &handle, crew, times.clone()));
+        let (log, logs_failures) = (log.clone(), plan.log.failures);
+        let service = Service { server: server.clone(), log, logs_failures };
+        let credentials = self.secure.as_ref().map(|secure| secure.credentials.clone());
+        // The first is without TLS.
+        let credentials = [None, credentials];
+        let accepting = entrances.into_iter().zip(credentials).map(|(entrance, credentials)| {
+            handle.spawn_local(entrance.accept_all(service.clone(), credentials))
+        });
+        let mut stopping = Stopping {
+            tasks: accepting.collect(),
+            stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times },
+            service,
+        };
+        if let Some(peers) = peers {
+            stopping.tasks.push(handle.spawn_local(crew::watch(member, peers, crew.clone())));
+        }
+        drive((shards, handle), front, (stopping, &name), signals)
+    }
+
+    /// Says that the server serves, and does what SIGHUP asks for.
+    fn begin(&self, handle: &Handle, urls: Vec<String>, stack: String) {
+        let (log, admin) = (self.log, self.crew.admin.clone());
+        log.write(Record::Serving { directory: shown(self.plan), urls, stack, admin });
+        if let Some(secure) = self.secure {
+            secure.tell(log);
+        }
+        let (reopened, secure) = (log.clone(), self.secure.clone());
+        handle.spawn_local(self.signals.whenever_hung_up(move || {
+            reopened.reopen();
+            if let Some(secure) = &secure {
+                secure.reload(&reopened);
+            }
+        }));
+    }
+}
+
+/// Drives the shards until they have stopped.
+fn drive(
+    (mut shards, handle): (Vec<Shard>, Handle),
+    front: Option<Front>,
+    (mut stopping, name): (Stopping, &str),
     signals: &Signals,
-    watched: &Watched<'_>,
-    log: &Log,
 ) -> Result<(), Failure> {
-    let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
-    let peers = seat.as_ref().map(Seat::peers);
-    let plan = &plan.member(member);
-    let files = files_of(plan, member.part(FILE_THREADS).max(1))?;
-    let Ready { mut shards, handle, listener, urls, name, front } = match part {
-        Part::Bridge(socket) => socket.open(plan, member, watched)?,
-        Part::Device(queue) => queue.open(plan, seat, watched)?,
-    };
-    if !claim::wait(&mut shards, &handle, signals, log)? {
-        return Ok(());
-    }
-    if !member.is_replica() {
-        let (stack, admin) = (name.clone(), crew.admin.clone());
-        log.write(Record::Serving { directory: shown(plan), urls, stack, admin });
-        let reopened = log.clone();
-        handle.spawn_local(signals.whenever_hung_up(move || reopened.reopen()));
-    }
-    let times = plan.admin.is_some().then(Times::new);
-    let server = Rc::new(file_server(plan, files, log, &handle, crew, times.clone()));
-    let service = Service {
-        server: server.clone(),
-        clients: front.as_ref().map(|front| front.bridge.clients()),
-        log: log.clone(),
-        logs_failures: plan.log.failures,
-    };
-    let mut stopping = Stopping {
-        tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
-        stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times },
-        service,
-    };
     let asked = signals.clone();
-    if let Some(peers) = peers {
-        stopping.tasks.push(handle.spawn_local(crew::watch(member, peers, crew.clone())));
-    }
-    let Some(Front { runtime, client, bridge }) = front else {
-        stopping.watch(&handle, &name);
+    let Some(Front { runtime, client, bridges }) = front else {
+        stopping.watch(&handle, name);
         stopping.stacks.answer(&handle, signals);
         let stop = DriverStop::new();
         let ended = stop.clone();
@@ -211,7 +247,10 @@ fn serve_on(
         });
         return driver::run(&mut shards, &stop, driver::SPIN).map_err(Failure::Stack);
     };
-    stopping.tasks.push(client.spawn_local(async move { match bridge.run().await {} }));
+    let relays = bridges.into_iter();
+    let relays =
+        relays.map(|bridge| client.spawn_local(async move { match bridge.run().await {} }));
+    stopping.tasks.extend(relays);
     stopping.watch(&handle, "the server's stack");
     stopping.watch(&client, "the bridge's client stack");
     stopping.stacks.answer(&handle, signals);
@@ -317,75 +356,6 @@ impl Keeper for Budget {
             buffer::ConnectionRoom::None => ConnectionRoom::None,
         }
     }
-}
-
-/// The state that every connection shares.
-#[derive(Clone)]
-struct Service {
-    server: Rc<FileServer>,
-    /// The clients behind bridged connections.
-    clients: Option<Clients>,
-    log: Log,
-    logs_failures: bool,
-}
-
-/// Accepts connections until the task is aborted. Each connection has a task of its own.
-async fn accept_all(listener: TcpListener, service: Service) {
-    let handle = Handle::current();
-    loop {
-        match listener.accept().await {
-            Ok((stream, seen)) => {
-                let client = service.clients.as_ref().and_then(|clients| clients.behind(seen));
-                let peer = client.as_ref().map_or(seen, |client| client.address());
-                let entry = service.server.enter(peer);
-                let transport = Transport::new(&stream, client);
-                let (io, service) = ((stream, transport), service.clone());
-                match entry {
-                    Entry::Inside(admission) => {
-                        handle.spawn_local(serve_one(io, peer, admission, service));
-                    }
-                    Entry::Asks(place) => {
-                        handle.spawn_local(async move {
-                            match place.await {
-                                Ok(admission) => serve_one(io, peer, admission, service).await,
-                                Err(_) => io.0.abort(),
-                            }
-                        });
-                    }
-                    Entry::Refused(_) => io.0.abort(),
-                }
-            }
-            Err(_) => lightwait::rt::sleep(ACCEPT_PAUSE).await,
-        }
-    }
-}
-
-/// Serves an admitted connection.
-async fn serve_one(
-    (stream, transport): (TcpStream, Transport),
-    peer: SocketAddr,
-    _inside: Admission,
-    service: Service,
-) {
-    // Nagle would hold a response's last segment back until the one before is acknowledged. It
-    // fails only on a connection that is over already.
-    let _ = stream.set_nodelay(true);
-    if let Err(error) = service.server.serve_controlled(stream, transport, peer).await
-        && service.logs_failures
-    {
-        service.log.write(Record::Failed { peer, error: describe(&error) });
-    }
-}
-
-/// An error with what caused it.
-fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 /// The tasks and stacks that a graceful stop ends.
@@ -501,6 +471,8 @@ impl Stacks {
                 counts.add(&tallies::of_responses(&tally));
                 counts.add(&tallies::of_connections(&tally));
                 counts.add(&tallies::of_closes(&tally));
+                counts.add(&tallies::of_tls(&self.server.tls()));
+                counts.add(&tallies::of_http2(&self.server.http2()));
                 counts.add(&tallies::of_cache(&self.server.handler().cache_tally()));
             }
             told.push(counts);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use http::header::{self, HeaderName};
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Version};
 
 /// One request and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,12 @@ impl Access {
             Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let (method, target, version) = (request.method(), request.uri(), request.version());
-        let mut line = RequestLine::from(format!("{method} {target} {version:?}"));
+        // HTTP/2 has the host apart (RFC 9113 §8.3.1).
+        let path = target.path_and_query().filter(|_| version == Version::HTTP_2);
+        let mut line = RequestLine::from(match path {
+            Some(path) => format!("{method} {path} {version:?}"),
+            None => format!("{method} {target} {version:?}"),
+        });
         line.restore(minor);
         let authority = target.authority().map(|authority| authority.as_str().to_owned());
         Access {

@@ -18,8 +18,10 @@ use hyper::rt::Timer;
 use crate::Pending;
 
 use crate::config::ServerConfig;
+use crate::connection::http2::Http2;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
+use crate::tls::Tls;
 use crate::waiting::{Answers, Given, Seat, WaitingRoom};
 pub use clients::Clients;
 
@@ -113,6 +115,10 @@ const AWAKE_BYTES: usize = 19 << 10;
 /// Memory of a connection beside its buffers, while it has requests: a new one has, as a rule.
 pub const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 
+/// Memory of a session of TLS for the connection's whole life: its keys, rustls's state, the
+/// records in either direction. The test `a_session_takes_what_is_charged` measures it.
+pub(crate) const TLS_BYTES: usize = 12 << 10;
+
 /// The limits and the counts.
 #[derive(Debug)]
 struct Inside {
@@ -122,6 +128,9 @@ struct Inside {
     asking: Cell<usize>,
     responses: Cell<usize>,
     tally: Cell<Tally>,
+    /// Apart, as a connection without TLS does not copy it.
+    tls: Cell<Tls>,
+    http2: Cell<Http2>,
     waiting: WaitingRoom,
     max_connections: usize,
     max_client_connections: usize,
@@ -137,13 +146,16 @@ pub(crate) struct Door {
 
 impl Door {
     pub(crate) fn new(config: &ServerConfig, memory: Memory, clients: Clients) -> Door {
-        let (connections, asking, responses, tally, waiting) = Default::default();
+        let (connections, asking, responses, waiting) = Default::default();
+        let (tally, tls, http2) = Default::default();
         let inside = Inside {
             connections,
             clients,
             asking,
             responses,
             tally,
+            tls,
+            http2,
             waiting,
             max_connections: config.max_connections,
             max_client_connections: config.max_client_connections,
@@ -155,26 +167,34 @@ impl Door {
 
     /// Admits a connection of `peer`, for as long as the guard lives.
     pub(crate) fn admit(&self, peer: IpAddr, now: Instant) -> Result<Admission, Refusal> {
-        self.try_admit(client_of(peer), now).map_err(|refusal| self.refuse(refusal))
+        let admitted = self.try_admit(client_of(peer), CONNECTION_BYTES, now);
+        admitted.map_err(|refusal| self.refuse(refusal))
     }
 
-    /// Admits a connection of `peer` at once, or after the servers of other shards were asked.
-    pub(crate) fn enter(&self, peer: IpAddr, timer: &Rc<dyn Timer>) -> Entry {
+    /// Admits a connection of `peer` that uses so many bytes at first. Where it has no place here,
+    /// the servers of other shards are asked.
+    pub(crate) fn enter(&self, peer: IpAddr, bytes: usize, timer: &Rc<dyn Timer>) -> Entry {
         let client = client_of(peer);
-        match (self.try_admit(client, timer.now()), client) {
+        match (self.try_admit(client, bytes, timer.now()), client) {
             (Ok(admission), _) => Entry::Inside(admission),
             (Err(Refusal::Client), Some(client)) if self.may_ask() => {
                 let asking = Asking::begin(self.inside.clone());
-                Entry::Asks(Box::pin(self.clone().enter_later(client, timer.clone(), asking)))
+                let later = self.clone().enter_later(client, bytes, timer.clone(), asking);
+                Entry::Asks(Box::pin(later))
             }
             (Err(refusal), _) => Entry::Refused(self.refuse(refusal)),
         }
     }
 
-    fn try_admit(&self, client: Option<IpAddr>, now: Instant) -> Result<Admission, Refusal> {
+    fn try_admit(
+        &self,
+        client: Option<IpAddr>,
+        bytes: usize,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
         let most = client.map_or(Some(0), |client| self.most_of(client, now));
         let most = most.ok_or(Refusal::Client)?;
-        self.has_room(now)?;
+        self.has_room(bytes, now)?;
         // Another shard may have admitted one of this client's meanwhile.
         if client.is_some_and(|client| !self.inside.clients.enter(client, most)) {
             return Err(Refusal::Client);
@@ -191,6 +211,7 @@ impl Door {
     async fn enter_later(
         self,
         client: IpAddr,
+        bytes: usize,
         timer: Rc<dyn Timer>,
         _asking: Asking,
     ) -> Result<Admission, Refusal> {
@@ -210,7 +231,7 @@ impl Door {
         if !is_in.await {
             return Err(self.refuse(Refusal::Client));
         }
-        if let Err(refusal) = self.has_room(timer.now()) {
+        if let Err(refusal) = self.has_room(bytes, timer.now()) {
             clients.leave(client);
             return Err(self.refuse(refusal));
         }
@@ -247,12 +268,12 @@ impl Door {
         refusal
     }
 
-    /// A place and memory for one more connection, or the one that lacks.
-    fn has_room(&self, now: Instant) -> Result<(), Refusal> {
+    /// A place and so many bytes for one more connection, or the one that lacks.
+    fn has_room(&self, bytes: usize, now: Instant) -> Result<(), Refusal> {
         if !self.has_place(now) {
             return Err(Refusal::Connections);
         }
-        let has_memory = self.has_memory(now, CONNECTION_BYTES);
+        let has_memory = self.has_memory(now, bytes);
         if has_memory { Ok(()) } else { Err(Refusal::Memory) }
     }
 
@@ -362,6 +383,26 @@ impl Door {
 
     pub(crate) fn tally(&self) -> Tally {
         self.inside.tally.get()
+    }
+
+    pub(crate) fn tls(&self) -> Tls {
+        self.inside.tls.get()
+    }
+
+    pub(crate) fn count_tls(&self, count: impl FnOnce(&mut Tls)) {
+        let mut tls = self.inside.tls.get();
+        count(&mut tls);
+        self.inside.tls.set(tls);
+    }
+
+    pub(crate) fn http2(&self) -> Http2 {
+        self.inside.http2.get()
+    }
+
+    pub(crate) fn count_http2(&self, count: impl FnOnce(&mut Http2)) {
+        let mut http2 = self.inside.http2.get();
+        count(&mut http2);
+        self.inside.http2.set(http2);
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut Tally)) {

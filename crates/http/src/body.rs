@@ -529,6 +529,11 @@ impl RequestBody {
         RequestBody { incoming: Some(incoming), phase: Some(phase) }
     }
 
+    /// The body of a request on a stream of its own.
+    pub(crate) fn of_stream(incoming: Incoming) -> Self {
+        RequestBody { incoming: Some(incoming), phase: None }
+    }
+
     fn on_end(&self) {
         if let Some(phase) = &self.phase {
             phase.on_body_end();

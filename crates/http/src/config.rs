@@ -39,6 +39,9 @@ pub struct ServerConfig {
     pub max_responses: usize,
     /// A connection fails when a request's body brings no byte for this long. 15 s.
     pub read_stall_timeout: Duration,
+    /// Requests that an HTTP/2 connection may have open at a time. 100, the least that RFC 9113
+    /// §6.5.2 recommends.
+    pub max_streams: u32,
     /// Bytes in a request's head, at most; beyond it 431 (RFC 6585 §5). 16 KiB, what Apache and
     /// nginx allow in all; at least 8 KiB, hyper's own least buffer.
     pub max_header_bytes: usize,
@@ -56,6 +59,12 @@ pub struct ServerConfig {
     /// answer after which the server would close. Off: a connection whose client does not know the
     /// option would stay open for the grace.
     pub ask_client: bool,
+    /// What a connection without TLS is sent to: the port of HTTPS on the same host. `None`: such
+    /// connections are served as well.
+    pub redirect_to: Option<u16>,
+    /// How long a browser that was here over TLS must ask over TLS alone (RFC 6797). `None`: says
+    /// nothing of it.
+    pub strict_transport: Option<Duration>,
     /// How long a client may take to close after it has all answers, if it said that it closes or
     /// was asked to; then the server closes first. 1 s: a round trip and a pause of the client's. A
     /// waiting connection takes much more memory than a TIME-WAIT.
@@ -75,12 +84,15 @@ impl Default for ServerConfig {
             max_client_connections: 32_768,
             max_responses: 65_536,
             read_stall_timeout: Duration::from_secs(15),
+            max_streams: 100,
             max_header_bytes: 16 << 10,
             max_header_fields: 100,
             max_requests: None,
             linger_bytes: 1 << 20,
             linger_timeout: Duration::from_secs(2),
             ask_client: false,
+            redirect_to: None,
+            strict_transport: None,
             client_close_grace: Duration::from_secs(1),
         }
     }

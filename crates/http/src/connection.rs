@@ -3,7 +3,9 @@
 
 mod access_log;
 mod exchange;
+pub(crate) mod http2;
 mod outlet;
+pub(crate) mod secured;
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -21,7 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 
 use crate::access::Access;
-use crate::admission::{Admission, Clients, Door, Entry, Refusal, Tally};
+use crate::admission::{Admission, CONNECTION_BYTES, Clients, Door, Entry, Refusal, Tally};
 use crate::body::{Body, RequestBody, Sink};
 use crate::client_close;
 use crate::config::ServerConfig;
@@ -141,7 +143,7 @@ impl<H: Handler> Server<H> {
     /// Admits a connection of `peer` as [`admit`](Server::admit) does, or asks the servers that
     /// share the [`Clients`] for a place of its client's.
     pub fn enter(&self, peer: SocketAddr) -> Entry {
-        self.door.enter(peer.ip(), &self.clock.timer)
+        self.door.enter(peer.ip(), CONNECTION_BYTES, &self.clock.timer)
     }
 
     /// Closes connections that wait for their peers where a client of theirs [comes](Server::enter)
@@ -189,11 +191,27 @@ impl<H: Handler> Server<H> {
         I: Read + Write + Unpin + 'static,
         C: Control + Clone + Unpin,
     {
+        let phase = Phase::new(self.clock.timer.now());
+        self.run((io, control), phase, peer, false).await
+    }
+
+    /// Serves one connection until it is over.
+    async fn run<I, C>(
+        self: Rc<Self>,
+        (io, control): (I, C),
+        phase: Phase,
+        peer: SocketAddr,
+        is_secured: bool,
+    ) -> Result<(), hyper::Error>
+    where
+        I: Read + Write + Unpin + 'static,
+        C: Control + Clone + Unpin,
+    {
         let _tracked = self.stop.track();
         let now = self.clock.timer.now();
-        let phase = Phase::new(now);
         let outlet = Rc::new(Outlet::new(control.clone(), phase.clone()));
-        let visit = Rc::new(Visit::new(self.clone(), phase.clone(), outlet.clone(), peer));
+        let visit = Visit::new(self.clone(), phase.clone(), outlet.clone(), peer, is_secured);
+        let visit = Rc::new(visit);
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
         let mut waits = Waits {
             seat: self.door.seat((phase.clone(), outlet), peer.ip(), now),
@@ -208,7 +226,11 @@ impl<H: Handler> Server<H> {
                 break Ok(());
             }
             // Boxed: a connection that waits for the next request has no room for it.
-            match Box::pin(visit.clone().stay_awake(io, &mut waits)).await {
+            let awake = match visit.phase.is_http2() {
+                false => Box::pin(visit.clone().stay_awake(io, &mut waits)).await,
+                true => Box::pin(visit.clone().speak_http2(io, &mut waits)).await,
+            };
+            match awake {
                 Awake::Rests(rested) => io = rested,
                 Awake::Over(over, outcome) => {
                     io = over;
@@ -303,6 +325,8 @@ struct Visit<H> {
     log: Option<Box<AccessLog>>,
     /// How many requests have come.
     served: Cell<u64>,
+    /// Nobody on the way can read or change it.
+    is_secured: bool,
     /// The client has said that it closes.
     has_parted: Cell<bool>,
     /// The client was asked to close first.
@@ -317,6 +341,7 @@ impl<H: Handler> Visit<H> {
         phase: Phase,
         outlet: Rc<Outlet<C>>,
         peer: SocketAddr,
+        is_secured: bool,
     ) -> Visit<H> {
         let (owed, served, has_parted, is_asked, is_cut_short) = Default::default();
         let log = server.on_access.as_ref().map(|hook| {
@@ -325,7 +350,18 @@ impl<H: Handler> Visit<H> {
             Box::new(AccessLog::new(hook.clone(), peer, measure, wire, phase.clone(), door))
         });
         let sink = outlet;
-        Visit { server, phase, owed, sink, log, served, has_parted, is_asked, is_cut_short }
+        Visit {
+            server,
+            phase,
+            owed,
+            sink,
+            log,
+            served,
+            is_secured,
+            has_parted,
+            is_asked,
+            is_cut_short,
+        }
     }
 
     /// Waits for the first byte of a request, or another event for hyper; returns true then.

@@ -55,6 +55,12 @@ pub trait Control: 'static {
     /// Written bytes that the peer has not acknowledged; `None` if the transport cannot tell.
     fn undelivered_bytes(&self) -> Option<usize>;
 
+    /// True if the transport may give written bytes back ([`Control::take_back`]), so that they
+    /// must be kept at hand.
+    fn gives_back(&self) -> bool {
+        self.undelivered_bytes().is_some()
+    }
+
     /// Timeouts in a row, of retransmissions or of probes of a closed window, since the peer last
     /// took data.
     fn timeouts(&self) -> u32 {

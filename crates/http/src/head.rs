@@ -68,7 +68,10 @@ fn framing_fault(headers: &HeaderMap, version: Version) -> Option<Fault> {
 fn host_fault<B>(request: &Request<B>) -> Option<Fault> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let Some(host) = hosts.next() else {
-        let is_wanted = request.version() >= Version::HTTP_11;
+        // In HTTP/2 the target has it, as a rule (RFC 9113 §8.3.1).
+        let is_in_target =
+            request.version() == Version::HTTP_2 && request.uri().authority().is_some();
+        let is_wanted = request.version() >= Version::HTTP_11 && !is_in_target;
         return is_wanted.then(|| Fault::bad("The request names no host."));
     };
     if hosts.next().is_some() {

@@ -1,4 +1,5 @@
-//! `lightwait-http`: static files over HTTP/1.1 (RFC 9110, RFC 9112), by hyper, on any byte stream.
+//! `lightwait-http`: static files over HTTP/1.1 and HTTP/2 (RFC 9110, RFC 9112, RFC 9113), by
+//! hyper, on any byte stream, over TLS by rustls or without.
 //!
 //! ```text
 //!   byte stream ── Patient (timeouts) ── hyper ── Server::serve ── Handler ── Files ── FileSource
@@ -28,6 +29,7 @@ mod control;
 pub mod date;
 pub mod files;
 mod flight;
+mod frames;
 mod head;
 mod listing;
 mod memory;
@@ -40,6 +42,7 @@ pub mod source;
 mod stop;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod waiting;
 
 use std::future::Future;
@@ -52,6 +55,8 @@ pub use admission::{Admission, CONNECTION_BYTES, Clients, Entry, Refusal, Tally}
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
+pub use connection::http2::Http2;
+pub use connection::secured::SecuredError;
 pub use connection::{Handler, Server};
 pub use control::{Control, Delivery};
 pub use files::{CacheRule, CacheTally, Files};
@@ -59,6 +64,7 @@ pub use memory::{ConnectionRoom, Keeper, Memory};
 pub use source::FileSource;
 pub use source::thread_pool::{Disk, ThreadPoolFiles};
 pub use stop::{Stop, Tracked};
+pub use tls::{Credentials, Identity, IdentityFault, Tls};
 
 /// A boxed future that stays on its thread.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T>>>;

@@ -32,7 +32,7 @@ use crate::config::ServerConfig;
 use crate::control::Control;
 use crate::memory::Charge;
 use crate::progress::{Look, Pace, Progress};
-use alarm::Alarm;
+pub(crate) use alarm::Alarm;
 pub(crate) use phase::Phase;
 use phase::Step;
 
@@ -136,7 +136,9 @@ impl<I, C: Control> Patient<I, C> {
         match self.phase.0.step.get() {
             Step::Idle(since) if self.phase.0.yields_close.get() => since + self.bounds.yielding,
             Step::Idle(since) => since + self.bounds.idle,
-            Step::Head(since) => since + self.bounds.header,
+            Step::Handshake(since) | Step::Head(since) => since + self.bounds.header,
+            // Its streams have deadlines of their own.
+            Step::Busy(_) if self.phase.is_http2() => self.timer.now() + self.bounds.read_stall,
             Step::Busy(_) => self.last_read + self.bounds.read_stall,
         }
     }
@@ -164,6 +166,7 @@ impl<I, C: Control> Patient<I, C> {
         self.last_read = self.timer.now();
         if let Step::Idle(_) = self.phase.0.step.get()
             && bytes > 0
+            && !self.phase.is_http2()
         {
             self.phase.0.step.set(Step::Head(self.last_read));
             self.request_bytes = 0;
@@ -266,6 +269,7 @@ impl<I, C: Control> Patient<I, C> {
             } else if next == deadline {
                 self.phase.0.yields_close.set(false);
                 return Poll::Ready(Err(timed_out(match self.phase.0.step.get() {
+                    Step::Handshake(_) => "the TLS handshake was not complete in time",
                     Step::Idle(_) => "no request came",
                     Step::Head(_) => "the request's head was not complete in time",
                     Step::Busy(_) => "the request's body stalled",

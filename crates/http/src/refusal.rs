@@ -162,6 +162,11 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Refusable<Patient<I, C>> {
 }
 
 impl<I> Refusable<I> {
+    /// The bytes that were read before hyper asked for them.
+    pub(crate) fn take_first(&mut self) -> Vec<u8> {
+        self.first.take().and_then(Result::ok).unwrap_or_default()
+    }
+
     /// If hyper refused a request of HTTP/1.2 or later, begins again with the bytes that it read,
     /// as of HTTP/1.1. False if that was not the reason.
     pub(crate) fn read_as_1_1(&mut self, read: &[u8]) -> bool {

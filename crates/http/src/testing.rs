@@ -183,9 +183,9 @@ impl AsyncWrite for Failing {
 }
 
 /// A connection to a server, seen from the client.
-pub(crate) struct Client {
-    pub(crate) stream: DuplexStream,
-    pub(crate) serving: JoinHandle<Result<(), hyper::Error>>,
+pub(crate) struct Client<S = DuplexStream, E = hyper::Error> {
+    pub(crate) stream: S,
+    pub(crate) serving: JoinHandle<Result<(), E>>,
     pub(crate) records: Rc<RefCell<Vec<Access>>>,
 }
 
@@ -356,7 +356,7 @@ impl Reply {
     }
 }
 
-impl Client {
+impl<S: AsyncRead + AsyncWrite + Unpin, E> Client<S, E> {
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }

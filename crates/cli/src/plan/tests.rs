@@ -390,3 +390,36 @@ fn the_ports_of_af_xdp_have_the_servers_among_them() {
     let text = refusal("--afxdp e --ip 10.9.0.2/24 --afxdp-ports 81-90");
     assert_eq!(text, "--afxdp-ports 81-90: the server's port, 80, is not among them");
 }
+
+#[test]
+fn https_has_its_port_and_certificates_have_their_keys() {
+    let port = |line: &str| plan(line).unwrap().tls.map(|tls| tls.port);
+    assert_eq!(port(""), None);
+    assert_eq!(port("--self-signed"), Some(8443));
+    assert_eq!(port("--self-signed --https-port 0 --listen 127.0.0.1:0"), Some(0));
+    let device = "--tap t --ip 10.9.0.2/24 --self-signed";
+    assert_eq!(port(device), Some(443));
+    let files = plan("--cert a --key b --cert c --key d --redirect-https").unwrap().tls.unwrap();
+    let pair = |chain: &str, key: &str| Pair { chain: chain.into(), key: key.into() };
+    let shown = Shown::Files(vec![pair("a", "b"), pair("c", "d")]);
+    assert_eq!(files, TlsPlan { shown, port: 8443, redirects: true });
+    let hsts = plan("--self-signed --hsts 60").unwrap().server.strict_transport;
+    assert_eq!(hsts, Some(Duration::from_secs(60)));
+    for (line, wanted) in [
+        ("--cert a", "--cert and --key go in pairs"),
+        ("--cert a --key b --key c", "there are 1 and 2"),
+        ("--https-port 1", "--https-port needs a certificate"),
+        ("--redirect-https", "--redirect-https needs a certificate"),
+        ("--hsts 1", "--hsts needs a certificate"),
+        ("--self-signed --https-port 8080", "HTTP has this port"),
+        ("--self-signed --port 8443", "HTTP has this port"),
+        (&format!("{device} --https-port 0"), "--https-port 0"),
+        (&format!("{device} --port 443"), "HTTP has this port"),
+    ] {
+        assert!(refusal(line).contains(wanted), "{line}: {}", refusal(line));
+    }
+    let xdp =
+        |ports: &str| format!("--afxdp e --ip 10.9.0.2/24 --afxdp-ports {ports} --self-signed");
+    assert_eq!(port(&xdp("80-443")), Some(443));
+    assert!(refusal(&xdp("80-442")).contains("the port of HTTPS, 443, is not among them"));
+}

@@ -4,7 +4,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as KernelListener};
 
 use lightwait::bridge::{self, Bridge};
-use lightwait::local::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::stack::secret;
 use lightwait_core::Config;
@@ -14,24 +13,42 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::device::{of, url};
 use super::watched::Watched;
-use super::{Front, Part, Ready};
+use super::{Entrance, Front, Part, Ready};
 use crate::failure::Failure;
 use crate::plan::Plan;
 
-/// The port on the server stack, which only the bridge uses.
-const PORT: u16 = 80;
+/// The ports of HTTP and HTTPS on the server stack, which only the bridge uses.
+const PORTS: [(&str, u16); 2] = [("http", 80), ("https", 443)];
 /// Connections that the kernel may complete before we accept them.
 const BACKLOG: i32 = 4096;
 
 /// A listening socket of the kernel.
-pub(super) struct Socket {
+struct Socket {
     address: SocketAddr,
     listener: KernelListener,
 }
 
+/// The listening sockets of a shard: HTTP's first, then that of HTTPS if there is such.
+pub(super) struct Sockets(Vec<Socket>);
+
+/// Listens on the kernel's `address`, and beside it for HTTPS if the plan has it.
+pub(super) fn listen(address: SocketAddr, plan: &Plan) -> Result<Vec<Part>, Failure> {
+    let secure = plan.tls.as_ref().map(|tls| SocketAddr::new(address.ip(), tls.port));
+    let mut parts: Vec<Vec<Socket>> = (0..plan.shards).map(|_| Vec::new()).collect();
+    for mut at in [Some(address), secure].into_iter().flatten() {
+        // A link-local address is of the same link.
+        if let (SocketAddr::V6(at), SocketAddr::V6(address)) = (&mut at, address) {
+            at.set_scope_id(address.scope_id());
+        }
+        let sockets = listen_at(at, plan.shards)?;
+        parts.iter_mut().zip(sockets).for_each(|(part, socket)| part.push(socket));
+    }
+    Ok(parts.into_iter().map(|sockets| Part::Bridge(Sockets(sockets))).collect())
+}
+
 /// Listens on the kernel's `address` with a socket for each shard: the kernel spreads new
 /// connections over them (SO_REUSEPORT).
-pub(super) fn listen(address: SocketAddr, shards: u16) -> Result<Vec<Part>, Failure> {
+fn listen_at(address: SocketAddr, shards: u16) -> Result<Vec<Socket>, Failure> {
     let refuse = |error| Failure::Listen(address, error);
     // It alone finds out whether another program has the address.
     let only = KernelListener::bind(address).map_err(refuse)?;
@@ -43,13 +60,12 @@ pub(super) fn listen(address: SocketAddr, shards: u16) -> Result<Vec<Part>, Fail
         let all = (0..shards).map(|_| bind_shared(address));
         all.collect::<io::Result<_>>().map_err(refuse)?
     };
-    let mut parts = Vec::new();
-    for listener in listeners {
-        // With a longer queue than the standard library's.
-        rustix::net::listen(&listener, BACKLOG).map_err(|errno| refuse(errno.into()))?;
-        parts.push(Part::Bridge(Socket { address, listener }));
-    }
-    Ok(parts)
+    // With a longer queue than the standard library's.
+    let listening = |listener: KernelListener| match rustix::net::listen(&listener, BACKLOG) {
+        Ok(()) => Ok(Socket { address, listener }),
+        Err(errno) => Err(refuse(errno.into())),
+    };
+    listeners.into_iter().map(listening).collect()
 }
 
 /// A socket at an address that others of this user have as well.
@@ -62,7 +78,7 @@ fn bind_shared(address: SocketAddr) -> io::Result<KernelListener> {
     Ok(KernelListener::from(socket))
 }
 
-impl Socket {
+impl Sockets {
     /// Opens both stacks behind it.
     pub(super) fn open(
         self,
@@ -70,8 +86,6 @@ impl Socket {
         member: Member,
         watched: &Watched<'_>,
     ) -> Result<Ready, Failure> {
-        let Socket { address, listener } = self;
-        let refuse = |error| Failure::Listen(address, error);
         // Each shard's stacks are hosts of their own, with a part of the memory.
         let on = |mut config: Config| {
             config = plan.knobs.on(config);
@@ -85,18 +99,27 @@ impl Socket {
         let server = Shard::new(config, server_end).map_err(Failure::Stack)?;
         let config = on(bridge::client_config(secret().map_err(Failure::Stack)?));
         let client = Shard::new(config, Box::new(client_end)).map_err(Failure::Stack)?;
-        let at = SocketAddr::from((bridge::SERVER_ADDRESS, PORT));
-        let stack_listener = TcpListener::bind_on(&server.handle(), at).map_err(Failure::Stack)?;
-        let entered = runtime.enter();
-        let bridge = Bridge::new(listener, client.handle(), at).map_err(refuse)?;
-        drop(entered);
-        let address = bridge.local_addr().map_err(refuse)?;
+        let (handle, client_handle) = (server.handle(), client.handle());
+        let (mut entrances, mut bridges, mut urls) = (Vec::new(), Vec::new(), Vec::new());
+        for (Socket { address, listener }, (scheme, port)) in self.0.into_iter().zip(PORTS) {
+            let refuse = |error| Failure::Listen(address, error);
+            let at = SocketAddr::from((bridge::SERVER_ADDRESS, port));
+            let entrance = Entrance::open(&handle, at).map_err(Failure::Stack)?;
+            let entered = runtime.enter();
+            let bridge = Bridge::new(listener, client_handle.clone(), at).map_err(refuse)?;
+            drop(entered);
+            let address = bridge.local_addr().map_err(refuse)?;
+            urls.push(url(scheme, address));
+            let (port, clients) = (address.port(), Some(bridge.clients()));
+            entrances.push(Entrance { port, clients, ..entrance });
+            bridges.push(bridge);
+        }
         Ok(Ready {
-            handle: server.handle(),
-            listener: stack_listener,
-            urls: vec![url(address)],
+            handle,
+            entrances,
+            urls,
             name: format!("bridge{}", of(plan.shards)),
-            front: Some(Front { runtime, client: client.handle(), bridge }),
+            front: Some(Front { runtime, client: client_handle, bridges }),
             shards: vec![server, client],
         })
     }

@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use lightwait::device::{
     AfPacket, AfXdp, AfXdpConfig, Device, LinkState, Tap, TapConfig, Tun, XdpMode,
 };
-use lightwait::local::TcpListener;
 use lightwait::shard::Shard;
 use lightwait::shards::Seat;
 use lightwait::stack::secret;
@@ -17,7 +16,7 @@ use lightwait_core::config::Member;
 use lightwait_core::flow::Steering;
 
 use super::watched::Watched;
-use super::{Part, Ready, claim, hardware};
+use super::{Entrance, Part, Ready, claim, hardware};
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{DevicePlan, Hardware, Knobs, Plan, Stack};
@@ -63,14 +62,18 @@ impl Queue {
         let Stack::Device { addresses, port, .. } = &plan.stack else {
             unreachable!("a plan with a device")
         };
-        let (port, at) = (*port, any(addresses, *port));
         let name = self.name.clone();
         let shard = self.shard(seat, |device, member| watched.device(device, member))?;
         let handle = shard.handle();
-        let listener = TcpListener::bind_on(&handle, at).map_err(Failure::Stack)?;
-        let address = |cidr: &Cidr| url(SocketAddr::new(cidr.address(), port));
-        let urls = addresses.iter().map(address).collect();
-        Ok(Ready { shards: vec![shard], handle, listener, urls, name, front: None })
+        let secure = plan.tls.as_ref().map(|tls| ("https", tls.port));
+        let (mut entrances, mut urls) = (Vec::new(), Vec::new());
+        for (scheme, port) in [("http", *port)].into_iter().chain(secure) {
+            let entrance = Entrance::open(&handle, any(addresses, port));
+            entrances.push(entrance.map_err(Failure::Stack)?);
+            let at = addresses.iter().map(|cidr| SocketAddr::new(cidr.address(), port));
+            urls.extend(at.map(|at| url(scheme, at)));
+        }
+        Ok(Ready { shards: vec![shard], handle, entrances, urls, name, front: None })
     }
 
     /// The rule by which shards own connections.
@@ -286,8 +289,8 @@ fn any(addresses: &[Cidr], port: u16) -> SocketAddr {
     if v6 { (Ipv6Addr::UNSPECIFIED, port).into() } else { (Ipv4Addr::UNSPECIFIED, port).into() }
 }
 
-/// A URL as a browser shows it: without the port if it is HTTP's default.
-pub(super) fn url(address: SocketAddr) -> String {
+/// A URL as a browser shows it: without the port if it is the scheme's default.
+pub(super) fn url(scheme: &str, address: SocketAddr) -> String {
     let port = address.port();
     let host = match (address.ip(), zone_of(address)) {
         (IpAddr::V4(address), _) => address.to_string(),
@@ -295,7 +298,11 @@ pub(super) fn url(address: SocketAddr) -> String {
         // RFC 6874 §2.
         (IpAddr::V6(address), Some(zone)) => format!("[{address}%25{zone}]"),
     };
-    if port == 80 { format!("http://{host}/") } else { format!("http://{host}:{port}/") }
+    let default = if scheme == "https" { 443 } else { 80 };
+    match port {
+        port if port == default => format!("{scheme}://{host}/"),
+        port => format!("{scheme}://{host}:{port}/"),
+    }
 }
 
 #[cfg(test)]
@@ -303,10 +310,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_name_the_port_when_it_is_not_80() {
-        let at = |text: &str| url(crate::zone::parse(text).unwrap());
+    fn urls_name_the_port_when_it_is_not_the_schemes() {
+        let at = |text: &str| url("http", crate::zone::parse(text).unwrap());
         assert_eq!(at("10.9.0.2:80"), "http://10.9.0.2/");
         assert_eq!(at("[fd00::2]:8080"), "http://[fd00::2]:8080/");
+        let secure = |text: &str| url("https", crate::zone::parse(text).unwrap());
+        assert_eq!(secure("10.9.0.2:443"), "https://10.9.0.2/");
+        assert_eq!(secure("10.9.0.2:80"), "https://10.9.0.2:80/");
         assert_eq!(at("[fe80::2%lo]:8080"), "http://[fe80::2%25lo]:8080/");
     }
 }

@@ -1,6 +1,6 @@
 //! The counters of the file service, by name, beside those of its stack.
 
-use lightwait_http::{CacheTally, Tally};
+use lightwait_http::{CacheTally, Http2, Tally, Tls};
 
 use crate::counts::Counter;
 
@@ -100,6 +100,85 @@ pub(super) fn of_closes(tally: &Tally) -> [Counter; 6] {
             "http_asked_unheeded",
             tally.asked_unheeded,
             "Connections whose clients did not obey it.",
+        ),
+    ]
+}
+
+/// The server's, of TLS handshakes.
+pub(super) fn of_tls(tls: &Tls) -> [Counter; 8] {
+    let count = Counter::of;
+    [
+        count("tls_handshakes", tls.handshakes, "TLS handshakes that were completed."),
+        count("tls_resumed", tls.resumed, "Of them, those that resumed a session by its ticket."),
+        count(
+            "tls_failed_not_tls",
+            tls.failed_not_tls,
+            "TLS handshakes that failed: what came first was no TLS.",
+        ),
+        count(
+            "tls_failed_nothing_shared",
+            tls.failed_nothing_shared,
+            "TLS handshakes that failed: the client has no version, cipher or protocol of ours.",
+        ),
+        count(
+            "tls_failed_refused",
+            tls.failed_refused,
+            "TLS handshakes that failed: the client refused, for example the certificate.",
+        ),
+        count(
+            "tls_failed_broken",
+            tls.failed_broken,
+            "TLS handshakes that failed: the client broke the protocol.",
+        ),
+        count(
+            "tls_failed_left",
+            tls.failed_left,
+            "TLS handshakes that the client left, or whose connection failed.",
+        ),
+        count(
+            "tls_failed_unfinished",
+            tls.failed_unfinished,
+            "TLS handshakes that took too long, or made room for others.",
+        ),
+    ]
+}
+
+/// The server's, of HTTP/2.
+pub(super) fn of_http2(http2: &Http2) -> [Counter; 13] {
+    let count = Counter::of;
+    [
+        count("http2_connections", http2.connections, "Connections that spoke HTTP/2."),
+        count("http2_requests", http2.requests, "Requests on them."),
+        count("http2_heads_refused", http2.heads_refused, "Heads refused as too long."),
+        count(
+            "http2_reset_stalled",
+            http2.reset_stalled,
+            "Streams reset, because the peer let nothing of their answers pass.",
+        ),
+        count(
+            "http2_reset_slow",
+            http2.reset_slow,
+            "Streams reset, because the peer let too little of their answers pass.",
+        ),
+        count("http2_flood_resets", http2.flood_resets, "HTTP/2 connections ended: resets."),
+        count(
+            "http2_flood_continuations",
+            http2.flood_continuations,
+            "HTTP/2 connections ended: heads in too many pieces.",
+        ),
+        count("http2_flood_settings", http2.flood_settings, "HTTP/2 connections ended: SETTINGS."),
+        count("http2_flood_pings", http2.flood_pings, "HTTP/2 connections ended: PINGs."),
+        count("http2_flood_empty", http2.flood_empty, "HTTP/2 connections ended: empty DATA."),
+        count("http2_flood_windows", http2.flood_windows, "HTTP/2 connections ended: windows."),
+        count(
+            "http2_flood_heads",
+            http2.flood_heads,
+            "HTTP/2 connections ended: heads very much too long.",
+        ),
+        count(
+            "http2_flood_others",
+            http2.flood_others,
+            "HTTP/2 connections ended: other frames that ask for nothing.",
         ),
     ]
 }

@@ -95,6 +95,11 @@ pub(crate) fn write_file(path: &Path, mebibytes: u64) {
 
 /// Shows a page in a browser: its document, as text, and its picture.
 pub(crate) fn browse(url: &str) -> (String, Vec<u8>) {
+    browse_with(url, &[])
+}
+
+/// Shows a page in a browser with more flags.
+pub(crate) fn browse_with(url: &str, flags: &[&str]) -> (String, Vec<u8>) {
     let profile = tempfile::tempdir().unwrap();
     let picture = profile.path().join("picture.png");
     let mut browser = command("chromium");
@@ -104,7 +109,7 @@ pub(crate) fn browse(url: &str) -> (String, Vec<u8>) {
     browser.env("HOME", profile.path()).env("XDG_RUNTIME_DIR", profile.path());
     browser.arg(format!("--user-data-dir={}", profile.path().display()));
     browser.arg("--window-size=1000,2400").arg(format!("--screenshot={}", picture.display()));
-    browser.args(["--dump-dom", url]);
+    browser.args(flags).args(["--dump-dom", url]);
     let page = output(&mut browser);
     (page, std::fs::read(picture).unwrap())
 }

@@ -226,7 +226,7 @@ fn neighbours(max_client_connections: usize) -> (Clients, [Door; 2], LocalSet) {
 }
 
 async fn enters(door: &Door, peer: &str) -> Result<Admission, Refusal> {
-    match door.enter(ip(peer), &clock().timer) {
+    match door.enter(ip(peer), CONNECTION_BYTES, &clock().timer) {
         Entry::Inside(admission) => Ok(admission),
         Entry::Asks(place) => place.await,
         Entry::Refused(refusal) => Err(refusal),
@@ -277,7 +277,7 @@ async fn who_waits_for_a_place_waits_a_second_and_few_do() {
             let _stuck = wait_inside(&there, "192.0.2.1", clock().timer.now());
             sleep(Duration::from_millis(500)).await;
             let begin = tokio::time::Instant::now();
-            let ask = || here.enter(ip("192.0.2.1"), &clock().timer);
+            let ask = || here.enter(ip("192.0.2.1"), CONNECTION_BYTES, &clock().timer);
             let asked: Vec<Entry> = (0..ASKING_MAX).map(|_| ask()).collect();
             assert!(asked.iter().all(|entry| matches!(entry, Entry::Asks(_))));
             assert!(matches!(ask(), Entry::Refused(Refusal::Client)), "no more wait");
@@ -286,7 +286,7 @@ async fn who_waits_for_a_place_waits_a_second_and_few_do() {
             let waited = begin.elapsed();
             assert!((ASKING_PATIENCE..ASKING_PATIENCE * 2).contains(&waited), "{waited:?}");
             // The place is promised: nobody else has it there.
-            let taken = there.enter(ip("192.0.2.1"), &clock().timer);
+            let taken = there.enter(ip("192.0.2.1"), CONNECTION_BYTES, &clock().timer);
             assert!(!matches!(taken, Entry::Inside(_)), "{taken:?}");
         })
         .await;

@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use http::Response;
 use http::header::{CONNECTION, CONTENT_LENGTH};
+use http::{Response, StatusCode};
 
 use super::AccessHook;
 use crate::Measure;
@@ -88,6 +88,11 @@ impl AccessLog {
     /// A request has come, and its response begins.
     pub(super) fn begin(&self, access: Access) -> Entry {
         self.on_flushed();
+        self.begin_stream(access)
+    }
+
+    /// A request has come on a stream of its own, beside others.
+    pub(super) fn begin_stream(&self, access: Access) -> Entry {
         let retransmits = self.wire.delivery().map(|delivery| delivery.retransmits);
         let (begin, start) = ((self.measure)(), self.phase.written());
         Entry { access, begin, start, head_bytes: 0, retransmits }
@@ -190,6 +195,11 @@ impl AccessLog {
 }
 
 impl Entry {
+    /// The response's head is made, on a stream: frames of others stand before and between its own.
+    pub(super) fn on_stream_head(&mut self, status: StatusCode) {
+        self.access.status = status;
+    }
+
     /// The response's head is made. hyper adds the length of its body, and writes the values of
     /// `Connection` in one line. The framing of a body without a known length counts as body.
     pub(super) fn on_head<B: http_body::Body>(&mut self, response: &Response<B>) {

@@ -9,7 +9,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 
 use super::access_log::Entry;
-use super::{Handler, Server, Visit};
+use super::{Handler, Server, Visit, secured};
 use crate::access::Access;
 use crate::admission::InFlight;
 use crate::answer::page;
@@ -42,6 +42,8 @@ impl<H: Handler> Exchange<H> {
             refuse_head(request.headers(), fault)
         } else if in_flight.is_none() {
             too_many(request.headers())
+        } else if let Some(response) = self.redirect(&request) {
+            response
         } else {
             let request = request.map(|body| RequestBody::new(body, phase.clone()));
             server.handler.clone().respond(request).await
@@ -63,13 +65,17 @@ impl<H: Handler> Exchange<H> {
         client_close::fault(request)
     }
 
-    /// Fields that every response has.
+    /// The answer to a request that should have come over TLS.
+    fn redirect(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        let Visit { server, is_secured, .. } = &*self.visit;
+        if *is_secured { None } else { secured::redirect(&server.config, request) }
+    }
+
+    /// Fields that every response has, and what they say of the connection.
     fn complete_head(&self, response: &mut Response<Body>, end: End) {
         let headers = response.headers_mut();
-        let Server { date, clock, config, stop, is_pressed, .. } = &*self.visit.server;
-        let date = date.at((clock.wall)());
-        headers.entry(header::DATE).or_insert(date);
-        headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
+        let Server { config, stop, is_pressed, .. } = &*self.visit.server;
+        self.visit.sign(headers);
         if self.last {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
@@ -110,6 +116,19 @@ impl<H: Handler> Exchange<H> {
     }
 }
 
+impl<H: Handler> Visit<H> {
+    /// Adds the fields that every response has, whatever the connection speaks.
+    pub(super) fn sign(&self, headers: &mut HeaderMap) {
+        let Server { date, clock, config, .. } = &*self.server;
+        let date = date.at((clock.wall)());
+        headers.entry(header::DATE).or_insert(date);
+        headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
+        if self.is_secured {
+            secured::say_strict_transport(config, headers);
+        }
+    }
+}
+
 /// Which end may close after an answer.
 #[derive(Clone, Copy)]
 struct End {
@@ -135,7 +154,7 @@ impl End {
 }
 
 /// The answer to a request whose head has a fault.
-fn refuse_head(asked: &HeaderMap, fault: Fault) -> Response<Body> {
+pub(super) fn refuse_head(asked: &HeaderMap, fault: Fault) -> Response<Body> {
     let mut response = page(asked, fault.status, fault.detail);
     if fault.closes {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -144,7 +163,7 @@ fn refuse_head(asked: &HeaderMap, fault: Fault) -> Response<Body> {
 }
 
 /// The answer when too many responses are in flight.
-fn too_many(asked: &HeaderMap) -> Response<Body> {
+pub(super) fn too_many(asked: &HeaderMap) -> Response<Body> {
     let detail = "Too many answers are under way: try again in a moment.";
     let mut response = page(asked, StatusCode::SERVICE_UNAVAILABLE, detail);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

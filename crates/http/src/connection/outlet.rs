@@ -77,8 +77,7 @@ impl<C: Control> Sink for Outlet<C> {
     }
 
     fn hand_over(&self, chunk: Chunk, origin: &Rc<dyn Origin>, offset: u64) {
-        // A transport that cannot tell its undelivered bytes gives no memory back.
-        if self.transport.undelivered_bytes().is_some() {
+        if self.transport.gives_back() {
             self.phase.record_mut().get_or_insert_default().hand_over(chunk, origin, offset);
         }
     }

@@ -9,11 +9,11 @@ use hyper::rt::{Sleep, Timer};
 
 /// A timer that is armed rarely and judged late.
 #[derive(Default)]
-pub(super) struct Alarm(Option<(Instant, Pin<Box<dyn Sleep>>)>);
+pub(crate) struct Alarm(Option<(Instant, Pin<Box<dyn Sleep>>)>);
 
 impl Alarm {
     /// Ready once `deadline` has passed; until then the task is woken at it, or before.
-    pub(super) fn poll(
+    pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         timer: &dyn Timer,

@@ -28,6 +28,8 @@ pub(super) struct Marks {
     pub(super) awake: Cell<bool>,
     /// It has waited for a request so long that it should free that memory.
     pub(super) rests: Cell<bool>,
+    /// It speaks HTTP/2, whose frames say where a request begins ([`crate::frames`]).
+    pub(super) is_http2: Cell<bool>,
     /// Bytes written since the connection began.
     pub(super) written: Cell<u64>,
     /// The written file data that can be read again; `None` while all of it is delivered.
@@ -82,6 +84,8 @@ pub(super) enum PeerEnd {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    /// A TLS handshake began at that time.
+    Handshake(Instant),
     /// Waits for a request since that time.
     Idle(Instant),
     /// A request's first byte came at that time.
@@ -93,7 +97,7 @@ pub(super) enum Step {
 impl Phase {
     pub(crate) fn new(now: Instant) -> Self {
         let (unread, waits_for_room, yields_close, end) = Default::default();
-        let (awake, rests, written, record, last_delivery) = Default::default();
+        let (awake, rests, is_http2, written, record, last_delivery) = Default::default();
         let step = Cell::new(Step::Idle(now));
         Phase(Rc::new(Marks {
             step,
@@ -103,10 +107,27 @@ impl Phase {
             end,
             awake,
             rests,
+            is_http2,
             written,
             record,
             last_delivery,
         }))
+    }
+
+    /// A TLS handshake begins.
+    pub(crate) fn on_handshake(&self, now: Instant) {
+        self.0.step.set(Step::Handshake(now));
+    }
+
+    /// The TLS handshake is complete; what follows is HTTP/2, or else HTTP/1.
+    pub(crate) fn on_secured(&self, now: Instant, is_http2: bool) {
+        self.0.step.set(Step::Idle(now));
+        self.0.is_http2.set(is_http2);
+    }
+
+    /// True if it speaks HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.0.is_http2.get()
     }
 
     /// A request's head is complete; `has_body`: more of it follows.
@@ -115,6 +136,16 @@ impl Phase {
         self.0.unread.set(has_body);
         if let Some(record) = &mut *self.record_mut() {
             record.on_request();
+        }
+    }
+
+    /// Something came of HTTP/2 while no request is open, which `idle_since` says; `is_whole`: no
+    /// frame and no head is in the middle.
+    pub(crate) fn on_frames(&self, is_whole: bool, idle_since: Instant, now: Instant) {
+        match self.0.step.get() {
+            Step::Idle(_) if !is_whole => self.0.step.set(Step::Head(now)),
+            Step::Head(_) if is_whole => self.0.step.set(Step::Idle(idle_since)),
+            _ => {}
         }
     }
 
@@ -137,7 +168,7 @@ impl Phase {
     /// The time since when the connection waits for a request, or for the rest of one.
     pub(crate) fn waits_since(&self) -> Option<Instant> {
         match self.0.step.get() {
-            Step::Idle(since) | Step::Head(since) => Some(since),
+            Step::Handshake(since) | Step::Idle(since) | Step::Head(since) => Some(since),
             Step::Busy(since) => self.0.unread.get().then_some(since),
         }
     }
@@ -189,7 +220,7 @@ impl Phase {
 
     /// True if it could free that memory at once.
     pub(crate) fn may_rest(&self) -> bool {
-        self.is_awake() && self.is_idle()
+        self.is_awake() && self.is_idle() && !self.is_http2()
     }
 
     /// True, once, when it has waited for a request so long that it should free that memory.

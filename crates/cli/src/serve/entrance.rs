@@ -1,0 +1,138 @@
+//! Where connections come in: each is admitted, and served in a task of its own.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lightwait::bridge::Clients;
+use lightwait::local::{TcpListener, TcpStream};
+use lightwait::shard::Handle;
+use lightwait_http::{Admission, Credentials, Entry};
+
+use super::FileServer;
+use super::transport::Transport;
+use crate::log::{Log, Record};
+
+/// The wait after `accept` has failed: it lacked memory or descriptors, and that takes time to
+/// pass.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A listener.
+pub(super) struct Entrance {
+    pub(super) listener: TcpListener,
+    /// The port that clients know.
+    pub(super) port: u16,
+    /// The clients behind bridged connections.
+    pub(super) clients: Option<Clients>,
+}
+
+impl Entrance {
+    /// An entrance without a bridge before it.
+    pub(super) fn open(stack: &Handle, at: SocketAddr) -> io::Result<Entrance> {
+        let listener = TcpListener::bind_on(stack, at)?;
+        Ok(Entrance { listener, port: at.port(), clients: None })
+    }
+
+    /// Accepts connections until the task is aborted, over TLS if there are credentials.
+    pub(super) async fn accept_all(self, service: Service, credentials: Option<Credentials>) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, seen)) => {
+                    let client = self.clients.as_ref().and_then(|clients| clients.behind(seen));
+                    let peer = client.as_ref().map_or(seen, |client| client.address());
+                    let entry = match &credentials {
+                        Some(_) => service.server.enter_secured(peer),
+                        None => service.server.enter(peer),
+                    };
+                    let transport = Transport::new(&stream, client);
+                    let io = (stream, transport);
+                    let guest = Guest { io, peer, service: service.clone() };
+                    guest.enter(entry, credentials.clone());
+                }
+                Err(_) => lightwait::rt::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+}
+
+/// The state that every connection shares.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) server: Rc<FileServer>,
+    pub(super) log: Log,
+    pub(super) logs_failures: bool,
+}
+
+/// A connection that was accepted.
+struct Guest {
+    io: (TcpStream, Transport),
+    peer: SocketAddr,
+    service: Service,
+}
+
+impl Guest {
+    /// Serves the connection in a task of its own, if it may come in.
+    fn enter(self, entry: Entry, credentials: Option<Credentials>) {
+        let handle = Handle::current();
+        match entry {
+            // Two tasks: one without TLS has no room for it.
+            Entry::Inside(admission) => match credentials {
+                None => _ = handle.spawn_local(self.serve(admission)),
+                Some(credentials) => {
+                    handle.spawn_local(self.serve_secured(admission, credentials));
+                }
+            },
+            Entry::Asks(place) => {
+                handle.spawn_local(async move {
+                    let entry = match place.await {
+                        Ok(admission) => Entry::Inside(admission),
+                        Err(refusal) => Entry::Refused(refusal),
+                    };
+                    self.enter(entry, credentials);
+                });
+            }
+            Entry::Refused(_) => self.io.0.abort(),
+        }
+    }
+
+    async fn serve(self, _inside: Admission) {
+        let Guest { io: (stream, transport), peer, service } = self;
+        // Nagle would hold a response's last segment back until the one before is acknowledged. It
+        // fails only on a connection that is over already.
+        let _ = stream.set_nodelay(true);
+        let served = service.server.clone().serve_controlled(stream, transport, peer);
+        if let Err(error) = served.await {
+            service.log_failure(peer, &error);
+        }
+    }
+
+    /// Serves the connection over TLS.
+    async fn serve_secured(self, _inside: Admission, credentials: Credentials) {
+        let Guest { io: (stream, transport), peer, service } = self;
+        let _ = stream.set_nodelay(true);
+        let server = service.server.clone();
+        if let Err(error) = server.serve_secured(stream, transport, peer, &credentials).await {
+            service.log_failure(peer, &error);
+        }
+    }
+}
+
+impl Service {
+    fn log_failure(&self, peer: SocketAddr, error: &dyn std::error::Error) {
+        if self.logs_failures {
+            self.log.write(Record::Failed { peer, error: describe(error) });
+        }
+    }
+}
+
+/// An error with what caused it.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
