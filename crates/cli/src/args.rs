@@ -146,9 +146,9 @@ pub(crate) const CONGESTION: [&str; 4] = ["cubic", "reno", "bbr", "dctcp"];
 ///
 /// SIGINT (Ctrl-C) and SIGTERM stop the server once responses are finished; a second signal cuts
 /// them. SIGHUP opens the log files again, after a rotation has moved them, and reads the
-/// certificates again. When it stops, and on
-/// SIGUSR1 while it runs, the server prints its counters and how full its pools are (connections,
-/// TIME-WAIT, FIN-WAIT-2, …) on standard error; with --json, as an event in the log.
+/// certificates and the configuration file again. When it stops, and on SIGUSR1 while it runs, the
+/// server prints its counters and how full its pools are (connections, TIME-WAIT, FIN-WAIT-2, …) on
+/// standard error; with --json, as an event in the log.
 #[derive(Clone, Debug, Args)]
 // Without this clap would suggest `-- -1` for `--min-rate -1`.
 #[command(allow_negative_numbers = true)]

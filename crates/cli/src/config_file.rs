@@ -1,10 +1,11 @@
 //! `--config FILE`: the flags of `serve` in a file of TOML. Each long flag is a key, and the
 //! directory is `dir`. A flag on the command line goes before the key of its name.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _};
@@ -22,14 +23,44 @@ const NOT_IN_A_FILE: [&str; 2] = ["config", "help"];
 /// A key is taken for another that is so much alike.
 const ALIKE: f64 = 0.75;
 
+/// A configuration file, and the command line that it was named on.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    given: ArgMatches,
+    words: Vec<OsString>,
+}
+
+impl Source {
+    /// Of `words`, a command line of `serve` that was parsed as `given`.
+    pub(crate) fn new(path: &Path, given: &ArgMatches, words: &[OsString]) -> Source {
+        Source { path: path.to_owned(), given: given.clone(), words: words.to_vec() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file. Returns the flags of both, and the file's part of them.
+    ///
+    /// # Errors
+    /// Those of [`ConfigFile::read`], and where flags contradict one another.
+    pub(crate) fn read(&self) -> Result<(ServeArgs, ConfigFile), Failure> {
+        let file = ConfigFile::read(&self.path)?;
+        let args = file.beside(&self.given, &self.words)?;
+        let entries = file.own(&self.given);
+        Ok((args, ConfigFile { entries }))
+    }
+}
+
 /// A file's flags.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigFile {
     entries: Vec<Entry>,
 }
 
 /// A key that stands in the file, and its value as words of the command line.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     key: String,
     words: Vec<String>,
@@ -96,33 +127,38 @@ impl ConfigFile {
         }
     }
 
-    /// The flags of `words`, a command line of `serve` that was parsed as `given`, and those of the
-    /// file that it does not give.
-    ///
-    /// # Errors
-    /// If they contradict one another.
-    pub(crate) fn beside(
-        &self,
-        given: &ArgMatches,
-        words: &[OsString],
-    ) -> Result<ServeArgs, Failure> {
+    /// What a command line that was parsed as `given` leaves to the file.
+    fn own(&self, given: &ArgMatches) -> Vec<Entry> {
         let set = given.get_many::<Setting>(KNOBS).unwrap_or_default();
         let set: Vec<String> =
             set.map(|setting| format!("--{KNOBS}={}=", setting.name())).collect();
-        let is_given =
-            |key: &str| given.value_source(&id_of(key)) == Some(ValueSource::CommandLine);
-        let own = self.entries.iter().flat_map(|entry| {
-            let (is_given, set) = (is_given(&entry.key), &set);
-            entry.words.iter().filter(move |word| match &entry.key[..] {
+        let mut own = self.entries.clone();
+        for entry in &mut own {
+            let is_given = given.value_source(&id_of(&entry.key)) == Some(ValueSource::CommandLine);
+            entry.words.retain(|word| match &entry.key[..] {
                 // Of the knobs each is a flag of its own.
                 KNOBS => !set.iter().any(|set| word.starts_with(set)),
                 _ => !is_given,
-            })
-        });
+            });
+        }
+        own
+    }
+
+    /// The flags of `words`, a command line of `serve` that was parsed as `given`, and those of the
+    /// file that it does not give.
+    fn beside(&self, given: &ArgMatches, words: &[OsString]) -> Result<ServeArgs, Failure> {
+        let own = self.own(given).into_iter().flat_map(|entry| entry.words).map(OsString::from);
         let (program, flags) = words.split_at(words.len().min(2));
-        let own = own.map(OsString::from);
         let all = program.iter().cloned().chain(own).chain(flags.iter().cloned());
         parse(all).map_err(|error| Failure::Usage(failure::usage_line(&error)))
+    }
+
+    /// The keys whose values are others in `new`, in the order of the alphabet.
+    pub(crate) fn changed(&self, new: &ConfigFile) -> BTreeSet<String> {
+        let is_out = |file: &ConfigFile, entry: &&Entry| !file.entries.contains(entry);
+        let gone = self.entries.iter().filter(|entry| is_out(new, entry));
+        let come = new.entries.iter().filter(|entry| is_out(self, entry));
+        gone.chain(come).map(|entry| entry.key.clone()).collect()
     }
 
     /// What the file says where the command line says nothing.
@@ -328,6 +364,15 @@ rto.floor = "10ms"
         assert!(error.contains("--tap") && error.contains("--af-packet"), "{error}");
         let error = ConfigFile::parse("snaplen = 100").unwrap().alone().unwrap_err().to_string();
         assert!(error.contains("--pcap"), "it needs another key: {error}");
+    }
+
+    #[test]
+    fn two_files_differ_in_keys_and_values() {
+        let [old, new] =
+            ["port = 1\nhidden = true\nquiet = true", "port = 2\nquiet = true\nindex = 'a'"]
+                .map(|text| ConfigFile::parse(text).unwrap());
+        assert_eq!(old.changed(&new), ["hidden", "index", "port"].map(str::to_owned).into());
+        assert!(old.changed(&old).is_empty());
     }
 
     #[test]

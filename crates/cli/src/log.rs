@@ -56,6 +56,8 @@ pub(crate) enum Record {
     Serving { directory: String, urls: Vec<String>, stack: String, admin: Option<AdminAddress> },
     /// The certificates that are shown from now on, by their SHA-256.
     Certificates { sha256: Vec<String> },
+    /// A configuration file was read again; the keys whose new values hold from now on.
+    Reloaded { path: String, keys: Vec<String> },
     /// A response is over.
     Access(Box<Access>),
     /// A connection ended in an error.
@@ -254,6 +256,12 @@ fn words(time: SystemTime, record: &Record, form: Form) -> String {
         Record::Certificates { sha256 } => {
             format!("Certificates shown, by SHA-256: {}.", sha256.join(", "))
         }
+        Record::Reloaded { path, keys } if keys.is_empty() => {
+            format!("{path} was read again: nothing new holds.")
+        }
+        Record::Reloaded { path, keys } => {
+            format!("{path} was read again: {} from now on.", keys.join(", "))
+        }
         Record::Access(access) => access::line(time, access, form == Form::Fields),
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
@@ -380,6 +388,9 @@ fn machine(time: SystemTime, record: &Record) -> String {
             "admin": admin.as_ref().map(AdminAddress::to_string),
         }),
         Record::Certificates { sha256 } => json!({ "event": "certificates", "sha256": sha256 }),
+        Record::Reloaded { path, keys } => {
+            json!({ "event": "reloaded", "path": path, "keys": keys })
+        }
         Record::Access(access) => access::object(access),
         Record::Failed { peer, error } => {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })

@@ -27,7 +27,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use args::{Command, CommandLine};
-use config_file::ConfigFile;
+use config_file::{ConfigFile, Source};
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -63,11 +63,14 @@ fn run() -> Result<ExitCode, Failure> {
     let line = CommandLine::from_arg_matches(&matches);
     let line = line.map_err(|error| Failure::Usage(failure::usage_line(&error)))?;
     match line.command {
-        Command::Serve(mut args) => {
-            if let Some((path, (_, given))) = args.config.as_ref().zip(matches.subcommand()) {
-                *args = ConfigFile::read(path)?.beside(given, &words)?;
-            }
-            serve::serve(&plan::Plan::new(&args)?)
+        Command::Serve(args) => {
+            let file = args.config.as_ref().zip(matches.subcommand());
+            let file = file.map(|(path, (_, given))| Source::new(path, given, &words));
+            let (args, entries) = match &file {
+                Some(source) => source.read().map(|(args, entries)| (args, Some(entries)))?,
+                None => (*args, None),
+            };
+            serve::serve(&plan::Plan::new(&args)?, file.zip(entries))
         }
         Command::Check(args) => check(&args.file),
         Command::Load(args) => load::load(&args),

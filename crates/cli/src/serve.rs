@@ -10,6 +10,7 @@ pub(crate) mod device;
 mod entrance;
 mod hardware;
 mod memory;
+mod reload;
 mod secure;
 pub(crate) mod signals;
 mod slow;
@@ -40,6 +41,7 @@ use lightwait_http::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 
+use crate::config_file::{ConfigFile, Source};
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{Log, Outputs, Record};
@@ -47,6 +49,7 @@ use crate::plan::{Capture, Plan, Stack};
 use admin::{Door, Times};
 use crew::Crew;
 use entrance::{Entrance, Service};
+use reload::Reload;
 use secure::Secure;
 use signals::Signals;
 use slow::Slow;
@@ -67,8 +70,9 @@ const FIN_PATIENCE: Duration = Duration::from_millis(500);
 /// A file service over one shard's connections.
 type FileServer = Server<Files<Slow>>;
 
-/// Serves until a signal comes or the device fails. Returns the status to end with.
-pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
+/// Serves until a signal comes or the device fails. `file`: the configuration file, if there is
+/// one, and what it says. Returns the status to end with.
+pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<ExitCode, Failure> {
     raise_descriptor_limit();
     // Each shard opens it again; this tells what is wrong before anything else is opened.
     files_of(plan, 1)?;
@@ -78,7 +82,7 @@ pub(crate) fn serve(plan: &Plan) -> Result<ExitCode, Failure> {
     let outputs = Outputs::new(out, io::stderr())
         .with_files(plan.log.file.as_deref(), plan.log.access_file.as_deref())?;
     let (log, writer) = Log::start(plan.log.form, outputs).map_err(Failure::Stack)?;
-    let outcome = run(plan, &log);
+    let outcome = run(plan, file.map(Reload::new), &log);
     drop(log);
     writer.finish();
     outcome
@@ -125,7 +129,7 @@ struct Front {
     bridges: Vec<Bridge>,
 }
 
-fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
+fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
     let mut parts = match &plan.stack {
         Stack::Bridge { listen } => bridge::listen(*listen, plan)?,
@@ -140,7 +144,8 @@ fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
         None => (None, Vec::new()),
     };
     let admin = door.as_ref().map(|door| door.address.clone());
-    let crew = Arc::new(Crew::new(plan.shards, log.clone(), questions, admin));
+    let crew = Crew::new(plan.shards, log.clone(), questions, admin);
+    let crew = Arc::new(crew.with_file(reload));
     if let Some(door) = door {
         door.answer(crew.health.clone()).map_err(Failure::Stack)?;
     }
@@ -217,11 +222,14 @@ impl Common<'_> {
         if let Some(secure) = self.secure {
             secure.tell(log);
         }
-        let (reopened, secure) = (log.clone(), self.secure.clone());
+        let (log, secure, crew) = (log.clone(), self.secure.clone(), self.crew.clone());
         handle.spawn_local(self.signals.whenever_hung_up(move || {
-            reopened.reopen();
+            log.reopen();
             if let Some(secure) = &secure {
-                secure.reload(&reopened);
+                secure.reload(&log);
+            }
+            if let Some(reload) = &crew.reload {
+                reload.again(&log);
             }
         }));
     }
@@ -489,6 +497,9 @@ impl Stacks {
     /// shards that have no place for a client.
     fn answer(&self, shard: &Handle, signals: &Signals) {
         shard.spawn_local(self.server.give_places());
+        if let Some(reload) = &self.crew.reload {
+            shard.spawn_local(reload.follow(self.member, self.server.clone()));
+        }
         let stacks = self.clone();
         shard.spawn_local(signals.whenever_asked(move |round| stacks.tell(round)));
         if let Some(questions) = self.crew.questions(self.member) {

@@ -119,6 +119,24 @@ pub const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 /// records in either direction. The test `a_session_takes_what_is_charged` measures it.
 pub(crate) const TLS_BYTES: usize = 12 << 10;
 
+/// How many there may be.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    connections: usize,
+    client_connections: usize,
+    responses: usize,
+}
+
+impl Limits {
+    fn of(config: &ServerConfig) -> Limits {
+        Limits {
+            connections: config.max_connections,
+            client_connections: config.max_client_connections,
+            responses: config.max_responses,
+        }
+    }
+}
+
 /// The limits and the counts.
 #[derive(Debug)]
 struct Inside {
@@ -132,9 +150,7 @@ struct Inside {
     tls: Cell<Tls>,
     http2: Cell<Http2>,
     waiting: WaitingRoom,
-    max_connections: usize,
-    max_client_connections: usize,
-    max_responses: usize,
+    limits: Cell<Limits>,
     memory: Memory,
 }
 
@@ -157,9 +173,7 @@ impl Door {
             tls,
             http2,
             waiting,
-            max_connections: config.max_connections,
-            max_client_connections: config.max_client_connections,
-            max_responses: config.max_responses,
+            limits: Cell::new(Limits::of(config)),
             memory,
         };
         Door { inside: Rc::new(inside) }
@@ -215,11 +229,11 @@ impl Door {
         timer: Rc<dyn Timer>,
         _asking: Asking,
     ) -> Result<Admission, Refusal> {
-        let Inside { clients, max_client_connections: most, .. } = &*self.inside;
+        let (clients, most) = (&self.inside.clients, self.limits().client_connections);
         let mut entered = pin!(async {
             let is_granted = clients.ask(client).await.is_ok();
             if is_granted {
-                clients.enter_later(client, *most).await;
+                clients.enter_later(client, most).await;
             }
             is_granted
         });
@@ -280,10 +294,11 @@ impl Door {
     /// True if there is a place for one more connection: one that waits for a request makes room
     /// for it, where the limit is reached.
     fn has_place(&self, now: Instant) -> bool {
-        let Inside { connections, waiting, max_connections, .. } = &*self.inside;
+        let Inside { connections, waiting, .. } = &*self.inside;
         let (held, leaving) = (connections.get(), waiting.leaving(None));
-        is_below(*max_connections, held, leaving) || {
-            held < max_connections.saturating_add(LEAVING_MAX) && waiting.give_up_a_place(None, now)
+        let most = self.limits().connections;
+        is_below(most, held, leaving) || {
+            held < most.saturating_add(LEAVING_MAX) && waiting.give_up_a_place(None, now)
         }
     }
 
@@ -292,9 +307,10 @@ impl Door {
     /// this shard. How many of its connections are on their way out on other shards is not known
     /// here: it is the place that was made which lets the new one in.
     fn most_of(&self, client: IpAddr, now: Instant) -> Option<usize> {
-        let Inside { clients, waiting, max_client_connections: limit, .. } = &*self.inside;
+        let Inside { clients, waiting, .. } = &*self.inside;
+        let limit = self.limits().client_connections;
         let (held, leaving) = (clients.held(client), waiting.leaving(Some(client)));
-        if is_below(*limit, held, leaving) {
+        if is_below(limit, held, leaving) {
             return Some(limit.saturating_add(leaving.min(LEAVING_MAX)));
         }
         let most = limit.saturating_add(LEAVING_MAX);
@@ -351,7 +367,7 @@ impl Door {
     /// Lets a response begin, for as long as the guard lives; `None` if too many are in flight.
     pub(crate) fn begin_response(&self) -> Option<InFlight> {
         let inside = &self.inside;
-        if inside.responses.get() >= self.inside.max_responses {
+        if inside.responses.get() >= self.limits().responses {
             self.count(|tally| tally.refused_responses += 1);
             return None;
         }
@@ -368,6 +384,15 @@ impl Door {
         });
     }
 
+    fn limits(&self) -> Limits {
+        self.inside.limits.get()
+    }
+
+    /// Holds from now on to the limits of `config`. What is inside stays.
+    pub(crate) fn set_limits(&self, config: &ServerConfig) {
+        self.inside.limits.set(Limits::of(config));
+    }
+
     pub(crate) fn clients(&self) -> Clients {
         self.inside.clients.clone()
     }
@@ -378,7 +403,7 @@ impl Door {
 
     /// Connections inside, and how many there may be.
     pub(crate) fn connections(&self) -> (usize, usize) {
-        (self.inside.connections.get(), self.inside.max_connections)
+        (self.inside.connections.get(), self.limits().connections)
     }
 
     pub(crate) fn tally(&self) -> Tally {

@@ -153,6 +153,12 @@ impl<H: Handler> Server<H> {
         async move { door.give_places(timer).await }
     }
 
+    /// Holds from now on to the limits of `config` on connections, on those of a client and on
+    /// responses in flight. What is inside stays.
+    pub fn set_limits(&self, config: &ServerConfig) {
+        self.door.set_limits(config);
+    }
+
     /// Connections inside, and how many there may be.
     pub fn connections(&self) -> (usize, usize) {
         self.door.connections()

@@ -1,6 +1,7 @@
 //! The file service: turns a request into a response from the files of a source (RFC 9110). It
 //! applies preconditions and ranges, lists directories, and keeps a cache.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -48,7 +49,7 @@ const CHUNK_PART: usize = 64;
 /// Serves the files of a source. One for all connections of a shard.
 pub struct Files<S: FileSource> {
     source: Rc<S>,
-    config: FilesConfig,
+    config: RefCell<Rc<FilesConfig>>,
     clock: Clock,
     buffers: Buffers,
     read_time: Rc<ReadTime>,
@@ -65,7 +66,7 @@ enum Asked<S: FileSource> {
 impl<S: FileSource> std::fmt::Debug for Files<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = f.debug_struct("Files");
-        debug.field("config", &self.config).field("cache", &self.cache).finish_non_exhaustive()
+        debug.field("config", &self.config()).field("cache", &self.cache).finish_non_exhaustive()
     }
 }
 
@@ -90,7 +91,28 @@ impl<S: FileSource> Files<S> {
         let buffers = Buffers::new(Memory::boundless());
         let read_time = Rc::new(ReadTime::new(clock.measure.clone()));
         let cache = Rc::new(FileCache::new(&config));
+        let config = RefCell::new(Rc::new(config));
         Files { source: Rc::new(source), config, clock, buffers, read_time, listings, cache }
+    }
+
+    fn config(&self) -> Rc<FilesConfig> {
+        self.config.borrow().clone()
+    }
+
+    /// Serves from now on with the index, the rules and the pages of `config`; its limits and its
+    /// cache stay as they were.
+    pub fn set_policy(&self, config: &FilesConfig) {
+        let mut new = FilesConfig::clone(&self.config());
+        new.index.clone_from(&config.index);
+        new.listing = config.listing;
+        new.precompressed = config.precompressed;
+        new.cache_control.clone_from(&config.cache_control);
+        new.fallback.clone_from(&config.fallback);
+        new.error_pages.clone_from(&config.error_pages);
+        new.origins.clone_from(&config.origins);
+        self.config.replace(Rc::new(new));
+        // Files that are kept know the rules that held when they were found.
+        self.cache.forget_all();
     }
 
     /// The cache's counts, and how much it holds.
@@ -109,7 +131,7 @@ impl<S: FileSource> Files<S> {
     /// Charges responses and the cache to `memory`. The cache gives memory back where it is scarce,
     /// and holds a quarter of it at most. No chunk is larger than a 64th of it.
     pub fn with_memory(self, memory: Memory) -> Self {
-        let mut config = self.config;
+        let mut config = FilesConfig::clone(&self.config());
         config.chunk_bytes = config.chunk_bytes.min(memory.bytes() / CHUNK_PART);
         let buffers = Buffers::new(memory);
         let (cache, give_spare_back) = (Rc::downgrade(&self.cache), buffers.giver());
@@ -119,21 +141,23 @@ impl<S: FileSource> Files<S> {
             }
             give_spare_back();
         });
-        let files = Files { config, buffers, ..self };
-        files.set_cache_bytes(files.config.cache_bytes);
+        let cache_bytes = config.cache_bytes;
+        let files = Files { config: RefCell::new(Rc::new(config)), buffers, ..self };
+        files.set_cache_bytes(cache_bytes);
         files
     }
 
     /// The response to a request. The request's body plays no part.
     pub async fn answer(&self, head: &request::Parts) -> Response<Body> {
         let mut response = self.answer_plainly(head).await;
-        if let Some(page) = self.config.error_page(response.status()) {
+        let config = self.config();
+        if let Some(page) = config.error_page(response.status()) {
             self.put_page(&mut response, page).await;
         }
         if head.method == Method::HEAD {
             strip_body(&mut response);
         }
-        policy::allow_origin(&head.headers, &self.config, response.headers_mut());
+        policy::allow_origin(&head.headers, &config, response.headers_mut());
         response
     }
 
@@ -141,14 +165,14 @@ impl<S: FileSource> Files<S> {
     async fn answer_plainly(&self, head: &request::Parts) -> Response<Body> {
         let asked = &head.headers;
         if head.method == Method::OPTIONS {
-            return policy::options(asked, &self.config, ALLOW);
+            return policy::options(asked, &self.config(), ALLOW);
         }
         if head.method != Method::GET && head.method != Method::HEAD {
             let detail = "Files can be read here, and nothing else.";
             let mut response = page(asked, StatusCode::METHOD_NOT_ALLOWED, detail);
             response.headers_mut().insert(header::ALLOW, ALLOW);
             response
-        } else if head.uri.path().len() > self.config.max_path_bytes {
+        } else if head.uri.path().len() > self.config().max_path_bytes {
             page(asked, StatusCode::URI_TOO_LONG, "No file has so long a path.")
         } else {
             match resolve(head.uri.path()) {
@@ -173,10 +197,10 @@ impl<S: FileSource> Files<S> {
     async fn locate(&self, head: &request::Parts, target: Target) -> Response<Body> {
         let asked = &head.headers;
         let Target { path, directory } = target;
-        if path.is_hidden() && !self.config.hidden {
+        if path.is_hidden() && !self.config().hidden {
             return not_found(asked);
         }
-        let index = if directory { path.join(self.config.index.as_bytes()) } else { None };
+        let index = if directory { path.join(self.config().index.as_bytes()) } else { None };
         let kept = index
             .as_ref()
             .and_then(|index| self.usable(index, &self.cache.find(index, self.clock.timer.now())));
@@ -198,7 +222,8 @@ impl<S: FileSource> Files<S> {
 
     /// The page that stands for a path which names nothing, or 404.
     async fn serve_fallback(&self, head: &request::Parts, path: &RelativePath) -> Response<Body> {
-        if let Some(fallback) = policy::fallback(&self.config, path, &head.method)
+        let config = self.config();
+        if let Some(fallback) = policy::fallback(&config, path, &head.method)
             && let Ok(Asked::File(file)) = self.look_up(fallback).await
         {
             return self.serve_best(head, fallback, &file).await;
@@ -214,7 +239,7 @@ impl<S: FileSource> Files<S> {
         path: &RelativePath,
         file: &Rc<Known<S::Handle>>,
     ) -> Response<Body> {
-        if !self.config.precompressed || file.coding.is_some() {
+        if !self.config().precompressed || file.coding.is_some() {
             return self.serve_file(head, file, None);
         }
         let mut found = None;
@@ -302,7 +327,7 @@ impl<S: FileSource> Files<S> {
         self.cache.on_miss();
         let found = (opened.metadata, Content::Open(opened.handle));
         let mut file = Known::new(path, found, now, (self.clock.wall)());
-        file.cache_control = self.config.cache_control(path).cloned();
+        file.cache_control = self.config().cache_control(path).cloned();
         if let Some(bytes) = self.read_short(&file).await {
             file = file.with_bytes(bytes);
         }
@@ -349,7 +374,7 @@ impl<S: FileSource> Files<S> {
                 Err(error) => return refuse(asked, &error),
             }
         }
-        if !self.config.listing {
+        if !self.config().listing {
             return page(asked, StatusCode::FORBIDDEN, "This directory is not listed.");
         }
         let page = match self.listings.page(&self.source, path, opened).await {
@@ -423,7 +448,7 @@ impl<S: FileSource> Files<S> {
                     && condition::range_applies(&head.headers, &file.validators, now) =>
             {
                 // `Content-Encoding` would say that the lines between parts are compressed, too.
-                let most = if is_coded { 1 } else { self.config.max_ranges };
+                let most = if is_coded { 1 } else { self.config().max_ranges };
                 range::select(range, file.metadata.len_bytes, most)
             }
             _ => Selection::Whole,
@@ -484,7 +509,7 @@ impl<S: FileSource> Files<S> {
             is_settled: file.is_settled,
             changed: self.cache.changed().clone(),
         });
-        let (chunk_bytes, buffers) = (self.config.chunk_bytes, self.buffers.clone());
+        let (chunk_bytes, buffers) = (self.config().chunk_bytes, self.buffers.clone());
         let blocks = self.blocks(file, &opening);
         let mut body = FileBody::new(opening, pieces, chunk_bytes, buffers, self.read_time.clone());
         if let Some(blocks) = blocks {
@@ -495,7 +520,7 @@ impl<S: FileSource> Files<S> {
 
     /// The blocks of a file that its readers share, if any change of it can be detected.
     fn blocks(&self, file: &Known<S::Handle>, opening: &Rc<Opening<S>>) -> Option<Box<dyn Shared>> {
-        let block_bytes = self.config.chunk_bytes;
+        let block_bytes = self.config().chunk_bytes;
         if !file.is_settled || !self.cache.takes_blocks(block_bytes) {
             return None;
         }
@@ -515,7 +540,7 @@ impl<S: FileSource> Files<S> {
         if body.is_end_stream() {
             return true;
         }
-        let limit = self.config.max_drain_bytes as u64;
+        let limit = self.config().max_drain_bytes as u64;
         // The client waits for 100: to read its body would ask for it (RFC 9110 §10.1.1).
         if head.headers.contains_key(header::EXPECT) || body.size_hint().lower() > limit {
             return false;
@@ -533,7 +558,7 @@ impl<S: FileSource> Files<S> {
             true
         };
         let mut reading = std::pin::pin!(reading);
-        let mut sleep = self.clock.timer.sleep(self.config.drain_timeout);
+        let mut sleep = self.clock.timer.sleep(self.config().drain_timeout);
         std::future::poll_fn(|cx| {
             use std::task::Poll;
             match reading.as_mut().poll(cx) {

@@ -12,6 +12,7 @@ use tokio::sync::Barrier;
 use tokio::sync::mpsc::Receiver;
 
 use super::admin::{AdminAddress, Question};
+use super::reload::Reload;
 use crate::counts::{Counter, Counts};
 use crate::log::{Log, Record};
 
@@ -29,6 +30,8 @@ pub(super) struct Crew {
     pub(super) clients: Clients,
     /// Where the admin door is.
     pub(super) admin: Option<AdminAddress>,
+    /// The configuration file, if there is one.
+    pub(super) reload: Option<Reload>,
     log: Log,
     counts: Gather<Vec<Counts>>,
     stopping: Gather<usize>,
@@ -51,6 +54,7 @@ impl Crew {
         Crew {
             clients: Clients::default(),
             admin,
+            reload: None,
             log,
             counts: Gather::new(shards),
             stopping: Gather::new(shards),
@@ -59,6 +63,11 @@ impl Crew {
             health: Arc::default(),
             questions: Mutex::new(questions.into_iter().map(Some).collect()),
         }
+    }
+
+    /// A crew whose shards follow that configuration file.
+    pub(super) fn with_file(self, reload: Option<Reload>) -> Crew {
+        Crew { reload, ..self }
     }
 
     /// What the admin door asks this shard, if there is a door.

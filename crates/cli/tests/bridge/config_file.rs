@@ -21,6 +21,36 @@ fn a_file_says_how_to_serve_and_a_flag_goes_first() {
     assert!(server.finish_after("TERM").0.success());
 }
 
+#[test]
+fn a_hang_up_reads_the_file_again_for_all_shards() {
+    let directory = site();
+    let file = directory.path().join(".serve.toml");
+    let write = |text: &str| std::fs::write(&file, format!("shards = 2\n{text}")).unwrap();
+    write("");
+    let mut server = Server::start_with(directory.path(), &["--config", file.to_str().unwrap()]);
+    assert_eq!(server.get("/none").0, 404);
+    write("fallback = 'hello.txt'\nfile-cache-open = 7\nmax-connections = 2\n");
+    server.signal("HUP");
+    let trouble = server.next("trouble");
+    let text = trouble["text"].as_str().unwrap();
+    assert!(text.contains("file-cache-open changed, which takes a restart"), "{text}");
+    let reloaded = server.next("reloaded");
+    assert_eq!(reloaded["keys"], serde_json::json!(["fallback", "max-connections"]));
+    // A shard takes it between two turns. The kernel spreads the connections over both.
+    thread::sleep(Duration::from_millis(200));
+    for _ in 0..20 {
+        assert_eq!(server.get("/none").0, 200);
+    }
+    // What is wrong changes nothing.
+    write("fallbak = 'x'\n");
+    server.signal("HUP");
+    let trouble = server.next("trouble");
+    let text = trouble["text"].as_str().unwrap();
+    assert!(text.contains(":2:1: ") && text.contains("stays as it was"), "{text}");
+    assert_eq!(server.get("/none").0, 200);
+    assert!(server.finish_after("TERM").0.success());
+}
+
 /// Whether a file passes, and what is said of it.
 fn check(file: &std::path::Path) -> (bool, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightwait"));

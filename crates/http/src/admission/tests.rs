@@ -186,6 +186,22 @@ fn a_client_is_an_ipv4_address_or_a_64_bit_network_not_loopback() {
 }
 
 #[test]
+fn new_limits_hold_for_those_who_come_later() {
+    let (door, now) = (door(), Instant::now());
+    let inside: Vec<Admission> =
+        (0..4).map(|n| door.admit([192, 0, 2, n].into(), now).unwrap()).collect();
+    let limits = ServerConfig { max_connections: 2, max_responses: 0, ..ServerConfig::default() };
+    door.set_limits(&limits);
+    assert_eq!(door.connections(), (4, 2), "nobody is put out");
+    assert_eq!(door.admit(ip("192.0.2.9"), now).err(), Some(Refusal::Connections));
+    assert!(door.begin_response().is_none());
+    drop(inside);
+    assert!(door.admit(ip("192.0.2.9"), now).is_ok());
+    door.set_limits(&ServerConfig { max_client_connections: 0, ..limits });
+    assert_eq!(door.admit(ip("192.0.2.9"), now).err(), Some(Refusal::Client));
+}
+
+#[test]
 fn as_many_responses_as_the_limit_are_in_flight() {
     let door = door();
     let first = door.begin_response();

@@ -417,6 +417,12 @@ impl<H> FileCache<H> {
         has_some
     }
 
+    /// Forgets every file, though none has changed.
+    pub(super) fn forget_all(&self) {
+        self.close_all();
+        self.hot.borrow_mut().clear();
+    }
+
     /// The counter of files that change while they are sent.
     pub(super) fn changed(&self) -> &Rc<Cell<u64>> {
         &self.changed

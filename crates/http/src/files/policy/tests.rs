@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::path::resolve;
-use crate::testing::{Client, MemoryFiles, Reply, clock, connect, local};
-use crate::{Files, ServerConfig};
+use crate::testing::{Client, MemoryFiles, Reply, clock, connect, connect_to, local};
+use crate::{Files, Server, ServerConfig};
 
 fn names(rule: &str, path: &str) -> bool {
     rule.parse::<CacheRule>().unwrap().names(&resolve(path).unwrap().path)
@@ -166,6 +166,33 @@ async fn pages_stand_for_paths_without_a_file_and_for_our_own() {
         let ours = client.ask("PUT", "/app.html", "").await;
         assert_eq!((ours.status, ours.field("allow").is_some()), (405, true));
         assert!(ours.body.starts_with(b"405"), "its page is not there");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_new_policy_holds_for_what_is_kept_as_well() {
+    local(async {
+        let tree = MemoryFiles::new(&[("a.css", b"a"), ("b.html", b"b")]);
+        let files = Files::new(tree, FilesConfig::default(), clock());
+        let server = Server::new(files, ServerConfig::default(), clock());
+        let (mut client, server) = connect_to(server, 1 << 16);
+        for _ in 0..2 {
+            assert_eq!(client.get("/a.css").await.field("cache-control"), None);
+        }
+        server.handler().set_policy(&FilesConfig {
+            index: "b.html".to_owned(),
+            cache_control: vec!["*.css=max-age=5".parse().unwrap()],
+            fallback: Some(path("/b.html")),
+            chunk_bytes: 1,
+            ..FilesConfig::default()
+        });
+        assert_eq!(client.get("/a.css").await.field("cache-control"), Some("max-age=5"));
+        assert_eq!(
+            (client.get("/").await.body, client.get("/x").await.body),
+            (b"b".into(), b"b".into())
+        );
+        assert_ne!(server.handler().config().chunk_bytes, 1, "no limit has changed");
     })
     .await;
 }

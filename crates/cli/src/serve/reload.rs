@@ -1,0 +1,83 @@
+//! A configuration file that is read again at SIGHUP. What a running server can take is taken by
+//! every shard, and for the rest the log says that it takes a restart.
+
+use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
+
+use lightwait_core::config::Member;
+use tokio::sync::watch;
+
+use super::FileServer;
+use crate::config_file::{ConfigFile, Source};
+use crate::log::{Log, Record};
+use crate::plan::Plan;
+
+/// The keys that a running server takes.
+const TAKEN: [&str; 10] = [
+    "cache-control",
+    "cors",
+    "error-page",
+    "fallback",
+    "index",
+    "max-client-connections",
+    "max-connections",
+    "max-responses",
+    "no-listing",
+    "precompressed",
+];
+
+/// The file, as it was read last, and the plan that all shards have of it.
+pub(super) struct Reload {
+    source: Source,
+    last: Mutex<ConfigFile>,
+    plans: watch::Sender<Option<Plan>>,
+}
+
+impl Reload {
+    pub(super) fn new((source, last): (Source, ConfigFile)) -> Reload {
+        Reload { source, last: Mutex::new(last), plans: watch::Sender::new(None) }
+    }
+
+    /// Reads the file again, and has the shards take what they can. If something is wrong with it,
+    /// all stays as it was.
+    pub(super) fn again(&self, log: &Log) {
+        let path = self.source.path().display();
+        let read = self.source.read().and_then(|(args, file)| Ok((Plan::new(&args)?, file)));
+        let (plan, file) = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                let text = format!("{failure}. The configuration stays as it was.");
+                return log.write(Record::Trouble { text });
+            }
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = last.changed(&file);
+        let (taken, left): (Vec<String>, Vec<String>) =
+            changed.into_iter().partition(|key| TAKEN.contains(&&**key));
+        if !left.is_empty() {
+            let text = format!("{path}: {} changed, which takes a restart.", left.join(" and "));
+            log.write(Record::Trouble { text });
+        }
+        log.write(Record::Reloaded { path: path.to_string(), keys: taken });
+        *last = file;
+        self.plans.send_replace(Some(plan));
+    }
+
+    /// Gives a shard's server its part of each plan, for ever.
+    pub(super) fn follow(
+        &self,
+        member: Member,
+        server: Rc<FileServer>,
+    ) -> impl Future<Output = ()> + 'static {
+        let mut plans = self.plans.subscribe();
+        async move {
+            while plans.changed().await.is_ok() {
+                let plan = plans.borrow_and_update().as_ref().map(|plan| plan.member(member));
+                if let Some(plan) = plan {
+                    server.set_limits(&plan.server);
+                    server.handler().set_policy(&plan.files);
+                }
+            }
+        }
+    }
+}
