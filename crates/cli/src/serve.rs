@@ -9,6 +9,7 @@ mod crew;
 pub(crate) mod device;
 mod entrance;
 mod hardware;
+mod manager;
 mod memory;
 mod reload;
 mod secure;
@@ -218,19 +219,22 @@ impl Common<'_> {
     /// Says that the server serves, and does what SIGHUP asks for.
     fn begin(&self, handle: &Handle, urls: Vec<String>, stack: String) {
         let (log, admin) = (self.log, self.crew.admin.clone());
+        self.crew.manager.ready(&format!("Serving at {}", urls.join(" and ")));
         log.write(Record::Serving { directory: shown(self.plan), urls, stack, admin });
         if let Some(secure) = self.secure {
             secure.tell(log);
         }
         let (log, secure, crew) = (log.clone(), self.secure.clone(), self.crew.clone());
         handle.spawn_local(self.signals.whenever_hung_up(move || {
-            log.reopen();
-            if let Some(secure) = &secure {
-                secure.reload(&log);
-            }
-            if let Some(reload) = &crew.reload {
-                reload.again(&log);
-            }
+            crew.manager.reloading(|| {
+                log.reopen();
+                if let Some(secure) = &secure {
+                    secure.reload(&log);
+                }
+                if let Some(reload) = &crew.reload {
+                    reload.again(&log);
+                }
+            });
         }));
     }
 }
@@ -497,6 +501,7 @@ impl Stacks {
     /// shards that have no place for a client.
     fn answer(&self, shard: &Handle, signals: &Signals) {
         shard.spawn_local(self.server.give_places());
+        shard.spawn_local(self.crew.manager.clone().watch(self.member));
         if let Some(reload) = &self.crew.reload {
             shard.spawn_local(reload.follow(self.member, self.server.clone()));
         }

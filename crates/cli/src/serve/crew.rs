@@ -12,6 +12,7 @@ use tokio::sync::Barrier;
 use tokio::sync::mpsc::Receiver;
 
 use super::admin::{AdminAddress, Question};
+use super::manager::Manager;
 use super::reload::Reload;
 use crate::counts::{Counter, Counts};
 use crate::log::{Log, Record};
@@ -32,6 +33,7 @@ pub(super) struct Crew {
     pub(super) admin: Option<AdminAddress>,
     /// The configuration file, if there is one.
     pub(super) reload: Option<Reload>,
+    pub(super) manager: Arc<Manager>,
     log: Log,
     counts: Gather<Vec<Counts>>,
     stopping: Gather<usize>,
@@ -55,6 +57,7 @@ impl Crew {
             clients: Clients::default(),
             admin,
             reload: None,
+            manager: Arc::new(Manager::new(shards)),
             log,
             counts: Gather::new(shards),
             stopping: Gather::new(shards),
@@ -97,6 +100,7 @@ impl Crew {
     pub(super) fn stopping(&self, member: Member, connections: usize) {
         self.health.is_stopping.store(true, Ordering::Relaxed);
         if let Some(all) = self.stopping.add(member.index, 0, connections) {
+            self.manager.stopping();
             self.log.write(Record::Stopping { connections: all.iter().sum() });
         }
     }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod config_file;
+mod manager;
 mod tls;
 
 use std::io::{BufRead, BufReader, Read, Write};
