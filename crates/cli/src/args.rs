@@ -15,6 +15,7 @@ use lightwait_netem::LinkConfig;
 use crate::load::args::LoadArgs;
 use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount};
 use crate::serve::admin::AdminAddress;
+use crate::ss::SsArgs;
 use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
 use crate::zone;
@@ -33,6 +34,7 @@ pub(crate) enum Command {
     Load(Box<LoadArgs>),
     Wan(Box<WanArgs>),
     Tunnel(Box<TunnelArgs>),
+    Ss(SsArgs),
     Knobs(KnobsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

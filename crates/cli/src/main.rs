@@ -6,13 +6,16 @@
 
 mod args;
 mod counts;
+mod doors;
 mod failure;
+mod filter;
 mod knobs;
 mod load;
 mod log;
 mod pages;
 mod plan;
 mod serve;
+mod ss;
 mod tunnel;
 mod wan;
 mod zone;
@@ -62,6 +65,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Load(args) => load::load(&args),
         Command::Wan(args) => wan::wan(&args),
         Command::Tunnel(args) => tunnel::tunnel(&args),
+        Command::Ss(args) => ss::ss(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Man(args) => pages::man(args.what.as_deref()),

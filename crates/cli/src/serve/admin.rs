@@ -6,7 +6,7 @@
 //!                                            ◀── what it has ──────────┘
 //! ```
 
-mod connections;
+pub(crate) mod connections;
 mod metrics;
 mod questions;
 
@@ -39,7 +39,7 @@ use tokio::time::{sleep, timeout};
 use super::Stacks;
 use super::crew::Health;
 use crate::failure::Failure;
-use connections::Filter;
+use connections::Query;
 pub(super) use metrics::Times;
 use metrics::{Form, Report};
 use questions::Shards;
@@ -223,8 +223,8 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
         }
         "/healthz" => health(state, false).await,
         "/readyz" => health(state, true).await,
-        "/connections" => match Filter::parse(request.uri().query().unwrap_or_default()) {
-            Ok(filter) => object(&connections::list(&state.shards, filter).await),
+        "/connections" => match Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(query) => object(&connections::list(&state.shards, query).await),
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
         "/config" => config(state).await,

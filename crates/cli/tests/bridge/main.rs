@@ -1,6 +1,7 @@
 //! `lightwait serve` through the bridge: an ordinary client on 127.0.0.1, the whole stack between.
 
 mod admin;
+mod ss;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
