@@ -16,6 +16,7 @@ use crate::load::args::LoadArgs;
 use crate::plan::{Bytes, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount};
 use crate::serve::admin::AdminAddress;
 use crate::ss::SsArgs;
+use crate::top::TopArgs;
 use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
 use crate::zone;
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Wan(Box<WanArgs>),
     Tunnel(Box<TunnelArgs>),
     Ss(SsArgs),
+    Top(TopArgs),
     Knobs(KnobsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

@@ -14,8 +14,10 @@ mod load;
 mod log;
 mod pages;
 mod plan;
+mod rates;
 mod serve;
 mod ss;
+mod top;
 mod tunnel;
 mod wan;
 mod zone;
@@ -66,6 +68,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Wan(args) => wan::wan(&args),
         Command::Tunnel(args) => tunnel::tunnel(&args),
         Command::Ss(args) => ss::ss(&args),
+        Command::Top(args) => top::top(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Man(args) => pages::man(args.what.as_deref()),

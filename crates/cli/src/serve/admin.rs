@@ -9,6 +9,7 @@
 pub(crate) mod connections;
 mod metrics;
 mod questions;
+mod rates;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -59,6 +60,7 @@ const INDEX: &str = "\
 /healthz      200 if every shard answers
 /readyz       200 if every shard serves
 /connections  JSON; ?state=ESTABLISHED&peer=10.0.0.0/8&limit=100
+/rates        what happens a second, as JSON; ?seconds=1
 /config       the knobs in force, as JSON
 ";
 
@@ -225,6 +227,10 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
         "/readyz" => health(state, true).await,
         "/connections" => match Query::parse(request.uri().query().unwrap_or_default()) {
             Ok(query) => object(&connections::list(&state.shards, query).await),
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        },
+        "/rates" => match rates::seconds(request.uri().query().unwrap_or_default()) {
+            Ok(time) => object(&rates::over(&state.shards, time).await),
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
         "/config" => config(state).await,

@@ -2,6 +2,7 @@
 
 mod admin;
 mod ss;
+mod top;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

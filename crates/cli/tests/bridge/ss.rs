@@ -24,7 +24,8 @@ fn refusal(arguments: &[&str]) -> (i32, String) {
     (output.status.code().unwrap(), text)
 }
 
-fn served(directory: &std::path::Path, flags: &[&str]) -> (Server, String) {
+/// A server, and where its door is.
+pub(super) fn served(directory: &std::path::Path, flags: &[&str]) -> (Server, String) {
     let flags = [&["--admin", "127.0.0.1:0", "--quiet"], flags].concat();
     let server = Server::start_with(directory, &flags);
     let door = server.admin.clone().unwrap();
@@ -33,7 +34,7 @@ fn served(directory: &std::path::Path, flags: &[&str]) -> (Server, String) {
 }
 
 /// Connections that have had an answer and are kept.
-fn kept(server: &Server, count: usize) -> Vec<TcpStream> {
+pub(super) fn kept(server: &Server, count: usize) -> Vec<TcpStream> {
     let one = |_| {
         let mut stream = server.connect();
         stream.write_all(b"GET /hello.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();

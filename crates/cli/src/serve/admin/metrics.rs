@@ -249,7 +249,7 @@ fn gauge<'a>(
 }
 
 /// A documentation's text in one line, without its Markdown.
-fn plain(markdown: &str) -> String {
+pub(super) fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
     while let Some((before, after)) = rest.split_once('[') {
