@@ -10,9 +10,11 @@ pub(crate) mod connections;
 mod metrics;
 mod questions;
 mod rates;
+mod summary;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
@@ -56,11 +58,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the door has, for people.
 const INDEX: &str = "\
+/             a live page
 /metrics      counters and levels, for Prometheus
 /healthz      200 if every shard answers
 /readyz       200 if every shard serves
 /connections  JSON; ?state=ESTABLISHED&peer=10.0.0.0/8&limit=100
 /rates        what happens a second, as JSON; ?seconds=1
+/summary      all sockets together, and those worth a look, as JSON
 /config       the knobs in force, as JSON
 ";
 
@@ -217,7 +221,7 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
         return answer;
     }
     match request.uri().path() {
-        "/" => text(StatusCode::OK, INDEX),
+        "/" => page(),
         "/metrics" => {
             let accept = request.headers().get(header::ACCEPT);
             let accept = accept.and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -233,9 +237,28 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
             Ok(time) => object(&rates::over(&state.shards, time).await),
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
+        "/summary" => object(&summary::of(&state.shards).await),
         "/config" => config(state).await,
         _ => text(StatusCode::NOT_FOUND, format!("There is:\n{INDEX}")),
     }
+}
+
+/// The live page: one file, which may load nothing, and ask this door alone.
+fn page() -> Answer {
+    // Whoever could put text into the page would not know it.
+    let random = || RandomState::new().hash_one(());
+    let nonce = format!("{:016x}{:016x}", random(), random());
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src \
+         'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let text = include_str!("admin/page.html").replace("NONCE", &nonce);
+    let mut answer = answer_with(StatusCode::OK, "text/html; charset=utf-8", text);
+    let headers = answer.headers_mut();
+    let policy = HeaderValue::try_from(policy).expect("it is ASCII");
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    answer
 }
 
 async fn of_metrics(state: &State, form: Form) -> Answer {
@@ -291,6 +314,7 @@ fn answer_with(status: StatusCode, content_type: &'static str, body: String) -> 
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 

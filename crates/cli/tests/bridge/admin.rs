@@ -142,8 +142,20 @@ fn connections_are_listed_by_state_and_peer() {
 fn what_the_door_does_not_have_it_says() {
     let (_directory, server) = served(&[]);
     assert_eq!(get(&server, "/healthz").body, "ok\n");
-    let index = get(&server, "/");
-    assert!(index.status == 200 && index.body.contains("/metrics"));
+    let (page, again) = (get(&server, "/"), get(&server, "/"));
+    assert!(page.status == 200 && page.head.contains("content-type: text/html"), "{}", page.head);
+    // It loads nothing from elsewhere, and what is put into it does not run.
+    let nonce = |page: &Answer| {
+        let policy = page.head.lines().find(|it| it.starts_with("content-security-policy:"));
+        let policy = policy.unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        policy.split("script-src 'nonce-").nth(1).unwrap()[..32].to_owned()
+    };
+    assert_ne!(nonce(&page), nonce(&again), "nobody can know it");
+    assert_eq!(page.body.matches(&format!("nonce=\"{}\"", nonce(&page))).count(), 2);
+    for outside in ["http:", "https:", "src=", "href=", "@import", "url(", "innerHTML", "eval("] {
+        assert!(!page.body.contains(outside), "{outside}");
+    }
     let none = get(&server, "/metric");
     assert!(none.status == 404 && none.body.contains("/metrics"), "{}", none.body);
     let post = ask(door(&server), "POST", "/metrics", "Content-Length: 0\r\n");
@@ -154,6 +166,43 @@ fn what_the_door_does_not_have_it_says() {
     assert!(wrong.status == 400 && wrong.body.contains("established"), "{}", wrong.body);
     let config: serde_json::Value = serde_json::from_str(&get(&server, "/config").body).unwrap();
     assert_eq!(config["knobs"]["time_wait.length"], "60s");
+}
+
+#[test]
+fn a_summary_counts_every_socket_and_names_the_notable() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let _kept = ss::kept(&server, 30);
+    for _ in 0..9 {
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+    // A peer that takes nothing of a long answer.
+    let mut stalled = server.connect();
+    stalled.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    let told = loop {
+        let told: serde_json::Value = serde_json::from_str(&get(&server, "/summary").body).unwrap();
+        let is_all = told["states"]["TIME-WAIT"] == 9 && told["stalled"][0].is_object();
+        if is_all || Instant::now() > end {
+            break told;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(told["states"]["ESTABLISHED"], 31, "{told}");
+    assert_eq!(told["states"]["LISTEN"], 2);
+    assert_eq!(told["sockets"], 31 + 2 + 9);
+    let ages = told["time_wait"].as_array().unwrap();
+    assert_eq!(ages.iter().map(|part| part["count"].as_u64().unwrap()).sum::<u64>(), 9);
+    assert_eq!(told["holders"], serde_json::json!({ "closer": 9, "ourselves": 0 }));
+    let slowest = told["slowest"].as_array().unwrap();
+    let trips: Vec<u64> = slowest.iter().map(|it| it["srtt_us"].as_u64().unwrap()).collect();
+    assert!(trips.len() == 20 && trips.is_sorted_by(|a, b| a >= b), "{trips:?}");
+    assert_eq!(told["stalled"].as_array().unwrap().len(), 1);
+    assert!(told["stalled"][0]["send_buffered_bytes"].as_u64().unwrap() > 0);
+    assert!(told["sending_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(
+        (&told["truncated"], &told["silent_shards"]),
+        (&false.into(), &serde_json::json!([]))
+    );
 }
 
 #[test]

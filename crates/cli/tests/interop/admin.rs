@@ -1,6 +1,8 @@
 //! The admin door, and those who read it: promtool, Prometheus, and tshark's count of a capture.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -8,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::browser::Page;
 use crate::namespace;
 use crate::server::{Cable, OURS, Server};
 use crate::tools::{self, curl, output};
@@ -129,5 +132,73 @@ fn counters_are_those_of_a_capture() {
         };
         assert_eq!(counter("segments_out"), captured(&segments("src")));
         assert_eq!(counter("segments_in"), captured(&segments("dst")));
+    });
+}
+
+#[test]
+fn a_browser_shows_the_live_page_and_a_connection() {
+    let test = "admin::a_browser_shows_the_live_page_and_a_connection";
+    namespace::inside(test, &["chromium"], || {
+        let directory = tools::directory();
+        let server = served(directory.path(), &["--shards", "2"]);
+        // Clients that stay; one of them takes nothing of what it asked for.
+        let mut streams: Vec<TcpStream> =
+            (0..12).map(|_| TcpStream::connect((OURS[0], 80)).unwrap()).collect();
+        // More than the kernel takes in its stead.
+        tools::write_file(&directory.path().join("large"), 32);
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let name = if number == 0 { "large" } else { "file" };
+            let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+        }
+        for stream in &mut streams[1..] {
+            let mut answer = vec![0; 100_000];
+            stream.read_exact(&mut answer).unwrap();
+        }
+        let mut page = Page::new(1280, 1500);
+        page.load(&format!("http://{DOOR}/"));
+        // Rates, and what was found of sockets.
+        page.wait_for("/, 2 shards, over 1\\.\\d s/.test(document.body?.innerText)");
+        page.wait_for("document.querySelector('#stalled tr[tabindex]') !== null");
+        let text = page.evaluate("document.body.innerText");
+        let text = text.as_str().unwrap();
+        for part in
+            ["ESTABLISHED\n12", "LISTEN", "0-6 s", "to send", "Policy priority", "loss probes"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(page.evaluate("document.getElementById('trouble').textContent"), "");
+        let stalled = page.evaluate("document.querySelectorAll('#stalled tr[tabindex]').length");
+        assert_eq!(stalled, 1, "{text}");
+        assert_eq!(page.evaluate("document.querySelectorAll('#slowest tr[tabindex]').length"), 12);
+        let light = page.picture();
+        page.prefer("dark");
+        let dark = page.picture();
+        assert!(light.len() > 50_000 && dark != light, "{}", light.len());
+        if let Some(kept) = std::env::var_os("LIGHTWAIT_PICTURES") {
+            fs::write(Path::new(&kept).join("admin-light.png"), &light).unwrap();
+            fs::write(Path::new(&kept).join("admin-dark.png"), &dark).unwrap();
+        }
+        // A click shows what the stack knows of that connection.
+        let peer = streams[0].local_addr().unwrap().to_string();
+        page.evaluate("document.querySelector('#stalled tr[tabindex]').click()");
+        page.wait_for("document.getElementById('details').open");
+        let shown = page.evaluate("document.getElementById('details').innerText");
+        let shown = shown.as_str().unwrap();
+        for part in [&*format!("{}:80 to {peer}", OURS[0]), "cwnd_bytes", "srtt_us", "retransmits"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        if let Some(kept) = std::env::var_os("LIGHTWAIT_PICTURES") {
+            fs::write(Path::new(&kept).join("admin-details.png"), page.picture()).unwrap();
+        }
+        // What the policy of the page forbids does not run.
+        page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')",
+        );
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(page.evaluate("window.ran === undefined"), true);
+        drop(streams);
+        server.stop();
     });
 }

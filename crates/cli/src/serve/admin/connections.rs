@@ -158,15 +158,18 @@ enum Found {
     Record(RecordInfo),
 }
 
-struct Connection {
+/// A connection, as it was when it was looked at.
+#[derive(Clone)]
+pub(super) struct Connection {
     ends: [SocketAddr; 2],
     id: ConnectionId,
     is_orphan: bool,
-    detail: ConnectionDetail,
+    pub(super) detail: ConnectionDetail,
 }
 
 impl Connection {
-    fn of(connection: LiveConnection<'_>, now: Instant) -> Connection {
+    /// What there is to tell of a connection.
+    pub(super) fn of(connection: LiveConnection<'_>, now: Instant) -> Connection {
         Connection {
             ends: [connection.local(), connection.remote()],
             id: connection.id(),
@@ -279,7 +282,12 @@ fn timer(timer: Timer) -> &'static str {
     }
 }
 
-fn of_connection(shard: usize, connection: &Connection, now: Instant) -> Map<String, Value> {
+/// A connection as JSON.
+pub(super) fn of_connection(
+    shard: usize,
+    connection: &Connection,
+    now: Instant,
+) -> Map<String, Value> {
     let ConnectionDetail { info, send_limit_bytes, send_pages, .. } = &connection.detail;
     let [local, peer] = connection.ends.map(|end| end.to_string());
     let ago = |then| us(now.since(then));
