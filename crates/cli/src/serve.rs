@@ -183,12 +183,11 @@ fn serve_on(
     }
     let times = plan.admin.is_some().then(Times::new);
     let server = Rc::new(file_server(plan, files, log, &handle, crew, times.clone()));
-    let service = Service {
-        server: server.clone(),
-        clients: front.as_ref().map(|front| front.bridge.clients()),
-        log: log.clone(),
-        logs_failures: plan.log.failures,
-    };
+    let clients = front.as_ref().map(|front| front.bridge.clients());
+    let logs_failures = plan.log.failures;
+    let (log, times_kept) = (log.clone(), times.clone());
+    let service =
+        Service { server: server.clone(), clients, log, logs_failures, times: times_kept };
     let mut stopping = Stopping {
         tasks: vec![handle.spawn_local(accept_all(listener, service.clone()))],
         stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times },
@@ -326,6 +325,8 @@ struct Service {
     clients: Option<Clients>,
     log: Log,
     logs_failures: bool,
+    /// What connections took, if somebody may ask.
+    times: Option<Times>,
 }
 
 /// Accepts connections until the task is aborted. Each connection has a task of its own.
@@ -338,7 +339,11 @@ async fn accept_all(listener: TcpListener, service: Service) {
                 let peer = client.as_ref().map_or(seen, |client| client.address());
                 match service.server.admit(peer) {
                     Ok(admission) => {
-                        let transport = Transport::new(&stream, client);
+                        let is_watched = service.times.is_some();
+                        let transport = Transport::new(&stream, client, is_watched);
+                        if let (Some(times), Ok(info)) = (&service.times, stream.info()) {
+                            times.note_handshake(info.latest_rtt);
+                        }
                         let service = service.clone();
                         handle.spawn_local(serve_one(
                             (stream, transport),
@@ -365,7 +370,12 @@ async fn serve_one(
     // Nagle would hold a response's last segment back until the one before is acknowledged. It
     // fails only on a connection that is over already.
     let _ = stream.set_nodelay(true);
-    if let Err(error) = service.server.serve_controlled(stream, transport, peer).await
+    let retransmits = transport.retransmits();
+    let outcome = service.server.serve_controlled(stream, transport, peer).await;
+    if let (Some(times), Some(count)) = (&service.times, retransmits.and_then(|it| it.get())) {
+        times.note_end(count);
+    }
+    if let Err(error) = outcome
         && service.logs_failures
     {
         service.log.write(Record::Failed { peer, error: describe(&error) });

@@ -66,11 +66,11 @@ fn metrics_are_what_the_shards_did() {
         assert_eq!(server.get("/hello.txt").0, 200);
     }
     assert_eq!(server.get("/none").0, 404);
-    // A response is noted once its peer has acknowledged all of it.
+    // A response is noted once its peer has acknowledged all of it, and its connection at its end.
     let end = Instant::now() + Duration::from_secs(10);
     let told = loop {
         let told = get(&server, "/metrics");
-        let noted = sums(&told.body)["lightwait_response_seconds_count"];
+        let noted = sums(&told.body)["lightwait_connection_retransmits_count"];
         if noted >= 11.0 || Instant::now() > end {
             break told;
         }
@@ -85,6 +85,8 @@ fn metrics_are_what_the_shards_did() {
         ("lightwait_response_seconds_count", 11.0),
         ("lightwait_round_trip_seconds_count", 11.0),
         ("lightwait_response_retransmits_count", 11.0),
+        ("lightwait_first_byte_seconds_count", 11.0),
+        ("lightwait_connection_retransmits_count", 11.0),
     ] {
         assert_eq!(sums.get(name), Some(&value), "{name}");
     }

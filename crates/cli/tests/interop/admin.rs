@@ -56,7 +56,11 @@ fn promtool_finds_no_fault_in_the_metrics() {
         let directory = tools::directory();
         let server = served(directory.path(), &["--shards", "2"]);
         let path = directory.path().join("metrics");
-        fs::write(&path, metrics()).unwrap();
+        let told = metrics();
+        fs::write(&path, &told).unwrap();
+        let handshakes = sum(&told, "lightwait_handshake_seconds_count");
+        assert_eq!(handshakes, sum(&told, "lightwait_established_total"));
+        assert!(handshakes >= REQUESTS as u64, "{told}");
         let mut promtool = tools::command("promtool");
         promtool.args(["check", "metrics"]).stdin(fs::File::open(&path).unwrap());
         output(&mut promtool);
