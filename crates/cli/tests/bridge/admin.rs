@@ -207,6 +207,31 @@ fn a_summary_counts_every_socket_and_names_the_notable() {
     );
 }
 
+/// The names of our metrics in a text.
+fn metric_names(text: &str) -> std::collections::BTreeSet<&str> {
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let found = text.match_indices("lightwait_").map(|(at, _)| {
+        let rest = &text[at..];
+        &rest[..rest.find(|c| !is_of_name(c)).unwrap_or(rest.len())]
+    });
+    found.collect()
+}
+
+#[test]
+fn what_dashboard_and_alerts_ask_for_is_there() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let metrics = get(&server, "/metrics").body;
+    let known = metric_names(&metrics);
+    let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    for (path, least) in [("grafana/lightwait.json", 40), ("prometheus/lightwait.rules.yml", 15)] {
+        let text = fs::read_to_string(deploy.join(path)).unwrap();
+        let asked = metric_names(&text);
+        assert!(asked.len() >= least, "{path}: {asked:?}");
+        let missing: Vec<_> = asked.difference(&known).collect();
+        assert!(missing.is_empty(), "{path} asks for {missing:?}");
+    }
+}
+
 #[test]
 fn a_server_that_stops_is_healthy_and_not_ready() {
     let (_directory, server) = served(&[]);

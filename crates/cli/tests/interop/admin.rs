@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::browser::Page;
 use crate::namespace;
@@ -66,6 +66,46 @@ fn promtool_finds_no_fault_in_the_metrics() {
         output(&mut promtool);
         server.stop();
     });
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_every_panel_is_a_query() {
+    if !tools::are_there(&["promtool"]) {
+        return;
+    }
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let promtool = |check: &str, path: &Path| {
+        output(tools::command("promtool").args([check, "rules"]).arg(path))
+    };
+    let rules = deploy.join("prometheus/lightwait.rules.yml");
+    promtool("check", &rules);
+    let tests = deploy.join("prometheus/lightwait.rules.test.yml");
+    promtool("test", &tests);
+    // Each alert has a test.
+    let (rules, tests) = (fs::read_to_string(rules).unwrap(), fs::read_to_string(tests).unwrap());
+    let alerts: Vec<&str> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    for alert in &alerts {
+        assert!(tests.contains(&format!("alertname: {alert}\n")), "{alert} has no test");
+    }
+    assert!(alerts.len() > 10);
+    // What Grafana puts into queries, as it might.
+    let dashboard = fs::read_to_string(deploy.join("grafana/lightwait.json")).unwrap();
+    let dashboard = dashboard.replace("$__rate_interval", "5m").replace("$instance", ".*");
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let rules: Vec<Value> = targets
+        .enumerate()
+        .map(|(number, it)| json!({ "record": format!("panel:{number}"), "expr": it["expr"] }))
+        .collect();
+    assert!(rules.len() > 50);
+    let directory = tools::directory();
+    let path = directory.path().join("panels.yml");
+    // JSON is YAML.
+    let group = json!({ "groups": [{ "name": "panels", "rules": rules }] });
+    fs::write(&path, group.to_string()).unwrap();
+    promtool("check", &path);
 }
 
 #[test]
