@@ -299,8 +299,9 @@ pub(crate) struct ServeArgs {
     pub(crate) json: bool,
 
     /// Answer questions about the server by HTTP on the kernel's stack, at an address such as
-    /// 127.0.0.1:9100, or at unix:PATH: /metrics for Prometheus, /connections, /healthz, /readyz,
-    /// /config. It asks for no password: keep it from strangers
+    /// 127.0.0.1:9100, or at unix:PATH: a live page at /, /metrics for Prometheus, /connections,
+    /// /rates, /summary, /capture, /healthz, /readyz, /config; `lightwait ss` and `lightwait top`
+    /// use it. It asks for no password: keep it from strangers
     #[arg(long, value_name = "ADDR|unix:PATH", help_heading = "Watching")]
     pub(crate) admin: Option<AdminAddress>,
 

@@ -140,8 +140,8 @@ fn run(plan: &Plan, log: &Log) -> Result<ExitCode, Failure> {
     };
     let admin = door.as_ref().map(|door| door.address.clone());
     let crew = Arc::new(Crew::new(plan.shards, log.clone(), questions, admin));
-    if let Some(door) = door {
-        door.answer(crew.health.clone()).map_err(Failure::Stack)?;
+    if let (Some(door), Some(captures)) = (door, watched.captures()) {
+        door.answer(crew.health.clone(), captures.clone()).map_err(Failure::Stack)?;
     }
     if plan.shards == 1 {
         let part = parts.pop().expect("one shard has one part");

@@ -6,6 +6,7 @@
 //!                                            ◀── what it has ──────────┘
 //! ```
 
+mod capture;
 pub(crate) mod connections;
 mod metrics;
 mod questions;
@@ -32,6 +33,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use lightwait::wrap::pcap::Captures;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -42,6 +44,7 @@ use tokio::time::{sleep, timeout};
 use super::Stacks;
 use super::crew::Health;
 use crate::failure::Failure;
+use capture::{Captured, Refusal};
 use connections::Query;
 pub(super) use metrics::Times;
 use metrics::{Form, Report};
@@ -65,6 +68,7 @@ const INDEX: &str = "\
 /connections  JSON; ?state=ESTABLISHED&peer=10.0.0.0/8&limit=100
 /rates        what happens a second, as JSON; ?seconds=1
 /summary      all sockets together, and those worth a look, as JSON
+/capture      frames as pcapng; ?filter=dst+10.0.0.2:4000&seconds=5&bytes=4194304
 /config       the knobs in force, as JSON
 ";
 
@@ -140,11 +144,11 @@ impl Door {
     }
 
     /// Answers on a thread of its own, to the end of the program.
-    pub(super) fn answer(self, health: Arc<Health>) -> io::Result<()> {
+    pub(super) fn answer(self, health: Arc<Health>, captures: Captures) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Door { listener, shards, .. } = self;
         let work = move || {
-            let state = Arc::new(State { shards, health });
+            let state = Arc::new(State { shards, health, captures });
             // The thread has nothing to tell its failure to: a listener that is there is taken.
             let _: io::Result<()> = runtime.block_on(async {
                 match listener {
@@ -178,6 +182,7 @@ fn remove_stale(path: &std::path::Path) {
 struct State {
     shards: Shards,
     health: Arc<Health>,
+    captures: Captures,
 }
 
 /// Accepts for ever, and serves each connection in a task.
@@ -237,10 +242,35 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
             Ok(time) => object(&rates::over(&state.shards, time).await),
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
+        "/capture" => match capture::Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(query) => captured(state, &query).await,
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        },
         "/summary" => object(&summary::of(&state.shards).await),
         "/config" => config(state).await,
         _ => text(StatusCode::NOT_FOUND, format!("There is:\n{INDEX}")),
     }
+}
+
+/// The frames of a while, to be saved.
+async fn captured(state: &State, query: &capture::Query) -> Answer {
+    let Captured { pcapng, is_cut } =
+        match capture::take(&state.captures, &state.shards, query).await {
+            Ok(captured) => captured,
+            Err(Refusal::Busy) => {
+                return text(StatusCode::CONFLICT, "a capture runs: there is one at a time\n");
+            }
+            Err(Refusal::Failed(error)) => {
+                return text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"));
+            }
+        };
+    let mut answer = answer_with(StatusCode::OK, "application/vnd.tcpdump.pcap", pcapng);
+    let headers = answer.headers_mut();
+    let name = HeaderValue::from_static("attachment; filename=\"lightwait.pcapng\"");
+    headers.insert(header::CONTENT_DISPOSITION, name);
+    let is_cut = HeaderValue::from_static(if is_cut { "true" } else { "false" });
+    headers.insert("lightwait-truncated", is_cut);
+    answer
 }
 
 /// The live page: one file, which may load nothing, and ask this door alone.
@@ -308,8 +338,8 @@ fn text(status: StatusCode, text: impl Into<String>) -> Answer {
     answer_with(status, "text/plain; charset=utf-8", text.into())
 }
 
-fn answer_with(status: StatusCode, content_type: &'static str, body: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
+fn answer_with(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

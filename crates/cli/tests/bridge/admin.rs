@@ -17,8 +17,9 @@ fn ask(mut stream: impl Read + Write, method: &str, target: &str, headers: &str)
     let request =
         format!("{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let status = head[9..12].parse().unwrap();
     Answer { status, head: head.to_owned(), body: body.to_owned() }
@@ -205,6 +206,86 @@ fn a_summary_counts_every_socket_and_names_the_notable() {
         (&told["truncated"], &told["silent_shards"]),
         (&false.into(), &serde_json::json!([]))
     );
+}
+
+/// What the door captures, and whether it was cut: the frames of a pcapng file.
+fn captured(server: &Server, query: &str) -> (Vec<Vec<u8>>, bool) {
+    let mut stream = door(server);
+    let request = format!("GET /capture{query} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}{}", String::from_utf8_lossy(&answer[end..]));
+    assert!(head.contains("content-disposition: attachment"), "{head}");
+    let packets = Reader::new(&answer[end..]).filter_map(|block| match block.unwrap() {
+        Block::Packet { bytes, .. } => Some(bytes.to_vec()),
+        _ => None,
+    });
+    (packets.collect(), head.contains("lightwait-truncated: true"))
+}
+
+#[test]
+fn frames_of_one_connection_or_of_all_are_captured_for_a_while() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let mut streams = ss::kept(&server, 6);
+    let (all, _) = connections(&server, "");
+    let peer = all[2]["peer"].as_str().unwrap();
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(b"GET /hello.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    };
+    let while_asked = |streams: &mut [TcpStream], query: &str| {
+        thread::scope(|scope| {
+            let capture = scope.spawn(|| captured(&server, query));
+            thread::sleep(Duration::from_millis(300));
+            // There is one at a time.
+            let second = get(&server, "/capture?seconds=0.1");
+            assert!(
+                second.status == 409 && second.body.contains("one at a time"),
+                "{}",
+                second.body
+            );
+            streams.iter_mut().for_each(ask);
+            capture.join().unwrap()
+        })
+    };
+    let (frames, is_cut) = while_asked(&mut streams, "?seconds=1");
+    let requests = |frames: &[Vec<u8>]| {
+        frames.iter().filter(|it| it.windows(5).any(|five| five == b"GET /")).count()
+    };
+    assert_eq!((requests(&frames), is_cut), (6, false), "{} frames", frames.len());
+    assert!(frames.len() >= 12, "with their answers: {}", frames.len());
+    let filter = format!("?seconds=1&filter=dst+=+{peer}");
+    let (frames, _) = while_asked(&mut streams, &filter);
+    assert_eq!(requests(&frames), 1, "{} frames", frames.len());
+    assert!((2..=6).contains(&frames.len()), "{}", frames.len());
+    // One that is full ends at once, with a whole frame.
+    let begin = Instant::now();
+    let (frames, is_cut) = thread::scope(|scope| {
+        let capture = scope.spawn(|| captured(&server, "?seconds=20&bytes=65536"));
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(server.get("/large").0, 200);
+        capture.join().unwrap()
+    });
+    assert!(is_cut && !frames.is_empty() && begin.elapsed() < Duration::from_secs(15));
+    assert!(frames.iter().map(Vec::len).sum::<usize>() <= 65536);
+    assert_eq!(get(&server, "/capture?seconds=0").status, 400);
+}
+
+#[test]
+fn an_asker_that_leaves_ends_its_capture() {
+    let (_directory, server) = served(&[]);
+    let mut leaving = door(&server);
+    leaving.write_all(b"GET /capture?seconds=60 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(get(&server, "/capture?seconds=0.1").status, 409);
+    drop(leaving);
+    let end = Instant::now() + Duration::from_secs(10);
+    while get(&server, "/capture?seconds=0.1").status == 409 {
+        assert!(Instant::now() < end, "it goes on");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The names of our metrics in a text.
