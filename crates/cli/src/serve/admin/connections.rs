@@ -17,8 +17,8 @@ use super::questions::Shards;
 use crate::filter::{Filter, States};
 use crate::serve::Stacks;
 
-/// Places that a shard looks at for one question, and sockets that it finds: that takes it some
-/// 0.05 ms.
+/// Places that a shard looks at for one question, and sockets that it finds: that takes it less
+/// than 0.1 ms, also with a million connections (`bench look`).
 const PLACES: usize = 1024;
 const FOUND: usize = 128;
 /// Sockets in an answer, unless the request says how many.
