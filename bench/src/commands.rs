@@ -6,6 +6,7 @@ pub(crate) mod compare;
 pub(crate) mod connections;
 pub(crate) mod datagrams;
 pub(crate) mod golden;
+pub(crate) mod look;
 pub(crate) mod memory;
 pub(crate) mod pingpong;
 pub(crate) mod pool;

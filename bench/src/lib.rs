@@ -14,6 +14,7 @@ pub mod golden;
 pub mod instructions;
 #[cfg(target_os = "linux")]
 pub mod live;
+pub mod look;
 pub mod memory;
 pub mod output;
 pub mod pingpong;

@@ -34,6 +34,8 @@ enum Bench {
     Bulk(commands::bulk::Bulk),
     /// Bytes of a connection that is idle, in FIN-WAIT-2 or in TIME-WAIT
     Memory(commands::memory::Memory),
+    /// How long those who look at sockets hold a host up, with many connections
+    Look(commands::look::Look),
     /// The table of TIME-WAIT records: entering, looking up, expiring.
     TimeWait(commands::time_wait::TimeWait),
     /// The pool of pages: instructions of a grant and a release, alone and while many wait.
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Bench::Datagrams(datagrams) => datagrams.run(),
         Bench::Bulk(bulk) => bulk.run(),
         Bench::Memory(memory) => memory.run(),
+        Bench::Look(look) => look.run(),
         Bench::TimeWait(time_wait) => time_wait.run(),
         Bench::Pool(pool) => pool.run(),
         Bench::Sack(sack) => sack.run(),

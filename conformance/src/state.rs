@@ -127,8 +127,8 @@ pub fn describe(world: &World) -> String {
         };
         lines += &format!("tcp {} {} {}\n", shown(local), shown(remote), name(state));
     };
-    for (local, remote, state) in world.host.sockets() {
-        line(Some(local), remote, state);
+    for socket in world.host.sockets() {
+        line(Some(socket.local()), socket.remote(), socket.state());
     }
     for (_, socket) in world.sockets() {
         if socket.connection().is_none() && socket.state(&world.host) == State::Closed

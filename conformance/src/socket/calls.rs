@@ -79,8 +79,8 @@ impl World {
                 reuses && other.options.reuse_address && !matches!(other.role, Role::Listening(_));
             local.port() != 0 && taken.port() == local.port() && meet && !shared
         };
-        let lingers = |(end, peer, _): (SocketAddr, Option<SocketAddr>, State)| {
-            !reuses && peer.is_some() && end.port() == local.port()
+        let lingers = |known: lightwait_core::host::Socket<'_>| {
+            !reuses && known.remote().is_some() && known.local().port() == local.port()
         };
         if self.sockets().any(|(_, other)| conflicts(other)) || self.host.sockets().any(lingers) {
             return Err(Errno::EADDRINUSE);

@@ -19,6 +19,8 @@ use crate::plan::{
     SitePath, origin,
 };
 use crate::serve::admin::AdminAddress;
+use crate::ss::SsArgs;
+use crate::top::TopArgs;
 use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
 use crate::zone;
@@ -38,6 +40,8 @@ pub(crate) enum Command {
     Load(Box<LoadArgs>),
     Wan(Box<WanArgs>),
     Tunnel(Box<TunnelArgs>),
+    Ss(SsArgs),
+    Top(TopArgs),
     Knobs(KnobsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -375,8 +379,9 @@ pub(crate) struct ServeArgs {
     pub(crate) json: bool,
 
     /// Answer questions about the server by HTTP on the kernel's stack, at an address such as
-    /// 127.0.0.1:9100, or at unix:PATH: /metrics for Prometheus, /connections, /healthz, /readyz,
-    /// /config. It asks for no password: keep it from strangers
+    /// 127.0.0.1:9100, or at unix:PATH: a live page at /, /metrics for Prometheus, /connections,
+    /// /rates, /summary, /capture, /healthz, /readyz, /config; `lightwait ss` and `lightwait top`
+    /// use it. It asks for no password: keep it from strangers
     #[arg(long, value_name = "ADDR|unix:PATH", help_heading = "Watching")]
     pub(crate) admin: Option<AdminAddress>,
 

@@ -14,6 +14,7 @@ use lightwait::device::KernelAddress;
 use lightwait_core::ip::conflict::Conflict;
 
 use crate::args::CommandLine;
+use crate::doors::DoorError;
 use crate::serve::admin::AdminAddress;
 use crate::zone::Named;
 
@@ -40,6 +41,8 @@ pub(crate) enum Failure {
     Listen(SocketAddr, io::Error),
     /// The admin door cannot be opened there.
     Admin(AdminAddress, io::Error),
+    /// The admin door of that name gave no answer.
+    Door(String, DoorError),
     /// The device cannot be opened; its own text says what to do.
     Device(String, io::Error),
     /// The kernel's own stack has the address.
@@ -60,7 +63,10 @@ impl Failure {
     /// 2 for a bad command line, 1 for everything else.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Failure::Usage(_) | Failure::Config(_) | Failure::Knob(..) => ExitCode::from(2),
+            Failure::Usage(_)
+            | Failure::Config(_)
+            | Failure::Knob(..)
+            | Failure::Door(_, DoorError::Refused(_)) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
@@ -112,6 +118,7 @@ impl fmt::Display for Failure {
             }
             Failure::Listen(address, error) => listen(f, *address, error),
             Failure::Admin(address, error) => admin(f, address, error),
+            Failure::Door(name, error) => write!(f, "{name}: {error}"),
             Failure::Device(name, error) => write!(f, "{name}: {error}"),
             Failure::KernelAddress(KernelAddress { address, interface }) => write!(
                 f,

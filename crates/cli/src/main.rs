@@ -7,13 +7,18 @@
 mod args;
 mod config_file;
 mod counts;
+mod doors;
 mod failure;
+mod filter;
 mod knobs;
 mod load;
 mod log;
 mod pages;
 mod plan;
+mod rates;
 mod serve;
+mod ss;
+mod top;
 mod tunnel;
 mod wan;
 mod zone;
@@ -76,6 +81,8 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Load(args) => load::load(&args),
         Command::Wan(args) => wan::wan(&args),
         Command::Tunnel(args) => tunnel::tunnel(&args),
+        Command::Ss(args) => ss::ss(&args),
+        Command::Top(args) => top::top(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Man(args) => pages::man(args.what.as_deref()),

@@ -147,8 +147,8 @@ fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failu
     let admin = door.as_ref().map(|door| door.address.clone());
     let crew = Crew::new(plan.shards, log.clone(), questions, admin);
     let crew = Arc::new(crew.with_file(reload));
-    if let Some(door) = door {
-        door.answer(crew.health.clone()).map_err(Failure::Stack)?;
+    if let (Some(door), Some(captures)) = (door, watched.captures()) {
+        door.answer(crew.health.clone(), captures.clone()).map_err(Failure::Stack)?;
     }
     let common =
         Common { plan, crew: &crew, secure: &secure, signals: &signals, watched: &watched, log };
@@ -198,7 +198,7 @@ impl Common<'_> {
         let times = plan.admin.is_some().then(Times::new);
         let server = Rc::new(file_server(&plan, files, log, &handle, crew, times.clone()));
         let (log, logs_failures) = (log.clone(), plan.log.failures);
-        let service = Service { server: server.clone(), log, logs_failures };
+        let service = Service { server: server.clone(), log, logs_failures, times: times.clone() };
         let credentials = self.secure.as_ref().map(|secure| secure.credentials.clone());
         // The first is without TLS.
         let credentials = [None, credentials];

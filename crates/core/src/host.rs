@@ -49,7 +49,10 @@ pub use admission::{HeldSyn, Refusal};
 #[doc(hidden)]
 pub use senders::Sender;
 pub use shortage::PoolInfo;
-pub use sockets::{LiveConnection, any_local};
+pub use sockets::{
+    ConnectionDetail, HalfOpenInfo, ListenerInfo, LiveConnection, RecordInfo, Socket, SocketPlace,
+    any_local,
+};
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

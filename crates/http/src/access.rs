@@ -31,6 +31,9 @@ pub struct Access {
     /// The time from the last byte of the request's head to the acknowledgement of the response's
     /// last byte, or to the end of the connection, by [`Clock::measure`](crate::Clock::measure).
     pub duration: Duration,
+    /// The time from the last byte of the request's head until the head of the response was made,
+    /// and its first byte could leave; `None` if the server refused the head of the request.
+    pub first_byte: Option<Duration>,
     /// Smoothed round-trip time at the end, if the transport can tell.
     pub srtt: Option<Duration>,
     /// Segments retransmitted meanwhile, if the transport can tell.
@@ -83,6 +86,7 @@ impl Access {
             body_bytes: 0,
             complete: false,
             duration: Duration::ZERO,
+            first_byte: None,
         }
     }
 }

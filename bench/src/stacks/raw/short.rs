@@ -46,6 +46,13 @@ struct Talk {
     buffer: Vec<u8>,
 }
 
+impl Short {
+    /// The server alone, with what connections it has.
+    pub fn into_host(self) -> Host {
+        self.ends.server.host
+    }
+}
+
 impl Pair for Short {
     fn new(plan: &Plan) -> Short {
         let (residents, idle) = (plan.residents(), plan.idle);

@@ -6,12 +6,16 @@
 //!                                            ◀── what it has ──────────┘
 //! ```
 
-mod connections;
+mod capture;
+pub(crate) mod connections;
 mod metrics;
 mod questions;
+mod rates;
+mod summary;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
@@ -29,6 +33,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use lightwait::wrap::pcap::Captures;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -39,7 +44,8 @@ use tokio::time::{sleep, timeout};
 use super::Stacks;
 use super::crew::Health;
 use crate::failure::Failure;
-use connections::Filter;
+use capture::{Captured, Refusal};
+use connections::Query;
 pub(super) use metrics::Times;
 use metrics::{Form, Report};
 use questions::Shards;
@@ -55,10 +61,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the door has, for people.
 const INDEX: &str = "\
+/             a live page
 /metrics      counters and levels, for Prometheus
 /healthz      200 if every shard answers
 /readyz       200 if every shard serves
 /connections  JSON; ?state=ESTABLISHED&peer=10.0.0.0/8&limit=100
+/rates        what happens a second, as JSON; ?seconds=1
+/summary      all sockets together, and those worth a look, as JSON
+/capture      frames as pcapng; ?filter=dst+10.0.0.2:4000&seconds=5&bytes=4194304
 /config       the knobs in force, as JSON
 ";
 
@@ -134,11 +144,11 @@ impl Door {
     }
 
     /// Answers on a thread of its own, to the end of the program.
-    pub(super) fn answer(self, health: Arc<Health>) -> io::Result<()> {
+    pub(super) fn answer(self, health: Arc<Health>, captures: Captures) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Door { listener, shards, .. } = self;
         let work = move || {
-            let state = Arc::new(State { shards, health });
+            let state = Arc::new(State { shards, health, captures });
             // The thread has nothing to tell its failure to: a listener that is there is taken.
             let _: io::Result<()> = runtime.block_on(async {
                 match listener {
@@ -172,6 +182,7 @@ fn remove_stale(path: &std::path::Path) {
 struct State {
     shards: Shards,
     health: Arc<Health>,
+    captures: Captures,
 }
 
 /// Accepts for ever, and serves each connection in a task.
@@ -215,7 +226,7 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
         return answer;
     }
     match request.uri().path() {
-        "/" => text(StatusCode::OK, INDEX),
+        "/" => page(),
         "/metrics" => {
             let accept = request.headers().get(header::ACCEPT);
             let accept = accept.and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -223,13 +234,61 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
         }
         "/healthz" => health(state, false).await,
         "/readyz" => health(state, true).await,
-        "/connections" => match Filter::parse(request.uri().query().unwrap_or_default()) {
-            Ok(filter) => object(&connections::list(&state.shards, filter).await),
+        "/connections" => match Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(query) => object(&connections::list(&state.shards, query).await),
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
+        "/rates" => match rates::seconds(request.uri().query().unwrap_or_default()) {
+            Ok(time) => object(&rates::over(&state.shards, time).await),
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        },
+        "/capture" => match capture::Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(query) => captured(state, &query).await,
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        },
+        "/summary" => object(&summary::of(&state.shards).await),
         "/config" => config(state).await,
         _ => text(StatusCode::NOT_FOUND, format!("There is:\n{INDEX}")),
     }
+}
+
+/// The frames of a while, to be saved.
+async fn captured(state: &State, query: &capture::Query) -> Answer {
+    let Captured { pcapng, is_cut } =
+        match capture::take(&state.captures, &state.shards, query).await {
+            Ok(captured) => captured,
+            Err(Refusal::Busy) => {
+                return text(StatusCode::CONFLICT, "a capture runs: there is one at a time\n");
+            }
+            Err(Refusal::Failed(error)) => {
+                return text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"));
+            }
+        };
+    let mut answer = answer_with(StatusCode::OK, "application/vnd.tcpdump.pcap", pcapng);
+    let headers = answer.headers_mut();
+    let name = HeaderValue::from_static("attachment; filename=\"lightwait.pcapng\"");
+    headers.insert(header::CONTENT_DISPOSITION, name);
+    let is_cut = HeaderValue::from_static(if is_cut { "true" } else { "false" });
+    headers.insert("lightwait-truncated", is_cut);
+    answer
+}
+
+/// The live page: one file, which may load nothing, and ask this door alone.
+fn page() -> Answer {
+    // Whoever could put text into the page would not know it.
+    let random = || RandomState::new().hash_one(());
+    let nonce = format!("{:016x}{:016x}", random(), random());
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src \
+         'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    let text = include_str!("admin/page.html").replace("NONCE", &nonce);
+    let mut answer = answer_with(StatusCode::OK, "text/html; charset=utf-8", text);
+    let headers = answer.headers_mut();
+    let policy = HeaderValue::try_from(policy).expect("it is ASCII");
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    answer
 }
 
 async fn of_metrics(state: &State, form: Form) -> Answer {
@@ -279,12 +338,13 @@ fn text(status: StatusCode, text: impl Into<String>) -> Answer {
     answer_with(status, "text/plain; charset=utf-8", text.into())
 }
 
-fn answer_with(status: StatusCode, content_type: &'static str, body: String) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body)));
+fn answer_with(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 

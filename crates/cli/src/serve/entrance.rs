@@ -11,7 +11,8 @@ use lightwait::shard::Handle;
 use lightwait_http::{Admission, Credentials, Entry};
 
 use super::FileServer;
-use super::transport::Transport;
+use super::admin::Times;
+use super::transport::{Retransmits, Transport};
 use crate::log::{Log, Record};
 
 /// The wait after `accept` has failed: it lacked memory or descriptors, and that takes time to
@@ -45,7 +46,7 @@ impl Entrance {
                         Some(_) => service.server.enter_secured(peer),
                         None => service.server.enter(peer),
                     };
-                    let transport = Transport::new(&stream, client);
+                    let transport = Transport::new(&stream, client, service.times.is_some());
                     let io = (stream, transport);
                     let guest = Guest { io, peer, service: service.clone() };
                     guest.enter(entry, credentials.clone());
@@ -62,6 +63,8 @@ pub(super) struct Service {
     pub(super) server: Rc<FileServer>,
     pub(super) log: Log,
     pub(super) logs_failures: bool,
+    /// What connections took, if somebody may ask.
+    pub(super) times: Option<Times>,
 }
 
 /// A connection that was accepted.
@@ -77,12 +80,17 @@ impl Guest {
         let handle = Handle::current();
         match entry {
             // Two tasks: one without TLS has no room for it.
-            Entry::Inside(admission) => match credentials {
-                None => _ = handle.spawn_local(self.serve(admission)),
-                Some(credentials) => {
-                    handle.spawn_local(self.serve_secured(admission, credentials));
+            Entry::Inside(admission) => {
+                if let (Some(times), Ok(info)) = (&self.service.times, self.io.0.info()) {
+                    times.note_handshake(info.latest_rtt);
                 }
-            },
+                match credentials {
+                    None => _ = handle.spawn_local(self.serve(admission)),
+                    Some(credentials) => {
+                        handle.spawn_local(self.serve_secured(admission, credentials));
+                    }
+                }
+            }
             Entry::Asks(place) => {
                 handle.spawn_local(async move {
                     let entry = match place.await {
@@ -101,27 +109,36 @@ impl Guest {
         // Nagle would hold a response's last segment back until the one before is acknowledged. It
         // fails only on a connection that is over already.
         let _ = stream.set_nodelay(true);
-        let served = service.server.clone().serve_controlled(stream, transport, peer);
-        if let Err(error) = served.await {
-            service.log_failure(peer, &error);
-        }
+        let retransmits = transport.retransmits();
+        let outcome = service.server.clone().serve_controlled(stream, transport, peer).await;
+        service.note_end(retransmits, peer, outcome);
     }
 
     /// Serves the connection over TLS.
     async fn serve_secured(self, _inside: Admission, credentials: Credentials) {
         let Guest { io: (stream, transport), peer, service } = self;
         let _ = stream.set_nodelay(true);
-        let server = service.server.clone();
-        if let Err(error) = server.serve_secured(stream, transport, peer, &credentials).await {
-            service.log_failure(peer, &error);
-        }
+        let (server, retransmits) = (service.server.clone(), transport.retransmits());
+        let outcome = server.serve_secured(stream, transport, peer, &credentials).await;
+        service.note_end(retransmits, peer, outcome);
     }
 }
 
 impl Service {
-    fn log_failure(&self, peer: SocketAddr, error: &dyn std::error::Error) {
-        if self.logs_failures {
-            self.log.write(Record::Failed { peer, error: describe(error) });
+    /// A connection is over, and its segments were retransmitted so often.
+    fn note_end<E: std::error::Error>(
+        &self,
+        retransmits: Option<Retransmits>,
+        peer: SocketAddr,
+        outcome: Result<(), E>,
+    ) {
+        if let (Some(times), Some(count)) = (&self.times, retransmits.and_then(|it| it.get())) {
+            times.note_end(count);
+        }
+        if let Err(error) = outcome
+            && self.logs_failures
+        {
+            self.log.write(Record::Failed { peer, error: describe(&error) });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The control over one of our sockets that the HTTP server needs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,7 +16,11 @@ use lightwait_http::{Delivery, Pending};
 pub(super) struct Transport {
     control: Control,
     behind: Option<Rc<Behind>>,
+    retransmits: Option<Retransmits>,
 }
+
+/// Segments that were retransmitted when a delivery was last asked for; `None` before.
+pub(super) type Retransmits = Rc<Cell<Option<u64>>>;
 
 /// The client behind the bridge.
 struct Behind {
@@ -27,9 +31,20 @@ struct Behind {
 
 impl Transport {
     /// The control over `stream`, whose client is another one if a bridge is between.
-    pub(super) fn new(stream: &TcpStream, client: Option<Rc<Client>>) -> Transport {
+    /// `is_watched`: its retransmissions are to be known.
+    pub(super) fn new(
+        stream: &TcpStream,
+        client: Option<Rc<Client>>,
+        is_watched: bool,
+    ) -> Transport {
         let behind = client.map(|client| Rc::new(Behind { client, wait: RefCell::default() }));
-        Transport { control: stream.control(), behind }
+        let retransmits = is_watched.then(Retransmits::default);
+        Transport { control: stream.control(), behind, retransmits }
+    }
+
+    /// Where they are told, if they are to be known.
+    pub(super) fn retransmits(&self) -> Option<Retransmits> {
+        self.retransmits.clone()
     }
 }
 
@@ -110,13 +125,17 @@ impl lightwait_http::Control for Transport {
     fn delivery(&self) -> Option<Delivery> {
         let info = self.control.info()?;
         let unacknowledged = u64::from(info.send_buffered_bytes);
-        Some(match &self.behind {
+        let delivery = match &self.behind {
             None => Delivery { unacknowledged, srtt: info.srtt, retransmits: info.retransmits },
             Some(behind) => {
                 let client = behind.client.info();
                 let unacknowledged = unacknowledged + client.unacknowledged_bytes as u64;
                 Delivery { unacknowledged, srtt: client.srtt, retransmits: client.retransmits }
             }
-        })
+        };
+        if let Some(retransmits) = &self.retransmits {
+            retransmits.set(Some(delivery.retransmits));
+        }
+        Some(delivery)
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use lightwait::device::Device;
+use lightwait::wrap::pcap::Captures;
 use lightwait::wrap::{Link, Pcap, Recording, Trace};
 use lightwait_core::Medium;
 use lightwait_core::config::Member;
@@ -21,6 +22,8 @@ const INTERFACE: &str = "lightwait";
 pub(super) struct Watched<'a> {
     watch: &'a Watch,
     recording: Option<Recording>,
+    /// Where the admin door may ask for captures, if there is one.
+    captures: Option<Captures>,
     log: &'a Log,
 }
 
@@ -34,7 +37,16 @@ impl<'a> Watched<'a> {
         let watch = &plan.watch;
         let capture = watch.capture.as_ref();
         let recording = capture.map(|capture| recording(capture, medium, plan.shards, log));
-        Ok(Watched { watch, recording: recording.transpose()?, log })
+        let captures = plan.admin.as_ref().map(|_| {
+            let names = interfaces(plan.shards);
+            Captures::new(medium, &names.iter().map(String::as_str).collect::<Vec<_>>())
+        });
+        Ok(Watched { watch, recording: recording.transpose()?, captures, log })
+    }
+
+    /// Where captures may be asked for.
+    pub(super) fn captures(&self) -> Option<&Captures> {
+        self.captures.as_ref()
     }
 
     /// The device of a shard with the wrappers. The emulated bad link is next to the device. The
@@ -47,6 +59,9 @@ impl<'a> Watched<'a> {
         }
         if let Some(recording) = &self.recording {
             device = Box::new(Pcap::new(device, recording, member.index.into()));
+        }
+        if let Some(captures) = &self.captures {
+            device = Box::new(Pcap::on_demand(device, captures, member.index.into()));
         }
         if self.watch.trace {
             let log = self.log.clone();
@@ -65,6 +80,14 @@ fn of_shard(link: &LinkConfig, shard: u16) -> LinkConfig {
     LinkConfig { seed: link.seed.wrapping_add(apart), ..link.clone() }
 }
 
+/// The names of the interfaces in a capture of so many shards.
+fn interfaces(shards: u16) -> Vec<String> {
+    match shards {
+        1 => vec![INTERFACE.to_owned()],
+        _ => (0..shards).map(|shard| format!("{INTERFACE} shard {shard}")).collect(),
+    }
+}
+
 /// Opens the file of the capture. Its failures go to the log.
 fn recording(
     capture: &Capture,
@@ -72,10 +95,7 @@ fn recording(
     shards: u16,
     log: &Log,
 ) -> Result<Recording, Failure> {
-    let names: Vec<String> = match shards {
-        1 => vec![INTERFACE.to_owned()],
-        _ => (0..shards).map(|shard| format!("{INTERFACE} shard {shard}")).collect(),
-    };
+    let names = interfaces(shards);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let opened = match &capture.target {
         CaptureTarget::Stdout => stdout().and_then(|pipe| Recording::stream(pipe, medium, &names)),

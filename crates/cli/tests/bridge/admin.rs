@@ -17,8 +17,9 @@ fn ask(mut stream: impl Read + Write, method: &str, target: &str, headers: &str)
     let request =
         format!("{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let text = String::from_utf8_lossy(&answer);
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let status = head[9..12].parse().unwrap();
     Answer { status, head: head.to_owned(), body: body.to_owned() }
@@ -66,11 +67,11 @@ fn metrics_are_what_the_shards_did() {
         assert_eq!(server.get("/hello.txt").0, 200);
     }
     assert_eq!(server.get("/none").0, 404);
-    // A response is noted once its peer has acknowledged all of it.
+    // A response is noted once its peer has acknowledged all of it, and its connection at its end.
     let end = Instant::now() + Duration::from_secs(10);
     let told = loop {
         let told = get(&server, "/metrics");
-        let noted = sums(&told.body)["lightwait_response_seconds_count"];
+        let noted = sums(&told.body)["lightwait_connection_retransmits_count"];
         if noted >= 11.0 || Instant::now() > end {
             break told;
         }
@@ -85,6 +86,8 @@ fn metrics_are_what_the_shards_did() {
         ("lightwait_response_seconds_count", 11.0),
         ("lightwait_round_trip_seconds_count", 11.0),
         ("lightwait_response_retransmits_count", 11.0),
+        ("lightwait_first_byte_seconds_count", 11.0),
+        ("lightwait_connection_retransmits_count", 11.0),
     ] {
         assert_eq!(sums.get(name), Some(&value), "{name}");
     }
@@ -121,6 +124,20 @@ fn connections_are_listed_by_state_and_peer() {
     assert_eq!((some.len(), is_cut), (19, true));
     assert_eq!(connections(&server, "?state=CLOSE-WAIT").0.len(), 0);
     assert_eq!(connections(&server, "?peer=192.0.2.0/24").0.len(), 0);
+    // A walk in pieces sees each once, over both shards.
+    let (mut walked, mut next) = (Vec::new(), String::new());
+    loop {
+        let answer = get(&server, &format!("/connections?limit=7{next}"));
+        let mut answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        let serde_json::Value::Array(found) = answer["connections"].take() else { panic!() };
+        assert!(found.len() <= 7);
+        walked.extend(found.iter().map(|it| format!("{} {}", it["shard"], it["id"])));
+        let Some(from) = answer["next"].as_str() else { break };
+        next = format!("&from={from}");
+    }
+    walked.sort();
+    walked.dedup();
+    assert_eq!(walked.len(), 20);
     drop(kept);
 }
 
@@ -128,8 +145,20 @@ fn connections_are_listed_by_state_and_peer() {
 fn what_the_door_does_not_have_it_says() {
     let (_directory, server) = served(&[]);
     assert_eq!(get(&server, "/healthz").body, "ok\n");
-    let index = get(&server, "/");
-    assert!(index.status == 200 && index.body.contains("/metrics"));
+    let (page, again) = (get(&server, "/"), get(&server, "/"));
+    assert!(page.status == 200 && page.head.contains("content-type: text/html"), "{}", page.head);
+    // It loads nothing from elsewhere, and what is put into it does not run.
+    let nonce = |page: &Answer| {
+        let policy = page.head.lines().find(|it| it.starts_with("content-security-policy:"));
+        let policy = policy.unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        policy.split("script-src 'nonce-").nth(1).unwrap()[..32].to_owned()
+    };
+    assert_ne!(nonce(&page), nonce(&again), "nobody can know it");
+    assert_eq!(page.body.matches(&format!("nonce=\"{}\"", nonce(&page))).count(), 2);
+    for outside in ["http:", "https:", "src=", "href=", "@import", "url(", "innerHTML", "eval("] {
+        assert!(!page.body.contains(outside), "{outside}");
+    }
     let none = get(&server, "/metric");
     assert!(none.status == 404 && none.body.contains("/metrics"), "{}", none.body);
     let post = ask(door(&server), "POST", "/metrics", "Content-Length: 0\r\n");
@@ -137,9 +166,151 @@ fn what_the_door_does_not_have_it_says() {
     let head = ask(door(&server), "HEAD", "/metrics", "");
     assert!(head.status == 200 && head.body.is_empty());
     let wrong = get(&server, "/connections?state=open");
-    assert!(wrong.status == 400 && wrong.body.contains("ESTABLISHED"), "{}", wrong.body);
+    assert!(wrong.status == 400 && wrong.body.contains("established"), "{}", wrong.body);
     let config: serde_json::Value = serde_json::from_str(&get(&server, "/config").body).unwrap();
     assert_eq!(config["knobs"]["time_wait.length"], "60s");
+}
+
+#[test]
+fn a_summary_counts_every_socket_and_names_the_notable() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let _kept = ss::kept(&server, 30);
+    for _ in 0..9 {
+        assert_eq!(server.get("/hello.txt").0, 200);
+    }
+    // A peer that takes nothing of a long answer.
+    let mut stalled = server.connect();
+    stalled.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    let told = loop {
+        let told: serde_json::Value = serde_json::from_str(&get(&server, "/summary").body).unwrap();
+        let is_all = told["states"]["TIME-WAIT"] == 9 && told["stalled"][0].is_object();
+        if is_all || Instant::now() > end {
+            break told;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(told["states"]["ESTABLISHED"], 31, "{told}");
+    assert_eq!(told["states"]["LISTEN"], 2);
+    assert_eq!(told["sockets"], 31 + 2 + 9);
+    let ages = told["time_wait"].as_array().unwrap();
+    assert_eq!(ages.iter().map(|part| part["count"].as_u64().unwrap()).sum::<u64>(), 9);
+    assert_eq!(told["holders"], serde_json::json!({ "closer": 9, "ourselves": 0 }));
+    let slowest = told["slowest"].as_array().unwrap();
+    let trips: Vec<u64> = slowest.iter().map(|it| it["srtt_us"].as_u64().unwrap()).collect();
+    assert!(trips.len() == 20 && trips.is_sorted_by(|a, b| a >= b), "{trips:?}");
+    assert_eq!(told["stalled"].as_array().unwrap().len(), 1);
+    assert!(told["stalled"][0]["send_buffered_bytes"].as_u64().unwrap() > 0);
+    assert!(told["sending_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(
+        (&told["truncated"], &told["silent_shards"]),
+        (&false.into(), &serde_json::json!([]))
+    );
+}
+
+/// What the door captures, and whether it was cut: the frames of a pcapng file.
+fn captured(server: &Server, query: &str) -> (Vec<Vec<u8>>, bool) {
+    let mut stream = door(server);
+    let request = format!("GET /capture{query} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}{}", String::from_utf8_lossy(&answer[end..]));
+    assert!(head.contains("content-disposition: attachment"), "{head}");
+    let packets = Reader::new(&answer[end..]).filter_map(|block| match block.unwrap() {
+        Block::Packet { bytes, .. } => Some(bytes.to_vec()),
+        _ => None,
+    });
+    (packets.collect(), head.contains("lightwait-truncated: true"))
+}
+
+#[test]
+fn frames_of_one_connection_or_of_all_are_captured_for_a_while() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let mut streams = ss::kept(&server, 6);
+    let (all, _) = connections(&server, "");
+    let peer = all[2]["peer"].as_str().unwrap();
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(b"GET /hello.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    };
+    let while_asked = |streams: &mut [TcpStream], query: &str| {
+        thread::scope(|scope| {
+            let capture = scope.spawn(|| captured(&server, query));
+            thread::sleep(Duration::from_millis(300));
+            // There is one at a time.
+            let second = get(&server, "/capture?seconds=0.1");
+            assert!(
+                second.status == 409 && second.body.contains("one at a time"),
+                "{}",
+                second.body
+            );
+            streams.iter_mut().for_each(ask);
+            capture.join().unwrap()
+        })
+    };
+    let (frames, is_cut) = while_asked(&mut streams, "?seconds=1");
+    let requests = |frames: &[Vec<u8>]| {
+        frames.iter().filter(|it| it.windows(5).any(|five| five == b"GET /")).count()
+    };
+    assert_eq!((requests(&frames), is_cut), (6, false), "{} frames", frames.len());
+    assert!(frames.len() >= 12, "with their answers: {}", frames.len());
+    let filter = format!("?seconds=1&filter=dst+=+{peer}");
+    let (frames, _) = while_asked(&mut streams, &filter);
+    assert_eq!(requests(&frames), 1, "{} frames", frames.len());
+    assert!((2..=6).contains(&frames.len()), "{}", frames.len());
+    // One that is full ends at once, with a whole frame.
+    let begin = Instant::now();
+    let (frames, is_cut) = thread::scope(|scope| {
+        let capture = scope.spawn(|| captured(&server, "?seconds=20&bytes=65536"));
+        thread::sleep(Duration::from_millis(300));
+        assert_eq!(server.get("/large").0, 200);
+        capture.join().unwrap()
+    });
+    assert!(is_cut && !frames.is_empty() && begin.elapsed() < Duration::from_secs(15));
+    assert!(frames.iter().map(Vec::len).sum::<usize>() <= 65536);
+    assert_eq!(get(&server, "/capture?seconds=0").status, 400);
+}
+
+#[test]
+fn an_asker_that_leaves_ends_its_capture() {
+    let (_directory, server) = served(&[]);
+    let mut leaving = door(&server);
+    leaving.write_all(b"GET /capture?seconds=60 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(get(&server, "/capture?seconds=0.1").status, 409);
+    drop(leaving);
+    let end = Instant::now() + Duration::from_secs(10);
+    while get(&server, "/capture?seconds=0.1").status == 409 {
+        assert!(Instant::now() < end, "it goes on");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The names of our metrics in a text.
+fn metric_names(text: &str) -> std::collections::BTreeSet<&str> {
+    let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let found = text.match_indices("lightwait_").map(|(at, _)| {
+        let rest = &text[at..];
+        &rest[..rest.find(|c| !is_of_name(c)).unwrap_or(rest.len())]
+    });
+    found.collect()
+}
+
+#[test]
+fn what_dashboard_and_alerts_ask_for_is_there() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let metrics = get(&server, "/metrics").body;
+    let known = metric_names(&metrics);
+    let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    for (path, least) in [("grafana/lightwait.json", 40), ("prometheus/lightwait.rules.yml", 15)] {
+        let text = fs::read_to_string(deploy.join(path)).unwrap();
+        let asked = metric_names(&text);
+        assert!(asked.len() >= least, "{path}: {asked:?}");
+        let missing: Vec<_> = asked.difference(&known).collect();
+        assert!(missing.is_empty(), "{path} asks for {missing:?}");
+    }
 }
 
 #[test]

@@ -3,7 +3,9 @@
 mod admin;
 mod config_file;
 mod manager;
+mod ss;
 mod tls;
+mod top;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -1,13 +1,16 @@
 //! The admin door, and those who read it: promtool, Prometheus, and tshark's count of a capture.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::browser::Page;
 use crate::namespace;
 use crate::server::{Cable, OURS, Server};
 use crate::tools::{self, curl, output};
@@ -53,12 +56,56 @@ fn promtool_finds_no_fault_in_the_metrics() {
         let directory = tools::directory();
         let server = served(directory.path(), &["--shards", "2"]);
         let path = directory.path().join("metrics");
-        fs::write(&path, metrics()).unwrap();
+        let told = metrics();
+        fs::write(&path, &told).unwrap();
+        let handshakes = sum(&told, "lightwait_handshake_seconds_count");
+        assert_eq!(handshakes, sum(&told, "lightwait_established_total"));
+        assert!(handshakes >= REQUESTS as u64, "{told}");
         let mut promtool = tools::command("promtool");
         promtool.args(["check", "metrics"]).stdin(fs::File::open(&path).unwrap());
         output(&mut promtool);
         server.stop();
     });
+}
+
+#[test]
+fn alerts_fire_when_they_should_and_every_panel_is_a_query() {
+    if !tools::are_there(&["promtool"]) {
+        return;
+    }
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let promtool = |check: &str, path: &Path| {
+        output(tools::command("promtool").args([check, "rules"]).arg(path))
+    };
+    let rules = deploy.join("prometheus/lightwait.rules.yml");
+    promtool("check", &rules);
+    let tests = deploy.join("prometheus/lightwait.rules.test.yml");
+    promtool("test", &tests);
+    // Each alert has a test.
+    let (rules, tests) = (fs::read_to_string(rules).unwrap(), fs::read_to_string(tests).unwrap());
+    let alerts: Vec<&str> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    for alert in &alerts {
+        assert!(tests.contains(&format!("alertname: {alert}\n")), "{alert} has no test");
+    }
+    assert!(alerts.len() > 10);
+    // What Grafana puts into queries, as it might.
+    let dashboard = fs::read_to_string(deploy.join("grafana/lightwait.json")).unwrap();
+    let dashboard = dashboard.replace("$__rate_interval", "5m").replace("$instance", ".*");
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+    let rules: Vec<Value> = targets
+        .enumerate()
+        .map(|(number, it)| json!({ "record": format!("panel:{number}"), "expr": it["expr"] }))
+        .collect();
+    assert!(rules.len() > 50);
+    let directory = tools::directory();
+    let path = directory.path().join("panels.yml");
+    // JSON is YAML.
+    let group = json!({ "groups": [{ "name": "panels", "rules": rules }] });
+    fs::write(&path, group.to_string()).unwrap();
+    promtool("check", &path);
 }
 
 #[test]
@@ -129,5 +176,73 @@ fn counters_are_those_of_a_capture() {
         };
         assert_eq!(counter("segments_out"), captured(&segments("src")));
         assert_eq!(counter("segments_in"), captured(&segments("dst")));
+    });
+}
+
+#[test]
+fn a_browser_shows_the_live_page_and_a_connection() {
+    let test = "admin::a_browser_shows_the_live_page_and_a_connection";
+    namespace::inside(test, &["chromium"], || {
+        let directory = tools::directory();
+        let server = served(directory.path(), &["--shards", "2"]);
+        // Clients that stay; one of them takes nothing of what it asked for.
+        let mut streams: Vec<TcpStream> =
+            (0..12).map(|_| TcpStream::connect((OURS[0], 80)).unwrap()).collect();
+        // More than the kernel takes in its stead.
+        tools::write_file(&directory.path().join("large"), 32);
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let name = if number == 0 { "large" } else { "file" };
+            let request = format!("GET /{name} HTTP/1.1\r\nHost: h\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+        }
+        for stream in &mut streams[1..] {
+            let mut answer = vec![0; 100_000];
+            stream.read_exact(&mut answer).unwrap();
+        }
+        let mut page = Page::new(1280, 1500);
+        page.load(&format!("http://{DOOR}/"));
+        // Rates, and what was found of sockets.
+        page.wait_for("/, 2 shards, over 1\\.\\d s/.test(document.body?.innerText)");
+        page.wait_for("document.querySelector('#stalled tr[tabindex]') !== null");
+        let text = page.evaluate("document.body.innerText");
+        let text = text.as_str().unwrap();
+        for part in
+            ["ESTABLISHED\n12", "LISTEN", "0-6 s", "to send", "Policy priority", "loss probes"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(page.evaluate("document.getElementById('trouble').textContent"), "");
+        let stalled = page.evaluate("document.querySelectorAll('#stalled tr[tabindex]').length");
+        assert_eq!(stalled, 1, "{text}");
+        assert_eq!(page.evaluate("document.querySelectorAll('#slowest tr[tabindex]').length"), 12);
+        let light = page.picture();
+        page.prefer("dark");
+        let dark = page.picture();
+        assert!(light.len() > 50_000 && dark != light, "{}", light.len());
+        if let Some(kept) = std::env::var_os("LIGHTWAIT_PICTURES") {
+            fs::write(Path::new(&kept).join("admin-light.png"), &light).unwrap();
+            fs::write(Path::new(&kept).join("admin-dark.png"), &dark).unwrap();
+        }
+        // A click shows what the stack knows of that connection.
+        let peer = streams[0].local_addr().unwrap().to_string();
+        page.evaluate("document.querySelector('#stalled tr[tabindex]').click()");
+        page.wait_for("document.getElementById('details').open");
+        let shown = page.evaluate("document.getElementById('details').innerText");
+        let shown = shown.as_str().unwrap();
+        for part in [&*format!("{}:80 to {peer}", OURS[0]), "cwnd_bytes", "srtt_us", "retransmits"]
+        {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        if let Some(kept) = std::env::var_os("LIGHTWAIT_PICTURES") {
+            fs::write(Path::new(&kept).join("admin-details.png"), page.picture()).unwrap();
+        }
+        // What the policy of the page forbids does not run.
+        page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')",
+        );
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(page.evaluate("window.ran === undefined"), true);
+        drop(streams);
+        server.stop();
     });
 }

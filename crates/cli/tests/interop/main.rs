@@ -10,6 +10,7 @@ mod admin;
 mod audit;
 mod bad_link;
 mod bridge;
+mod browser;
 mod capture;
 mod client;
 mod download;

@@ -120,11 +120,6 @@ impl FinWait2 {
         self.records.deadline()
     }
 
-    /// All of them.
-    pub(super) fn tuples(&self) -> impl Iterator<Item = Tuple> {
-        self.records.iter().map(|record| record.tuple)
-    }
-
     /// The one of `tuple`, if there is one.
     pub(super) fn find(&self, now: Instant, hash: u64, tuple: &Tuple) -> Option<Record> {
         if self.records.is_empty() {

@@ -7,7 +7,9 @@ mod sending;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-pub use listing::LiveConnection;
+pub use listing::{
+    ConnectionDetail, HalfOpenInfo, ListenerInfo, LiveConnection, RecordInfo, Socket, SocketPlace,
+};
 
 use super::Host;
 use super::after_input::{make_ready, publish};

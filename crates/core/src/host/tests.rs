@@ -21,6 +21,7 @@ mod flood;
 mod info;
 mod leases;
 mod link;
+mod listing;
 mod negotiate;
 mod old;
 mod options;

@@ -125,9 +125,14 @@ impl Listeners {
         self.place_of(port).is_ok()
     }
 
-    /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Listener> {
-        self.slots.iter().map(|(_, listener)| listener)
+    /// The one of that number.
+    pub(crate) fn at(&self, number: u32) -> Option<&Listener> {
+        self.slots.get(number)
+    }
+
+    /// No number of one is as high.
+    pub(crate) fn end(&self) -> u32 {
+        self.slots.end()
     }
 
     /// The listener for a SYN to our end of `tuple`: the exact address before any, and a port

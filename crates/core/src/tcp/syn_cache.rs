@@ -77,6 +77,13 @@ pub(crate) struct HalfOpen {
     behind: u32,
 }
 
+impl HalfOpen {
+    /// When its SYN, ACK is sent again, or it is given up.
+    pub(crate) fn due(&self) -> Instant {
+        self.due
+    }
+}
+
 /// Entries as many of whose SYN, ACKs have been sent, in the order in which they are due.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
@@ -238,9 +245,14 @@ impl SynCache {
         }
     }
 
-    /// All entries.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &HalfOpen> {
-        self.entries.iter().map(|(_, entry)| entry)
+    /// The entry at that index, for those who look at all.
+    pub(crate) fn at(&self, index: u32) -> Option<&HalfOpen> {
+        self.entries.get(index)
+    }
+
+    /// No index of an entry is as high.
+    pub(crate) fn end(&self) -> u32 {
+        self.entries.end()
     }
 
     /// The entry of that number.

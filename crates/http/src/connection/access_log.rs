@@ -98,6 +98,12 @@ impl AccessLog {
         Entry { access, begin, start, head_bytes: 0, retransmits }
     }
 
+    /// The response's head is made.
+    pub(super) fn on_head<B: http_body::Body>(&self, entry: &mut Entry, response: &Response<B>) {
+        entry.access.first_byte = Some(self.age(entry));
+        entry.on_head(response);
+    }
+
     /// The response is over as far as the handler goes; `complete`: its body was handed over whole.
     pub(super) fn on_over(&self, mut entry: Entry, body_bytes: u64, complete: bool) {
         (entry.access.body_bytes, entry.access.complete) = (body_bytes, complete);
@@ -202,7 +208,7 @@ impl Entry {
 
     /// The response's head is made. hyper adds the length of its body, and writes the values of
     /// `Connection` in one line. The framing of a body without a known length counts as body.
-    pub(super) fn on_head<B: http_body::Body>(&mut self, response: &Response<B>) {
+    fn on_head<B: http_body::Body>(&mut self, response: &Response<B>) {
         self.access.status = response.status();
         let reason = response.status().canonical_reason().map_or(0, str::len);
         let line = "HTTP/1.1 200 \r\n".len() + reason;

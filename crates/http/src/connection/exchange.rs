@@ -49,8 +49,8 @@ impl<H: Handler> Exchange<H> {
             server.handler.clone().respond(request).await
         };
         self.complete_head(&mut response, end);
-        if let Some(entry) = &mut entry {
-            entry.on_head(&response);
+        if let (Some(log), Some(entry)) = (log, &mut entry) {
+            log.on_head(entry, &response);
         }
         let status = response.status();
         response.map(|body| self.follow(body, status, entry, in_flight))

@@ -613,7 +613,7 @@ fn measured(reads: &Rc<Cell<u32>>) -> crate::Clock {
 }
 
 #[tokio::test]
-async fn durations_take_two_clock_reads_and_none_without_a_hook() {
+async fn durations_take_three_clock_reads_and_none_without_a_hook() {
     local(async {
         let reads = Rc::new(Cell::new(0));
         let server = Server::new(files(), ServerConfig::default(), measured(&reads));
@@ -621,9 +621,10 @@ async fn durations_take_two_clock_reads_and_none_without_a_hook() {
         client.get("/a").await;
         client.get("/big").await;
         for record in &*client.records.borrow() {
-            assert_eq!(record.duration, Duration::from_millis(3), "{:?}", record.request);
+            assert_eq!(record.first_byte, Some(Duration::from_millis(3)), "{:?}", record.request);
+            assert_eq!(record.duration, Duration::from_millis(6), "{:?}", record.request);
         }
-        assert_eq!((client.records.borrow().len(), reads.take()), (2, 4));
+        assert_eq!((client.records.borrow().len(), reads.take()), (2, 6));
 
         let server = Rc::new(Server::new(files(), ServerConfig::default(), measured(&reads)));
         let (mut stream, io) = tokio::io::duplex(64 << 10);

@@ -8,7 +8,9 @@ use lightwait_core::frame::RxChecksum;
 use lightwait_core::wire::checksum::{pseudo_header, sum};
 use lightwait_core::wire::{ethernet, ip, tcp};
 use lightwait_core::{Medium, RxFrame};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+
+use super::pcap::Ends;
 
 /// Where TCP's fields are, in bytes from its start (RFC 9293 §3.1).
 const TCP_SEQ: usize = 4;
@@ -42,6 +44,17 @@ pub(super) fn complete_in_place(medium: Medium, bytes: &mut [u8]) {
     if let Some(layout) = Layout::of(medium, bytes) {
         layout.fill_in_checksum(&mut bytes[..layout.end]);
     }
+}
+
+/// The ends of a packet of TCP or UDP.
+pub(super) fn ends(medium: Medium, bytes: &[u8]) -> Option<Ends> {
+    let layout = Layout::of(medium, bytes)?;
+    let port = |at: usize| {
+        let port = bytes.get(layout.transport + at..)?.first_chunk()?;
+        Some(u16::from_be_bytes(*port))
+    };
+    let from = SocketAddr::new(layout.source, port(0)?);
+    Some(Ends { from, to: SocketAddr::new(layout.destination, port(2)?) })
 }
 
 /// Offsets in a frame that holds TCP or UDP.

@@ -11,6 +11,7 @@
 //! Several devices may write to one file, each on its own thread: see [`Recording`].
 
 mod files;
+mod on_demand;
 mod output;
 
 use std::fmt;
@@ -30,6 +31,8 @@ use super::outgoing::Offered;
 use super::packets;
 use crate::device::{self, Device, Sink};
 use files::Rotating;
+use on_demand::Source;
+pub use on_demand::{Begun, Captures, Ends, Keep};
 use output::{Background, Output, Taken};
 
 /// Bytes gathered before they are written.
@@ -50,7 +53,10 @@ const LOSS_INTERVAL: Duration = Duration::from_secs(10);
 /// A device whose frames are captured.
 pub struct Pcap<D> {
     device: D,
-    capture: Capture,
+    /// The one that runs.
+    capture: Option<Capture>,
+    /// Where others come from.
+    source: Option<Source>,
     offered: Offered,
 }
 
@@ -64,6 +70,8 @@ struct Capture {
     since: Option<Instant>,
     epoch: Epoch,
     scratch: Vec<u8>,
+    /// Which frames are captured; `None`: all.
+    keep: Option<Keep>,
 }
 
 /// The file of a capture. It may be that of several devices, each on a thread of its own: the
@@ -120,15 +128,25 @@ impl<D: Device> Pcap<D> {
     /// If the recording has no such interface.
     pub fn new(device: D, recording: &Recording, interface: usize) -> Pcap<D> {
         assert!(interface < recording.interfaces, "no interface {interface} in the recording");
-        let capture = Capture {
-            recording: recording.clone(),
-            interface: interface as u32,
-            medium: device.capabilities().medium,
-            since: None,
-            epoch: recording.epoch,
-            scratch: Vec::new(),
-        };
-        Pcap { device, capture, offered: Offered::default() }
+        let medium = device.capabilities().medium;
+        let capture = Some(Capture::new(recording, interface as u32, medium));
+        Pcap { device, capture, source: None, offered: Offered::default() }
+    }
+
+    /// Captures while one of `captures` runs, as the interface of that number.
+    ///
+    /// # Panics
+    /// If they have no such interface.
+    pub fn on_demand(device: D, captures: &Captures, interface: usize) -> Pcap<D> {
+        let source = Some(Source::new(captures, interface));
+        Pcap { device, capture: None, source, offered: Offered::default() }
+    }
+
+    /// A capture may have begun, or ended.
+    fn follow(&mut self) {
+        if let Some(news) = self.source.as_mut().and_then(Source::news) {
+            self.capture = news;
+        }
     }
 }
 
@@ -258,8 +276,25 @@ impl Epoch {
 }
 
 impl Capture {
+    fn new(recording: &Recording, interface: u32, medium: Medium) -> Capture {
+        Capture {
+            recording: recording.clone(),
+            interface,
+            medium,
+            since: None,
+            epoch: recording.epoch,
+            scratch: Vec::new(),
+            keep: None,
+        }
+    }
+
     /// Adds the frame in `scratch` to the capture.
     fn add_scratch(&mut self, now: Instant, direction: Direction) {
+        if let Some(keep) = &self.keep
+            && !keep(packets::ends(self.medium, &self.scratch))
+        {
+            return;
+        }
         let time = self.epoch.time(now);
         let mut blocks = self.recording.blocks();
         if blocks.output.is_none() {
@@ -353,29 +388,34 @@ impl<D: Device> Device for Pcap<D> {
     }
 
     fn receive(&mut self, now: Instant, budget: usize, sink: &mut Sink<'_>) -> io::Result<usize> {
-        let capture = &mut self.capture;
+        self.follow();
+        let Some(capture) = &mut self.capture else {
+            return self.device.receive(now, budget, sink);
+        };
         let received = self.device.receive(now, budget, &mut |frames| {
             frames.iter().for_each(|frame| capture.add_received(now, frame));
             sink(frames);
         });
-        self.capture.write_if_due(now);
+        capture.write_if_due(now);
         received
     }
 
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
-        let capture = &mut self.capture;
-        self.offered.before(outbox, |frame| {
-            capture.scratch.clear();
-            frame.complete_to(&mut capture.scratch);
-            capture.add_scratch(now, Direction::Outbound);
-        });
+        if let Some(capture) = &mut self.capture {
+            self.offered.before(outbox, |frame| {
+                capture.scratch.clear();
+                frame.complete_to(&mut capture.scratch);
+                capture.add_scratch(now, Direction::Outbound);
+            });
+        }
         let result = self.device.transmit(now, outbox);
         self.offered.after(outbox);
         result
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match (self.device.deadline(), self.capture.due()) {
+        let due = self.capture.as_ref().and_then(Capture::due);
+        match (self.device.deadline(), due) {
             (Some(device), Some(capture)) => Some(device.min(capture)),
             (device, capture) => device.or(capture),
         }

@@ -499,12 +499,13 @@ impl Lan {
         let host = &self.server.host;
         for Lookup { blocks, .. } in &self.lookups {
             let has = |key: Key| blocks.has(key);
-            let known = host.sockets().filter_map(|(local, remote, _)| {
-                let IpAddr::V4(address) = remote?.ip() else { return None };
-                let port = remote?.port();
-                Some(Key { address: address.to_bits(), port, local_port: local.port() })
+            let known = host.sockets().filter_map(|socket| {
+                let remote = socket.remote()?;
+                let IpAddr::V4(address) = remote.ip() else { return None };
+                let (port, local_port) = (remote.port(), socket.local().port());
+                Some(Key { address: address.to_bits(), port, local_port })
             });
-            let listeners = host.sockets().filter(|(_, remote, _)| remote.is_none()).count();
+            let listeners = host.sockets().filter(|socket| socket.remote().is_none()).count();
             let (mut count, mut missing) = (listeners, 0);
             for key in known {
                 count += 1;

@@ -32,7 +32,7 @@ const LEVELS: [(&str, &str); 7] = [
 ];
 
 /// What the histograms of a shard's [`Times`] are.
-const TIMES: [(&str, &str); 3] = [
+const TIMES: [(&str, &str); 6] = [
     (
         "response_seconds",
         "Time from the end of a request's head to the acknowledgement of its response.",
@@ -42,6 +42,18 @@ const TIMES: [(&str, &str); 3] = [
         "Smoothed round-trip time of the connection at the end of each response.",
     ),
     ("response_retransmits", "Segments retransmitted on the connection during each response."),
+    (
+        "first_byte_seconds",
+        "Time from the end of a request's head until the head of its response was made.",
+    ),
+    (
+        "handshake_seconds",
+        "Time from our SYN, ACK to its acknowledgement, where neither was repeated or a cookie.",
+    ),
+    (
+        "connection_retransmits",
+        "Segments retransmitted on each connection with a request, up to its last response.",
+    ),
 ];
 
 /// The form in which the metrics are written.
@@ -68,20 +80,31 @@ impl Form {
     }
 }
 
-/// What a shard's responses took. Clones are the same.
+/// What a shard's responses and connections took. It hears of them at their handshakes, at the ends
+/// of responses, and at their ends: a segment costs nothing. Clones are the same.
 #[derive(Clone, Debug)]
 pub(in crate::serve) struct Times {
     response: Histogram,
     round_trip: Histogram,
     retransmits: Histogram,
+    first_byte: Histogram,
+    handshake: Histogram,
+    of_connection: Histogram,
 }
 
 impl Times {
     pub(in crate::serve) fn new() -> Times {
         // 16 µs to 67 s, by factors of four: a histogram has 12 buckets for each shard.
         let seconds = || Histogram::new(exponential_buckets(16e-6, 4.0, 12));
-        let retransmits = Histogram::new([0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0]);
-        Times { response: seconds(), round_trip: seconds(), retransmits }
+        let segments = || Histogram::new([0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0]);
+        Times {
+            response: seconds(),
+            round_trip: seconds(),
+            retransmits: segments(),
+            first_byte: seconds(),
+            handshake: seconds(),
+            of_connection: segments(),
+        }
     }
 
     /// Notes a response that is over.
@@ -93,11 +116,33 @@ impl Times {
         if let Some(count) = access.retransmits {
             self.retransmits.observe(count as f64);
         }
+        if let Some(first_byte) = access.first_byte {
+            self.first_byte.observe(first_byte.as_secs_f64());
+        }
+    }
+
+    /// Notes a connection that was accepted: its first round trip is that of the handshake.
+    pub(in crate::serve) fn note_handshake(&self, round_trip: Duration) {
+        if round_trip > Duration::ZERO {
+            self.handshake.observe(round_trip.as_secs_f64());
+        }
+    }
+
+    /// Notes a connection that is over, and had so many segments retransmitted.
+    pub(in crate::serve) fn note_end(&self, retransmits: u64) {
+        self.of_connection.observe(retransmits as f64);
     }
 
     /// Those of [`TIMES`].
     fn all(&self) -> [&Histogram; TIMES.len()] {
-        [&self.response, &self.round_trip, &self.retransmits]
+        [
+            &self.response,
+            &self.round_trip,
+            &self.retransmits,
+            &self.first_byte,
+            &self.handshake,
+            &self.of_connection,
+        ]
     }
 }
 
@@ -249,7 +294,7 @@ fn gauge<'a>(
 }
 
 /// A documentation's text in one line, without its Markdown.
-fn plain(markdown: &str) -> String {
+pub(super) fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
     while let Some((before, after)) = rest.split_once('[') {
@@ -335,12 +380,23 @@ mod tests {
         times.note(&access);
         access.srtt = Some(Duration::from_millis(1));
         access.retransmits = Some(2);
+        access.first_byte = Some(Duration::from_micros(40));
         times.note(&access);
+        // A SYN, ACK that was repeated gives no sample, and neither does a cookie.
+        times.note_handshake(Duration::ZERO);
+        times.note_handshake(Duration::from_millis(30));
+        times.note_end(0);
+        times.note_end(7);
         let report = Report { counts: Vec::new(), times: Some(times) };
         let text = write(vec![Some(report)], stalls(), Form::Prometheus);
-        for (name, count) in
-            [("response_seconds", 2), ("round_trip_seconds", 1), ("response_retransmits", 1)]
-        {
+        for (name, count) in [
+            ("response_seconds", 2),
+            ("round_trip_seconds", 1),
+            ("response_retransmits", 1),
+            ("first_byte_seconds", 1),
+            ("handshake_seconds", 1),
+            ("connection_retransmits", 2),
+        ] {
             let line = format!("lightwait_{name}_count{{shard=\"0\"}} {count}");
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }

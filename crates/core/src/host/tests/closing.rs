@@ -227,7 +227,7 @@ fn an_orphan_that_moves_goes_after_those_that_do_not() {
     assert_eq!(peer.host.counters().orphans_over_limit, 1);
     let left = |peer: &Peer| -> Vec<u16> {
         let mut ports: Vec<_> =
-            peer.host.sockets().filter_map(|(_, remote, _)| Some(remote?.port())).collect();
+            peer.host.sockets().filter_map(|it| Some(it.remote()?.port())).collect();
         ports.sort_unstable();
         ports
     };

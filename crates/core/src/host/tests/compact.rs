@@ -176,7 +176,7 @@ fn an_orphan_that_waits_for_a_fin_is_a_record_and_ends_in_time() {
     pair.close(a.0, a.1, 5 * REST_AFTER);
     assert_eq!((pair.client.counters().rested, pair.server.counters().rested), (1, 0));
     assert_eq!((pair.client.fin_wait_2_len(), pair.client.sockets().count()), (1, 1));
-    let state = pair.client.sockets().next().unwrap().2;
+    let state = pair.client.sockets().next().unwrap().state();
     assert_eq!(state, crate::tcp::State::FinWait2);
     let now = pair.now;
     pair.server.write(now, b, b"nobody hears").unwrap();

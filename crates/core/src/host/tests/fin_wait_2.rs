@@ -48,7 +48,7 @@ pub(super) fn stamped(say: Say) -> Say {
 }
 
 pub(super) fn states(peer: &Peer) -> Vec<State> {
-    peer.host.sockets().map(|(_, _, state)| state).collect()
+    peer.host.sockets().map(|it| it.state()).collect()
 }
 
 fn resting() -> Peer {
@@ -225,7 +225,8 @@ fn a_woken_orphan_is_a_record_again_and_keeps_its_deadline() {
 #[test]
 fn its_tuple_is_taken() {
     let mut peer = resting();
-    let (now, tuple) = (peer.now, peer.host.closed.fin_wait_2.tuples().next().unwrap());
+    let (now, tuple) =
+        (peer.now, peer.host.closed.fin_wait_2.records().iter().next().unwrap().tuple);
     assert_eq!(
         peer.host.connect(now, tuple.local(), tuple.remote()).unwrap_err(),
         ConnectError::AddressInUse
@@ -360,7 +361,7 @@ fn when_there_are_too_many_the_oldest_goes() {
     assert_eq!(over_limits(&peer), (0, 0, 0));
     peer.wait(QUIET);
     assert_eq!((peer.host.counters().rested, peer.host.fin_wait_2_len()), (2, 1));
-    let remotes: Vec<_> = peer.host.sockets().filter_map(|(_, remote, _)| remote).collect();
+    let remotes: Vec<_> = peer.host.sockets().filter_map(|it| it.remote()).collect();
     assert_eq!(remotes, ["10.0.0.1:4001".parse().unwrap()]);
     assert_eq!(over_limits(&peer), (0, 1, 0));
 }

@@ -241,10 +241,8 @@ fn every_socket_is_listed_with_its_state() {
     let mut peer = Peer::listening(plain());
     let listed = |peer: &Peer| -> Vec<_> {
         let ends = peer.host.sockets();
-        ends.map(|(local, remote, state)| {
-            (local.port(), remote.map(|remote| remote.to_string()), state)
-        })
-        .collect()
+        ends.map(|it| (it.local().port(), it.remote().map(|remote| remote.to_string()), it.state()))
+            .collect()
     };
     let remote = Some("10.0.0.1:4000".to_string());
     assert_eq!(listed(&peer), [(80, None, State::Listen)]);

@@ -35,7 +35,7 @@ fn the_reset_follows_the_ack_of_our_fin_and_we_then_ignore_any() {
     for state in KEPT {
         let mut peer = in_last_ack(swapping(state));
         // Monitors see LAST-ACK.
-        assert!(peer.host.sockets().any(|(.., state)| state == State::LastAck));
+        assert!(peer.host.sockets().any(|it| it.state() == State::LastAck));
         // Not before: an acknowledgement of less, and time, bring none.
         assert!(peer.exchange(Say::new(A, 2, 1)).is_empty());
         assert!(peer.wait(Duration::from_millis(500)).iter().all(|heard| heard.flags == F | A));

@@ -183,7 +183,7 @@ fn a_full_table_lets_the_oldest_go_whatever_it_keeps() {
                 peer.wait(Duration::from_secs(1));
             }
             let waits: Vec<u16> =
-                peer.host.sockets().filter_map(|(_, remote, _)| remote).map(|r| r.port()).collect();
+                peer.host.sockets().filter_map(|it| it.remote()).map(|r| r.port()).collect();
             let mut sorted = waits.clone();
             sorted.sort_unstable();
             let expected: &[u16] = if limit == 2 { &[4002, 4003] } else { &[4001, 4002, 4003] };
@@ -209,7 +209,8 @@ fn an_active_open_waits_unless_timestamps_make_it_safe() {
             peer.hear();
             peer.say(stamped(Say::new(F | A, 1, 2)));
             peer.hear();
-            let ends = (peer.host.sockets().last().unwrap().0, "10.0.0.1:4000".parse().unwrap());
+            let ends =
+                (peer.host.sockets().last().unwrap().local(), "10.0.0.1:4000".parse().unwrap());
             assert_eq!(
                 peer.host.connect(peer.now, ends.0, ends.1),
                 Err(ConnectError::AddressInUse)

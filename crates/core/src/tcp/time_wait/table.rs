@@ -20,7 +20,9 @@ mod handles;
 mod index;
 mod queue;
 mod row;
+mod walk;
 
+#[cfg(test)]
 use super::Record;
 use crate::config::Config;
 use crate::flow::Tuple;
@@ -295,7 +297,8 @@ impl TimeWait {
     }
 
     /// All records, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = Record> + '_ {
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Record> + '_ {
         let handles = &self.handles;
         self.classes
             .iter()
@@ -518,6 +521,7 @@ impl<R: Row> RecordSet<R> {
         if row.is_between(tuple, local) { self.queue.locate(location) } else { None }
     }
 
+    #[cfg(test)]
     fn records(&self, handles: &Handles) -> impl Iterator<Item = Record> {
         self.queue.iter().map(|seen| self.found(&handles.tuple(seen.row), seen, handles).record())
     }

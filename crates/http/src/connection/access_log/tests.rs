@@ -57,7 +57,7 @@ impl Scene {
     /// Begins a response.
     fn begin(&self) -> Entry {
         let mut entry = self.log.begin(Access::new(peer(), "GET / HTTP/1.1".into()));
-        entry.on_head(&Response::new(Empty::<Bytes>::new()));
+        self.log.on_head(&mut entry, &Response::new(Empty::<Bytes>::new()));
         entry
     }
 

@@ -286,3 +286,37 @@ fn devices_of_other_threads_write_whole_blocks() {
     }
     assert!(seen.iter().all(|numbers| numbers.iter().copied().eq(0..FRAMES)));
 }
+
+#[test]
+fn a_capture_begins_and_ends_while_devices_run() {
+    let file = Memory::new(usize::MAX);
+    let captures = Captures::new(Medium::Ip, &["test0"]);
+    let (device, mut wire) = MemoryDevice::with_wire(Capabilities::plain(Medium::Ip, 1500), 2);
+    let mut device = Pcap::on_demand(device, &captures, 0);
+    let mut turn = |device: &mut Pcap<MemoryDevice>| {
+        device.receive(Instant::ZERO, 1, &mut |_| ()).unwrap();
+        let mut outbox = Outbox::new(1);
+        push(&mut outbox, &segment(), TxChecksum::Complete);
+        device.transmit(Instant::ZERO, &mut outbox).unwrap();
+        assert!(outbox.is_empty() && wire.drain().is_some());
+    };
+    turn(&mut device);
+    assert_eq!(device.deadline(), None);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let keep: Keep = Arc::new(move |ends| {
+        let mut seen = seen.lock().unwrap();
+        seen.push(ends.unwrap());
+        seen.len() <= 2
+    });
+    let begun = captures.begin(file.clone(), keep.clone()).unwrap().unwrap();
+    assert!(captures.begin(file.clone(), keep.clone()).unwrap().is_none(), "one at a time");
+    (0..3).for_each(|_| turn(&mut device));
+    let rest = begun.end();
+    turn(&mut device);
+    drop(rest);
+    assert_eq!(packets_in(&file).len(), 2, "of three, two were wanted");
+    let ends = Ends { from: "10.0.0.1:80".parse().unwrap(), to: "10.0.0.2:81".parse().unwrap() };
+    assert_eq!(*asked.lock().unwrap(), [ends; 3]);
+    assert!(captures.begin(file.clone(), keep).unwrap().is_some(), "the next may begin");
+}

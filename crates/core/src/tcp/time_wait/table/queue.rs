@@ -497,7 +497,23 @@ impl<R: Row> Queue<R> {
         }
     }
 
+    /// What lies at that number, or at the front if that is behind it, unless it is dead; and the
+    /// next number, beyond what has no memory. `None` at the end.
+    pub(super) fn look_at(&self, number: u32) -> Option<(Option<Located<'_, R>>, u32)> {
+        let Span { first: front, len } = self.span();
+        let is_passed = front.wrapping_sub(number).cast_signed() > 0;
+        let number = if is_passed { front } else { number };
+        if number.wrapping_sub(front) >= len {
+            return None;
+        }
+        match self.location(number) {
+            Some(location) => Some((self.locate(&location), number.wrapping_add(1))),
+            None => Some((None, (number | (ROWS as u32 - 1)).wrapping_add(1))),
+        }
+    }
+
     /// Every record that is not dead.
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = Located<'_, R>> {
         let Span { first: front, len } = self.span();
         (0..len).filter_map(move |offset| self.row(front.wrapping_add(offset)))

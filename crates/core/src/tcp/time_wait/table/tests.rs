@@ -146,6 +146,21 @@ impl Fixture {
             live += records.live as usize;
         });
         assert_eq!(live, self.table.len());
+        assert_eq!(self.walked(), live, "a walk sees each once");
+    }
+
+    /// Records that a walk sees.
+    fn walked(&self) -> usize {
+        let mut count = 0;
+        for set in 0..TimeWait::SETS {
+            let mut number = Some(self.table.first_number(set));
+            while let Some(at) = number {
+                let (found, following) = self.table.look_at(set, at);
+                count += usize::from(found.is_some());
+                number = following;
+            }
+        }
+        count
     }
 
     /// Handles in use, and those that the records there are need.
