@@ -38,7 +38,7 @@ use streams::{Spawner, Streams, Verdict};
 
 /// Memory of a connection that speaks HTTP/2, beside what one of HTTP/1 has while it is awake:
 /// tables of fields, and buffers of 16 KiB.
-const HTTP2_BYTES: usize = 24 << 10;
+pub const HTTP2_BYTES: usize = 24 << 10;
 /// What a client may send of bodies that were not read, of a stream and of all.
 const WINDOW_BYTES: u32 = 64 << 10;
 /// What h2 takes of a stream's body beyond what was sent.
