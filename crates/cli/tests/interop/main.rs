@@ -1,5 +1,5 @@
-//! The program against what others use: the kernel's TCP, `curl`, `wrk`, `openssl`, `h2load`, nginx,
-//! Apache, hyper, a browser; and its captures against tshark and a checker of our own.
+//! The program against what others use: the kernel's TCP, `curl`, `wrk`, `openssl`, `h2load`,
+//! nginx, Apache, hyper, a browser; and its captures against tshark and a checker of our own.
 //!
 //! Every test runs in a network namespace that it makes and that goes with it ([`namespace`]). Root
 //! tests over a TAP; an ordinary user over a packet socket, in a user namespace. With `CI=true` a

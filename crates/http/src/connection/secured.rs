@@ -82,16 +82,15 @@ impl<H: Handler> Server<H> {
         let phase = Phase::new(self.clock.timer.now());
         let (config, timer) = (credentials.current(), self.clock.timer.clone());
         let door = self.door.clone();
-        let made = Secured::new((io, control.clone()), config, phase.clone(), timer, door);
+        let made = Secured::new((io, control), config, phase.clone(), timer, door);
         let running = match made {
             Ok((stream, sealed)) => {
                 let told = sealed.clone();
                 Ok((self.run((stream, sealed), phase, peer, true), told))
             }
-            // A configuration that no session can have.
+            // A configuration that no session can have: the stream is dropped.
             Err(error) => {
                 self.door.count_tls(|tls| tls.failed_broken += 1);
-                control.abort();
                 Err(SecuredError::Handshake(error.to_string()))
             }
         };
