@@ -192,8 +192,8 @@ impl Streams {
         self.ran.get()
     }
 
-    /// Judges the peer's progress with each stream, when that is due. Resets streams with too little
-    /// of it.
+    /// Judges the peer's progress with each stream, when that is due. Resets streams with too
+    /// little of it.
     pub(super) fn poll_judged(&self, cx: &mut Context<'_>, pace: &Limits) -> Verdict {
         let mut verdict = Verdict::default();
         if self.is_empty() {
