@@ -13,6 +13,7 @@
 
 mod body;
 mod metered;
+mod quiet;
 mod streams;
 
 use std::cell::RefCell;

@@ -5,12 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::rt::{Executor, Timer};
 
+use super::quiet::Quiet;
 use super::{IdleSince, Outcome};
 use crate::Pending;
 use crate::config::ServerConfig;
@@ -44,6 +46,9 @@ pub(super) struct Streams {
     looks_at: Cell<Option<Instant>>,
     /// A task ran.
     ran: Rc<Cell<bool>>,
+    quiet: Arc<Quiet>,
+    /// Wakes through it.
+    waker: Waker,
 }
 
 /// How much must pass on a stream.
@@ -82,6 +87,7 @@ pub(super) struct Verdict {
 impl Streams {
     pub(super) fn new(phase: Phase, timer: Rc<dyn Timer>, now: Instant) -> Streams {
         let (open, answered, tasks, begun, next) = Default::default();
+        let quiet = Quiet::new();
         let (under_way, alarm, looks_at, ran, begun_answers) = Default::default();
         Streams {
             phase,
@@ -97,6 +103,8 @@ impl Streams {
             alarm,
             looks_at,
             ran,
+            waker: Waker::from(quiet.clone()),
+            quiet,
         }
     }
 
@@ -171,14 +179,19 @@ impl Streams {
         cx: &mut Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<Outcome>,
     ) -> Poll<Outcome> {
+        self.quiet.begin(cx.waker());
+        let mut within = Context::from_waker(&self.waker);
         for _ in 0..ROUNDS {
-            if let Poll::Ready(outcome) = poll(cx) {
+            if let Poll::Ready(outcome) = poll(&mut within) {
                 return Poll::Ready(outcome);
             }
-            if !self.poll_tasks(cx) {
+            let has_run = self.poll_tasks(&mut within);
+            if !self.quiet.takes_wake() && !has_run {
+                self.quiet.end();
                 return Poll::Pending;
             }
         }
+        self.quiet.end();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
