@@ -117,7 +117,7 @@ pub const CONNECTION_BYTES: usize = RESTING_BYTES + AWAKE_BYTES;
 
 /// Memory of a session of TLS for the connection's whole life: its keys, rustls's state, the
 /// records in either direction. The test `a_session_takes_what_is_charged` measures it.
-pub(crate) const TLS_BYTES: usize = 12 << 10;
+pub const TLS_BYTES: usize = 12 << 10;
 
 /// How many there may be.
 #[derive(Clone, Copy, Debug)]

@@ -516,22 +516,32 @@ impl<S: FileSource> Paced for FileBody<S> {
 pub struct RequestBody {
     incoming: Option<Incoming>,
     phase: Option<Phase>,
+    waits: Option<Waits>,
+}
+
+/// Told whether the body waits for the client, whenever it is asked for more.
+pub(crate) struct Waits(pub(crate) Box<dyn Fn(bool)>);
+
+impl fmt::Debug for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waits").finish_non_exhaustive()
+    }
 }
 
 impl RequestBody {
     /// No bytes at all.
     pub fn empty() -> Self {
-        RequestBody { incoming: None, phase: None }
+        RequestBody { incoming: None, phase: None, waits: None }
     }
 
     /// The body of a request, which tells `phase` when it ends.
     pub(crate) fn new(incoming: Incoming, phase: Phase) -> Self {
-        RequestBody { incoming: Some(incoming), phase: Some(phase) }
+        RequestBody { incoming: Some(incoming), phase: Some(phase), waits: None }
     }
 
     /// The body of a request on a stream of its own.
-    pub(crate) fn of_stream(incoming: Incoming) -> Self {
-        RequestBody { incoming: Some(incoming), phase: None }
+    pub(crate) fn of_stream(incoming: Incoming, waits: Waits) -> Self {
+        RequestBody { incoming: Some(incoming), phase: None, waits: Some(waits) }
     }
 
     fn on_end(&self) {
@@ -551,7 +561,11 @@ impl HttpBody for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let this = self.get_mut();
         let Some(incoming) = &mut this.incoming else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(&mut *incoming).poll_frame(cx));
+        let polled = Pin::new(&mut *incoming).poll_frame(cx);
+        if let Some(Waits(tell)) = &this.waits {
+            tell(polled.is_pending());
+        }
+        let frame = ready!(polled);
         if frame.is_none() || incoming.is_end_stream() {
             this.on_end();
         }

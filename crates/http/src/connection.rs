@@ -32,7 +32,7 @@ use crate::date::Date;
 use crate::memory::Memory;
 use crate::patient::{Bounds, Patient, Phase};
 use crate::refusal::{self, Owed, Refusable, Refused};
-use crate::stop::{Stop, Wait};
+use crate::stop::{Stop, Tracked, Wait};
 use crate::waiting::{Seat, Wanted};
 use crate::{Clock, Pending};
 use access_log::AccessLog;
@@ -174,11 +174,15 @@ impl<H: Handler> Server<H> {
     ///
     /// # Errors
     /// Those of [`Server::serve_controlled`].
-    pub async fn serve<I>(self: Rc<Self>, io: I, peer: SocketAddr) -> Result<(), hyper::Error>
+    pub fn serve<I>(
+        self: Rc<Self>,
+        io: I,
+        peer: SocketAddr,
+    ) -> impl Future<Output = Result<(), hyper::Error>> + use<H, I>
     where
         I: Read + Write + Unpin + 'static,
     {
-        self.serve_controlled(io, (), peer).await
+        self.serve_controlled(io, (), peer)
     }
 
     /// Serves one connection until it is over. Resets it by `control` if its peer takes too little
@@ -187,66 +191,47 @@ impl<H: Handler> Server<H> {
     /// # Errors
     /// An error of hyper: the peer broke the protocol, a timeout ended, or the stream failed. The
     /// server has answered all that it could.
-    pub async fn serve_controlled<I, C>(
+    pub fn serve_controlled<I, C>(
         self: Rc<Self>,
         io: I,
         control: C,
         peer: SocketAddr,
-    ) -> Result<(), hyper::Error>
+    ) -> impl Future<Output = Result<(), hyper::Error>> + use<H, I, C>
     where
         I: Read + Write + Unpin + 'static,
         C: Control + Clone + Unpin,
     {
         let phase = Phase::new(self.clock.timer.now());
-        self.run((io, control), phase, peer, false).await
+        self.run((io, control), phase, peer, false)
     }
 
-    /// Serves one connection until it is over.
-    async fn run<I, C>(
+    /// Serves one connection until it is over. What it is made of is made at once, so that its task
+    /// has no room for what that was made from.
+    fn run<I, C>(
         self: Rc<Self>,
         (io, control): (I, C),
         phase: Phase,
         peer: SocketAddr,
         is_secured: bool,
-    ) -> Result<(), hyper::Error>
+    ) -> impl Future<Output = Result<(), hyper::Error>> + use<H, I, C>
     where
         I: Read + Write + Unpin + 'static,
         C: Control + Clone + Unpin,
     {
-        let _tracked = self.stop.track();
+        let tracked = self.stop.track();
         let now = self.clock.timer.now();
         let outlet = Rc::new(Outlet::new(control.clone(), phase.clone()));
         let visit = Visit::new(self.clone(), phase.clone(), outlet.clone(), peer, is_secured);
-        let visit = Rc::new(visit);
         let (timer, door) = (self.clock.timer.clone(), self.door.clone());
-        let mut waits = Waits {
+        let waits = Waits {
             seat: self.door.seat((phase.clone(), outlet), peer.ip(), now),
             stop: self.stop.wait_requested(),
             is_stopping: false,
             control: control.clone(),
         };
         let io = Patient::new((io, control), timer, phase, self.bounds.clone(), door);
-        let mut io = Box::new(Refusable::new(io, visit.owed.clone()));
-        let outcome = loop {
-            if !poll_fn(|cx| visit.poll_asleep(cx, &mut io, &mut waits)).await {
-                break Ok(());
-            }
-            // Boxed: a connection that waits for the next request has no room for it.
-            let awake = match visit.phase.is_http2() {
-                false => Box::pin(visit.clone().stay_awake(io, &mut waits)).await,
-                true => Box::pin(visit.clone().speak_http2(io, &mut waits)).await,
-            };
-            match awake {
-                Awake::Rests(rested) => io = rested,
-                Awake::Over(over, outcome) => {
-                    io = over;
-                    break outcome;
-                }
-            }
-        };
-        poll_fn(|cx| visit.poll_delivered(cx, &mut io.inner, &mut waits)).await;
-        visit.leave();
-        outcome
+        let io = Box::new(Refusable::new(io, visit.owed.clone()));
+        Rc::new(visit).attend(io, waits, tracked)
     }
 
     /// Closes a connection that waits for its peer, because others need its memory or its place.
@@ -368,6 +353,39 @@ impl<H: Handler> Visit<H> {
             is_asked,
             is_cut_short,
         }
+    }
+
+    /// Serves the connection until it is over.
+    async fn attend<I, C>(
+        self: Rc<Self>,
+        mut io: Box<Refusable<Patient<I, C>>>,
+        mut waits: Waits<C>,
+        _tracked: Tracked,
+    ) -> Result<(), hyper::Error>
+    where
+        I: Read + Write + Unpin + 'static,
+        C: Control + Unpin,
+    {
+        let outcome = loop {
+            if !poll_fn(|cx| self.poll_asleep(cx, &mut io, &mut waits)).await {
+                break Ok(());
+            }
+            // Boxed: a connection that waits for the next request has no room for it.
+            let awake = match self.phase.is_http2() {
+                false => Box::pin(self.clone().stay_awake(io, &mut waits)).await,
+                true => Box::pin(self.clone().speak_http2(io, &mut waits)).await,
+            };
+            match awake {
+                Awake::Rests(rested) => io = rested,
+                Awake::Over(over, outcome) => {
+                    io = over;
+                    break outcome;
+                }
+            }
+        };
+        poll_fn(|cx| self.poll_delivered(cx, &mut io.inner, &mut waits)).await;
+        self.leave();
+        outcome
     }
 
     /// Waits for the first byte of a request, or another event for hyper; returns true then.

@@ -51,11 +51,11 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 pub use access::{Access, RequestLine};
-pub use admission::{Admission, CONNECTION_BYTES, Clients, Entry, Refusal, Tally};
+pub use admission::{Admission, CONNECTION_BYTES, Clients, Entry, Refusal, TLS_BYTES, Tally};
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
-pub use connection::http2::Http2;
+pub use connection::http2::{HTTP2_BYTES, Http2};
 pub use connection::secured::SecuredError;
 pub use connection::{Handler, Server};
 pub use control::{Control, Delivery};

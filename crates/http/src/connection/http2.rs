@@ -13,6 +13,7 @@
 
 mod body;
 mod metered;
+mod quiet;
 mod streams;
 
 use std::cell::RefCell;
@@ -34,11 +35,11 @@ use crate::patient::Patient;
 use crate::refusal::Refusable;
 use crate::waiting::Wanted;
 use metered::{Metered, Wire};
-use streams::{Spawner, Streams, Verdict};
+use streams::{Limits, Spawner, Streams, Verdict};
 
 /// Memory of a connection that speaks HTTP/2, beside what one of HTTP/1 has while it is awake:
 /// tables of fields, and buffers of 16 KiB.
-const HTTP2_BYTES: usize = 24 << 10;
+pub const HTTP2_BYTES: usize = 24 << 10;
 /// What a client may send of bodies that were not read, of a stream and of all.
 const WINDOW_BYTES: u32 = 64 << 10;
 /// What h2 takes of a stream's body beyond what was sent.
@@ -142,7 +143,10 @@ impl<H: Handler> Visit<H> {
                 return Poll::Ready(Ok(()));
             }
             let outcome = streams.poll_with(cx, |cx| Pin::new(&mut connection).poll(cx));
-            wire.borrow_mut().on_answered(streams.answered());
+            let mut metered = wire.borrow_mut();
+            metered.on_answered(streams.answered());
+            metered.flush(cx);
+            drop(metered);
             if let Some(log) = &self.log {
                 log.poll(cx, wire.borrow().is_flushed());
             }
@@ -168,8 +172,7 @@ impl<H: Handler> Visit<H> {
         if waits.is_stopping && streams.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        let pace = (server.config.write_stall_timeout, server.config.min_rate_bytes);
-        let verdict = streams.poll_judged(cx, pace, server.config.min_rate_window);
+        let verdict = streams.poll_judged(cx, &Limits::of(&server.config));
         let Verdict { stalled, slow, ends } = verdict;
         if stalled + slow > 0 {
             server.door.count_http2(|http2| {

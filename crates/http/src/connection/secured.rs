@@ -63,35 +63,40 @@ impl<H: Handler> Server<H> {
     /// # Errors
     /// The handshake failed, which [`Server::tls`] counts; or those of
     /// [`Server::serve_controlled`].
-    pub async fn serve_secured<I, C>(
+    pub fn serve_secured<I, C>(
         self: Rc<Self>,
         io: I,
         control: C,
         peer: SocketAddr,
         credentials: &Credentials,
-    ) -> Result<(), SecuredError>
+    ) -> impl Future<Output = Result<(), SecuredError>> + use<H, I, C>
     where
         I: Read + Write + Unpin + 'static,
         C: Control + Clone + Unpin,
     {
-        let _charge = self.door.charge_connection(TLS_BYTES);
+        let charge = self.door.charge_connection(TLS_BYTES);
         let phase = Phase::new(self.clock.timer.now());
-        let (config, timer, door) =
-            (credentials.current(), self.clock.timer.clone(), self.door.clone());
-        match Secured::new((io, control.clone()), config, phase.clone(), timer, door) {
+        let (config, timer) = (credentials.current(), self.clock.timer.clone());
+        let door = self.door.clone();
+        let made = Secured::new((io, control), config, phase.clone(), timer, door);
+        let running = match made {
             Ok((stream, sealed)) => {
                 let told = sealed.clone();
-                let outcome = self.run((stream, sealed), phase, peer, true).await;
-                match told.failure() {
-                    Some(why) => Err(SecuredError::Handshake(why)),
-                    None => outcome.map_err(SecuredError::Http),
-                }
+                Ok((self.run((stream, sealed), phase, peer, true), told))
             }
-            // A configuration that no session can have.
+            // A configuration that no session can have: the stream is dropped.
             Err(error) => {
                 self.door.count_tls(|tls| tls.failed_broken += 1);
-                control.abort();
                 Err(SecuredError::Handshake(error.to_string()))
+            }
+        };
+        async move {
+            let _charge = charge;
+            let (running, told) = running?;
+            let outcome = running.await;
+            match told.failure() {
+                Some(why) => Err(SecuredError::Handshake(why)),
+                None => outcome.map_err(SecuredError::Http),
             }
         }
     }
@@ -101,12 +106,12 @@ impl<H: Handler> Server<H> {
     ///
     /// # Errors
     /// Those of [`Server::serve_controlled`].
-    pub async fn serve_http2<I, C>(
+    pub fn serve_http2<I, C>(
         self: Rc<Self>,
         io: I,
         control: C,
         peer: SocketAddr,
-    ) -> Result<(), hyper::Error>
+    ) -> impl Future<Output = Result<(), hyper::Error>> + use<H, I, C>
     where
         I: Read + Write + Unpin + 'static,
         C: Control + Clone + Unpin,
@@ -114,7 +119,7 @@ impl<H: Handler> Server<H> {
         let now = self.clock.timer.now();
         let phase = Phase::new(now);
         phase.on_secured(now, true);
-        self.run((io, control), phase, peer, false).await
+        self.run((io, control), phase, peer, false)
     }
 
     /// What came over HTTP/2, and what was refused of it.

@@ -20,6 +20,11 @@ use crate::patient::Phase;
 const RECORD_BYTES: usize = 1 << 14;
 /// What a record adds to its text, at most (TLS 1.2 with AES-GCM).
 const RECORD_OVERHEAD: usize = 29;
+/// Text that waits for more, or for a flush, to share a record with: short answers, and what is
+/// left of a frame of HTTP/2 behind a record's worth of it.
+const HELD_BYTES: usize = 1 << 10;
+/// Slices that go into one record with it.
+const SLICES: usize = 8;
 /// A record has this much text though the transport has no room for all of it, if there is so much.
 const LEAST_BYTES: usize = 1 << 10;
 
@@ -67,6 +72,8 @@ pub(crate) struct Secured<I, C> {
     timer: Rc<dyn Timer>,
     door: Door,
     told: Rc<Told>,
+    /// Text that is not in a record yet.
+    held: Vec<u8>,
 }
 
 impl<I, C: Control + Clone> Secured<I, C> {
@@ -82,8 +89,9 @@ impl<I, C: Control + Clone> Secured<I, C> {
         let told = Rc::default();
         let sealed = Sealed::new(control.clone(), Rc::clone(&told));
         let step = Step::Handshake;
+        let held = Vec::new();
         phase.on_handshake(timer.now());
-        Ok((Secured { io, control, session, step, phase, timer, door, told }, sealed))
+        Ok((Secured { io, control, session, step, phase, timer, door, told, held }, sealed))
     }
 }
 
@@ -112,6 +120,14 @@ impl<I, C> Secured<I, C> {
 impl<I: Read + Write + Unpin, C: Control> Secured<I, C> {
     /// Hands all records of the session to the transport.
     fn send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.send_records(cx))?;
+        if self.held.is_empty() {
+            self.told.on_all_sent();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn send_records(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Pipe { io: &mut self.io, cx }) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -120,7 +136,6 @@ impl<I: Read + Write + Unpin, C: Control> Secured<I, C> {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        self.told.on_all_sent();
         Poll::Ready(Ok(()))
     }
 
@@ -172,14 +187,43 @@ impl<I: Read + Write + Unpin, C: Control> Secured<I, C> {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         }
         ready!(self.send(cx))?;
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        let held_len = self.held.len();
+        if held_len + total <= HELD_BYTES {
+            slices.iter().for_each(|slice| self.held.extend_from_slice(slice));
+            self.told.pending.set(self.held.len());
+            return Poll::Ready(Ok(total));
+        }
         let room = ready!(self.control.poll_room(cx)).saturating_sub(RECORD_OVERHEAD);
-        self.session.set_buffer_limit(Some(room.clamp(LEAST_BYTES, RECORD_BYTES)));
-        let taken = self.session.writer().write_vectored(slices)?;
-        self.told.pending.set(taken);
+        let most = room.clamp(LEAST_BYTES, RECORD_BYTES);
+        let taken = self.seal(slices, most)? - held_len;
         if let Poll::Ready(Err(error)) = self.send(cx) {
             return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(taken))
+    }
+
+    /// Makes a record of what is held and of these slices, with so many bytes at most, which are
+    /// more than are held. Returns how many it has.
+    fn seal(&mut self, slices: &[IoSlice<'_>], most: usize) -> io::Result<usize> {
+        let held = std::mem::take(&mut self.held);
+        let mut all = [IoSlice::new(&[]); SLICES];
+        all[0] = IoSlice::new(&held);
+        let count = slices.len().min(SLICES - 1);
+        all[1..=count].copy_from_slice(&slices[..count]);
+        self.session.set_buffer_limit(Some(most));
+        let taken = self.session.writer().write_vectored(&all[..=count])?;
+        self.told.pending.set(taken);
+        Ok(taken)
+    }
+
+    /// Hands everything to the transport, with what was held.
+    fn send_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.held.is_empty() && self.step == Step::Open {
+            ready!(self.send_records(cx))?;
+            self.seal(&[], RECORD_BYTES)?;
+        }
+        self.send(cx)
     }
 }
 
@@ -260,7 +304,7 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Secured<I, C> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.send(cx))?;
+        ready!(this.send_all(cx))?;
         Pin::new(&mut this.io).poll_flush(cx)
     }
 
@@ -269,6 +313,7 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Secured<I, C> {
         // Whoever closes now waits for the handshake no longer.
         this.fail_handshake(UNFINISHED, |tls| tls.failed_unfinished += 1);
         if this.step == Step::Open {
+            ready!(this.send_all(cx))?;
             this.session.send_close_notify();
             this.step = Step::Closed;
         }

@@ -8,12 +8,14 @@ use crate::{
 use hyper_util::rt::TokioIo;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, RootCertStore, version};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsConnector;
@@ -156,6 +158,72 @@ async fn a_client_that_speaks_http_2_gets_it() {
             assert_eq!(secure.server.http2().connections - before, connections);
         }
         assert!(secure.records.borrow()[0].complete);
+    })
+    .await;
+}
+
+/// A stream that counts what is read of it.
+struct Counted(DuplexStream, Rc<Cell<usize>>);
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.0).poll_read(cx, buffer))?;
+        self.1.set(self.1.get() + buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_frame_shares_a_record_with_the_next() {
+    local(async {
+        let secure = Secure::new(site(Knobs::default()), &["here"]);
+        let mut config = secure.client_of(&[&version::TLS13]);
+        config.alpn_protocols = vec![HTTP2.to_vec()];
+        let (stream, _serving) = secure.open(4 << 20);
+        let read = Rc::new(Cell::new(0));
+        let stream = Counted(stream, read.clone());
+        let name = ServerName::try_from("here").unwrap();
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+        let made = hyper::client::conn::http2::handshake(LocalExec, TokioIo::new(stream)).await;
+        let (mut sender, connection) = made.unwrap();
+        spawn_local(connection);
+        let mut get = async |path: &str| {
+            let request = http::Request::get(format!("https://here/{path}"));
+            let request = request.body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+            let response = sender.send_request(request).await.unwrap();
+            http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes()
+        };
+        // Its tickets have come, and its settings.
+        get("a").await;
+        let before = read.get();
+        assert_eq!(get("big").await, vec![7; 1 << 20]);
+        let (frames, more) = (64, read.get() - before - (1 << 20));
+        // A frame's head, and a record for each; a head, and what was taken in parts.
+        let least = frames * (9 + 22);
+        assert!((least..least + 600).contains(&more), "{more}");
     })
     .await;
 }

@@ -21,7 +21,7 @@ use crate::access::Access;
 use crate::admission::InFlight;
 use crate::again::Origin;
 use crate::answer::page;
-use crate::body::{Body, Chunk, RequestBody, Sink};
+use crate::body::{Body, Chunk, RequestBody, Sink, Waits};
 use crate::connection::access_log::Entry;
 use crate::connection::exchange::{refuse_head, too_many};
 use crate::connection::{Handler, Visit, secured};
@@ -92,7 +92,7 @@ impl<H: Handler> Stream<H> {
         } else if let Some(response) = redirected {
             response
         } else {
-            let request = request.map(RequestBody::of_stream);
+            let request = request.map(|body| RequestBody::of_stream(body, self.waits()));
             server.handler.clone().respond(request).await
         };
         // It says what becomes of an HTTP/1 connection (RFC 9113 §8.2.2).
@@ -103,6 +103,12 @@ impl<H: Handler> Stream<H> {
             entry.on_stream_head(response.status());
         }
         response.map(|body| self.follow(body))
+    }
+
+    /// Notes since when the request's body waits for the client.
+    fn waits(&self) -> Waits {
+        let (streams, progress) = (self.streams.clone(), self.progress.clone());
+        Waits(Box::new(move |waits| progress.set_waits_for_body(waits, streams.now())))
     }
 
     /// What is too much in a head, if something is.

@@ -27,6 +27,8 @@ pub(super) struct Metered<I, C: Control> {
     written: Framing,
     ledger: Ledger,
     is_flushed: bool,
+    /// A flush has failed, which hyper learns when it reads or writes next.
+    failed: Option<io::Error>,
     streams: Rc<Streams>,
 }
 
@@ -40,6 +42,7 @@ impl<I, C: Control> Metered<I, C> {
             written: Framing::default(),
             ledger: Ledger::new(),
             is_flushed: true,
+            failed: None,
             streams,
         }
     }
@@ -87,7 +90,10 @@ impl<I, C: Control> Metered<I, C> {
     }
 
     /// Fails once the client has no credit left.
-    fn judge(&self) -> io::Result<()> {
+    fn judge(&mut self) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         match self.ledger.flood() {
             Some(_) if !self.ledger.has_ended() => {
                 Err(io::Error::other("the client asks for too much and takes too little"))
@@ -135,15 +141,25 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Metered<I, C> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Err(error));
+        }
         let taken = ready!(Pin::new(&mut self.io.inner).poll_write_vectored(cx, slices))?;
         self.on_written(slices.iter().map(|slice| &**slice), taken);
         Poll::Ready(Ok(taken))
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.io.inner).poll_flush(cx))?;
-        self.is_flushed = true;
-        Poll::Ready(Ok(()))
+    /// Flushes what hyper has written, once it has no more for now. h2 flushes after each frame,
+    /// and the next would begin a record of its own.
+    pub(super) fn flush(&mut self, cx: &mut Context<'_>) {
+        match Pin::new(&mut self.io.inner).poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.is_flushed = true,
+            Poll::Ready(Err(error)) => {
+                self.failed = Some(error);
+                cx.waker().wake_by_ref();
+            }
+            Poll::Pending => {}
+        }
     }
 }
 
@@ -181,8 +197,9 @@ impl<I: Read + Write + Unpin, C: Control + Unpin> Write for Wire<I, C> {
         self.0.borrow_mut().poll_write(cx, slices)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.borrow_mut().poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Done once for all frames ([`Metered::flush`]).
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

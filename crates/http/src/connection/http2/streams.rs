@@ -5,14 +5,17 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::rt::{Executor, Timer};
 
+use super::quiet::Quiet;
 use super::{IdleSince, Outcome};
 use crate::Pending;
+use crate::config::ServerConfig;
 use crate::patient::{Alarm, Phase};
 
 /// The connection and its streams are polled in turn so often before other connections come.
@@ -43,6 +46,32 @@ pub(super) struct Streams {
     looks_at: Cell<Option<Instant>>,
     /// A task ran.
     ran: Rc<Cell<bool>>,
+    quiet: Arc<Quiet>,
+    /// Wakes through it.
+    waker: Waker,
+}
+
+/// How much must pass on a stream.
+pub(super) struct Limits {
+    /// Some of its answer, in this time.
+    stall: Duration,
+    /// Some of its request's body, in this time, where the server waits for it.
+    read_stall: Duration,
+    /// So many bytes of answers a second, of all streams together.
+    rate: u32,
+    /// The time over which that is measured.
+    window: Duration,
+}
+
+impl Limits {
+    pub(super) fn of(config: &ServerConfig) -> Limits {
+        Limits {
+            stall: config.write_stall_timeout,
+            read_stall: config.read_stall_timeout,
+            rate: config.min_rate_bytes,
+            window: config.min_rate_window,
+        }
+    }
 }
 
 /// What is to be done about peers that let too little pass.
@@ -58,6 +87,7 @@ pub(super) struct Verdict {
 impl Streams {
     pub(super) fn new(phase: Phase, timer: Rc<dyn Timer>, now: Instant) -> Streams {
         let (open, answered, tasks, begun, next) = Default::default();
+        let quiet = Quiet::new();
         let (under_way, alarm, looks_at, ran, begun_answers) = Default::default();
         Streams {
             phase,
@@ -73,6 +103,8 @@ impl Streams {
             alarm,
             looks_at,
             ran,
+            waker: Waker::from(quiet.clone()),
+            quiet,
         }
     }
 
@@ -147,14 +179,19 @@ impl Streams {
         cx: &mut Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<Outcome>,
     ) -> Poll<Outcome> {
+        self.quiet.begin(cx.waker());
+        let mut within = Context::from_waker(&self.waker);
         for _ in 0..ROUNDS {
-            if let Poll::Ready(outcome) = poll(cx) {
+            if let Poll::Ready(outcome) = poll(&mut within) {
                 return Poll::Ready(outcome);
             }
-            if !self.poll_tasks(cx) {
+            let has_run = self.poll_tasks(&mut within);
+            if !self.quiet.takes_wake() && !has_run {
+                self.quiet.end();
                 return Poll::Pending;
             }
         }
+        self.quiet.end();
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -168,33 +205,28 @@ impl Streams {
         self.ran.get()
     }
 
-    /// Judges the peer's progress with each answer, when that is due. Resets streams with too
-    /// little of it. `stall`: how long nothing may pass; `rate`: bytes a second that must, over
-    /// `window`, of all streams together.
-    pub(super) fn poll_judged(
-        &self,
-        cx: &mut Context<'_>,
-        (stall, rate): (Duration, u32),
-        window: Duration,
-    ) -> Verdict {
+    /// Judges the peer's progress with each stream, when that is due. Resets streams with too
+    /// little of it.
+    pub(super) fn poll_judged(&self, cx: &mut Context<'_>, pace: &Limits) -> Verdict {
         let mut verdict = Verdict::default();
         if self.is_empty() {
             self.looks_at.set(None);
             return verdict;
         }
         loop {
-            let next = self.looks_at.get().unwrap_or(self.now() + stall / LOOKS);
+            let next =
+                self.looks_at.get().unwrap_or(self.now() + pace.stall.min(pace.read_stall) / LOOKS);
             self.looks_at.set(Some(next));
             if self.alarm.borrow_mut().poll(cx, &*self.timer, next).is_pending() {
                 return verdict;
             }
             self.looks_at.set(None);
-            let share = u64::from(rate) / self.open.get().max(1) as u64;
-            let least = u128::from(share) * window.as_millis() / 1000;
+            let share = u64::from(pace.rate) / self.open.get().max(1) as u64;
+            let least = u128::from(share) * pace.window.as_millis() / 1000;
             let mut under_way = self.under_way.take();
             under_way.retain(|progress| {
                 let Some(progress) = progress.upgrade() else { return false };
-                let look = progress.look(self.now(), stall, window, least);
+                let look = progress.look(self.now(), pace, least);
                 verdict.stalled += u64::from(look == Look::Stalled);
                 verdict.slow += u64::from(look == Look::Slow);
                 verdict.ends |= look != Look::Fine && !progress.cut();
@@ -217,6 +249,8 @@ enum Look {
 #[derive(Debug)]
 pub(super) struct Progress {
     taken: Cell<u64>,
+    /// Since when the request's body waits for the client, if it does.
+    waits_for_body: Cell<Option<Instant>>,
     /// The answer waits for something on our side.
     waits_for_us: Cell<bool>,
     /// How much it was at the last look, and since when.
@@ -239,6 +273,7 @@ impl Progress {
     fn new(now: Instant) -> Progress {
         Progress {
             taken: Cell::default(),
+            waits_for_body: Cell::default(),
             waits_for_us: Cell::new(true),
             last: Cell::new((0, now)),
             window: Cell::new((0, now)),
@@ -256,12 +291,22 @@ impl Progress {
         self.taken.get()
     }
 
+    /// Notes whether the request's body waits for the client now.
+    pub(super) fn set_waits_for_body(&self, waits: bool, now: Instant) {
+        let since = self.waits_for_body.get().unwrap_or(now);
+        self.waits_for_body.set(waits.then_some(since));
+    }
+
     /// Notes whether the answer waits for something on our side.
     pub(super) fn set_waits_for_us(&self, waits: bool) {
         self.waits_for_us.set(waits);
     }
 
-    fn look(&self, now: Instant, stall: Duration, window: Duration, least: u128) -> Look {
+    fn look(&self, now: Instant, pace: &Limits, least: u128) -> Look {
+        let Limits { stall, read_stall, window, .. } = *pace;
+        if self.waits_for_body.get().is_some_and(|since| now >= since + read_stall) {
+            return Look::Stalled;
+        }
         let taken = self.taken.get();
         if self.waits_for_us.get() {
             self.last.set((taken, now));

@@ -1,6 +1,10 @@
 //! Clients that let nothing of their answers pass, or too little.
 
 use super::*;
+use crate::body::RequestBody;
+use crate::{Body, Pending};
+use http::{Request, Response};
+use http_body_util::BodyExt;
 
 /// The windows of the connection and of new streams.
 async fn with_window(bytes: u32) -> Peer {
@@ -101,6 +105,44 @@ async fn a_file_that_is_read_slowly_is_nobodys_stall() {
         peer.open_window(1, 1 << 20).await;
         assert_eq!(peer.answer(1).await.1.len(), 1 << 20);
         assert_eq!(peer.counts(), Http2::default());
+    })
+    .await;
+}
+
+/// Sends every request's body back when it has all of it.
+struct Echo;
+
+impl Handler for Echo {
+    fn respond(self: Rc<Self>, request: Request<RequestBody>) -> Pending<Response<Body>> {
+        Box::pin(async move {
+            let body = request.into_body().collect().await;
+            Response::new(body.map_or_else(|_| Body::empty(), |body| Body::from(body.to_bytes())))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    local(async {
+        for (pause, is_reset) in [(14, false), (25, true)] {
+            let (stream, io) = tokio::io::duplex(1 << 20);
+            let server = Rc::new(Server::new(Echo, Knobs::default(), clock()));
+            let peer = SocketAddr::from(([192, 0, 2, 1], 1));
+            let served = server.clone().serve_http2(TokioIo::new(io), (), peer);
+            spawn_local(served);
+            let mut client = stream;
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+            bytes.extend(frame(kind::SETTINGS, 0, 0, b""));
+            bytes.extend(frame(kind::HEADERS, END_HEADERS, 1, &head("POST", "/")));
+            bytes.extend(frame(kind::DATA, 0, 1, &[7; 1000]));
+            client.write_all(&bytes).await.unwrap();
+            sleep(Duration::from_secs(pause)).await;
+            client.write_all(&frame(kind::DATA, END_STREAM, 1, b"end")).await.unwrap();
+            let mut reply = Vec::new();
+            while timeout(Duration::from_secs(1), client.read_buf(&mut reply)).await.is_ok() {}
+            assert_eq!(reply.windows(3).any(|three| three == b"end"), !is_reset, "{pause}");
+            assert_eq!(server.http2().reset_stalled, is_reset.into());
+        }
     })
     .await;
 }
