@@ -85,7 +85,7 @@ pub(crate) struct SsArgs {
         value_parser = at_least_one)]
     limit: usize,
 
-    /// Which sockets: [state STATE]... [TESTS]
+    /// Which sockets: states, then tests of both ends
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }

@@ -58,7 +58,7 @@ pub(crate) struct TopArgs {
         value_parser = clap::value_parser!(u16).range(1..))]
     limit: u16,
 
-    /// Which connections, as `lightwait ss` has it: [state STATE]... [TESTS]
+    /// Which connections, as `lightwait ss` has it: states, then tests of both ends
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }
