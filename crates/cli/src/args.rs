@@ -16,7 +16,7 @@ use lightwait_netem::LinkConfig;
 use crate::load::args::LoadArgs;
 use crate::plan::{
     Bytes, ErrorPage, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount,
-    SitePath, origin,
+    SitePath, Vhost, origin,
 };
 use crate::serve::admin::AdminAddress;
 use crate::ss::SsArgs;
@@ -110,7 +110,7 @@ pub(crate) struct KnobsArgs {
     pub(crate) name: Option<String>,
 }
 
-/// Check a configuration file of `serve --config`, and print every fault with its line and column.
+/// Check a configuration file of `serve --config`, and print its faults with their places.
 ///
 /// It opens nothing: neither the directory nor a device.
 #[derive(Clone, Debug, Args)]
@@ -162,7 +162,7 @@ pub(crate) struct ServeArgs {
     pub(crate) dir: PathBuf,
 
     /// Take flags from a file of TOML, in which each long flag is a key: max-connections = 10000.
-    /// The directory is `dir`, knobs are in the table [set]. A flag on the command line goes before
+    /// The directory is `dir`, knobs are in the table `set`. A flag on the command line goes before
     /// its key. `lightwait check FILE` checks one
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -313,6 +313,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", default_value = "index.html", help_heading = "Files")]
     pub(crate) index: String,
 
+    /// Serve this directory to requests for that host, such as example.org=/srv/example; may be
+    /// repeated. DIR is for all others. The file cache is divided among all
+    #[arg(long, value_name = "HOST=DIR", help_heading = "Files")]
+    pub(crate) vhost: Vec<Vhost>,
+
     /// Serve NAME.br, NAME.zst or NAME.gz in place of NAME to clients that take the coding
     #[arg(long, help_heading = "Files")]
     pub(crate) precompressed: bool,
@@ -328,11 +333,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Files")]
     pub(crate) fallback: Option<SitePath>,
 
-    /// The file to serve in place of our own page, such as 404=404.html; may be repeated
+    /// The file to serve in place of our own page about a file (403, 404, 405, 412, 414, 416),
+    /// such as 404=404.html; may be repeated
     #[arg(long, value_name = "STATUS=FILE", help_heading = "Files")]
     pub(crate) error_page: Vec<ErrorPage>,
 
-    /// Let scripts of this origin read the files, such as https://example.org, or * for all (CORS);
+    /// Let scripts of this origin read the files, such as `https://example.org`, or * for all (CORS);
     /// may be repeated
     #[arg(long, value_name = "ORIGIN", help_heading = "Files", value_parser = origin)]
     pub(crate) cors: Vec<HeaderValue>,

@@ -64,6 +64,8 @@ pub(crate) struct ConfigFile {
 struct Entry {
     key: String,
     words: Vec<String>,
+    /// False for the directory, which has no flag.
+    is_flag: bool,
 }
 
 /// A fault of a file, and the byte at which it begins.
@@ -141,16 +143,24 @@ impl ConfigFile {
                 _ => !is_given,
             });
         }
+        // A switch that is off says nothing.
+        own.retain(|entry| !entry.words.is_empty());
         own
     }
 
     /// The flags of `words`, a command line of `serve` that was parsed as `given`, and those of the
     /// file that it does not give.
     fn beside(&self, given: &ArgMatches, words: &[OsString]) -> Result<ServeArgs, Failure> {
-        let own = self.own(given).into_iter().flat_map(|entry| entry.words).map(OsString::from);
         let (program, flags) = words.split_at(words.len().min(2));
-        let all = program.iter().cloned().chain(own).chain(flags.iter().cloned());
-        parse(all).map_err(|error| Failure::Usage(failure::usage_line(&error)))
+        // What has no flag comes last: its value may look like one.
+        let (named, bare): (Vec<Entry>, Vec<Entry>) =
+            self.own(given).into_iter().partition(|entry| entry.is_flag);
+        let words_of =
+            |entries: Vec<Entry>| entries.into_iter().flat_map(|it| it.words).map(OsString::from);
+        let end = (!bare.is_empty()).then(|| OsString::from("--"));
+        let named = program.iter().cloned().chain(words_of(named)).chain(flags.iter().cloned());
+        parse(named.chain(end).chain(words_of(bare)))
+            .map_err(|error| Failure::Usage(failure::usage_line(&error)))
     }
 
     /// The keys whose values are others in `new`, in the order of the alphabet.
@@ -212,14 +222,15 @@ impl Entry {
             }
             (_, value) => vec![word(&flag, &scalar(value).map_err(fault)?)],
         };
-        Ok(Entry { key, words })
+        Ok(Entry { key, words, is_flag: arg.get_long().is_some() })
     }
 
     /// The fault of its value alone.
     fn complaint(&self) -> Option<String> {
         use clap::error::ErrorKind::{InvalidValue, TooManyValues, ValueValidation};
-        let words = ["lightwait", "serve"].map(str::to_owned);
-        let error = parse(words.into_iter().chain(self.words.iter().cloned()).map(OsString::from));
+        let words = ["lightwait", "serve", "--"].map(str::to_owned);
+        let words = words.into_iter().take(if self.is_flag { 2 } else { 3 });
+        let error = parse(words.chain(self.words.iter().cloned()).map(OsString::from));
         let error = error.err()?;
         // What another key mends is not its own.
         let is_own = matches!(error.kind(), InvalidValue | TooManyValues | ValueValidation);
@@ -351,6 +362,14 @@ rto.floor = "10ms"
     }
 
     #[test]
+    fn a_directory_may_look_like_a_flag() {
+        let args = ConfigFile::parse("dir = '--hidden'\nquiet = true").unwrap().alone().unwrap();
+        assert_eq!((args.dir.to_str(), args.hidden, args.quiet), (Some("--hidden"), false, true));
+        let args = beside("dir = '--hidden'", &["--", "here"]).unwrap();
+        assert_eq!((args.dir.to_str(), args.hidden), (Some("here"), false));
+    }
+
+    #[test]
     fn what_the_command_line_says_goes_first() {
         let flags =
             ["--ip", "10.0.0.1/8", "--max-connections=7", "--set", "rto.floor=20ms", "here"];
@@ -372,6 +391,9 @@ rto.floor = "10ms"
             ["port = 1\nhidden = true\nquiet = true", "port = 2\nquiet = true\nindex = 'a'"]
                 .map(|text| ConfigFile::parse(text).unwrap());
         assert_eq!(old.changed(&new), ["hidden", "index", "port"].map(str::to_owned).into());
+        let off = ConfigFile::parse("hidden = false").unwrap();
+        let matches = CommandLine::command().get_matches_from(["lightwait", "serve"]);
+        assert_eq!(off.own(matches.subcommand().unwrap().1), [], "as if it were not there");
         assert!(old.changed(&old).is_empty());
     }
 

@@ -1,5 +1,6 @@
 //! Asks the admin doors of running servers, from outside.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -58,6 +59,24 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
+/// The sockets of a server.
+pub(crate) struct Sockets {
+    pub(crate) rows: Vec<Value>,
+    /// There are more.
+    pub(crate) is_cut: bool,
+    /// The shards that gave no answer, whose sockets are missing.
+    pub(crate) silent: BTreeSet<u64>,
+}
+
+impl Sockets {
+    /// What to say of the shards that are missing, if any is.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let silent: Vec<String> = self.silent.iter().map(u64::to_string).collect();
+        let text = format!("shard {} gives no answer: its sockets are missing", silent.join(", "));
+        (!silent.is_empty()).then_some(text)
+    }
+}
+
 impl Door {
     /// The doors that the command line names, each once.
     pub(crate) fn all(args: &DoorArgs) -> Vec<Door> {
@@ -105,13 +124,9 @@ impl Door {
         }
     }
 
-    /// The sockets that `query` asks for, `most` at most; and whether there are more.
-    pub(crate) async fn sockets(
-        &self,
-        query: &str,
-        most: usize,
-    ) -> Result<(Vec<Value>, bool), Failure> {
-        let (mut rows, mut next) = (Vec::new(), None::<String>);
+    /// The sockets that `query` asks for, `most` at most.
+    pub(crate) async fn sockets(&self, query: &str, most: usize) -> Result<Sockets, Failure> {
+        let (mut rows, mut next, mut silent) = (Vec::new(), None::<String>, BTreeSet::new());
         loop {
             let limit = (most - rows.len()).min(LIMIT_MOST);
             let from = next.map_or_else(String::new, |next| format!("&from={next}"));
@@ -122,9 +137,11 @@ impl Door {
                 return Err(no_door("/connections has no connections"));
             };
             rows.extend(found);
+            let shards = answer["silent_shards"].as_array().into_iter().flatten();
+            silent.extend(shards.filter_map(Value::as_u64));
             next = answer["next"].as_str().map(str::to_owned);
             if next.is_none() || rows.len() >= most {
-                return Ok((rows, next.is_some()));
+                return Ok(Sockets { rows, is_cut: next.is_some(), silent });
             }
         }
     }
@@ -140,7 +157,7 @@ where
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| no_door(&error))?;
     let served = tokio::spawn(connection);
     let request = Request::get(target)
-        .header(header::HOST, "lightwait")
+        .header(header::HOST, "localhost")
         .body(Empty::<Bytes>::new())
         .map_err(|error| no_door(&error))?;
     let answer = sender.send_request(request).await.map_err(|error| no_door(&error))?;

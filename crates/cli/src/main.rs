@@ -113,6 +113,21 @@ mod tests {
         std::iter::once(root.join("README.md")).chain(docs.filter(is_page)).collect()
     }
 
+    #[test]
+    fn the_book_has_every_page() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let summary = std::fs::read_to_string(docs.join("SUMMARY.md")).unwrap();
+        for page in pages().into_iter().filter(|page| page.starts_with(&docs)) {
+            let name = page.file_name().unwrap().to_str().unwrap();
+            let is_listed = summary.contains(&format!("]({name})"));
+            assert!(is_listed || name == "SUMMARY.md", "{name}");
+        }
+        for link in summary.split("](").skip(1) {
+            let file = link.split(')').next().unwrap_or_default();
+            assert!(docs.join(file).is_file(), "{file}");
+        }
+    }
+
     /// The words of a line, if it is a command of ours that no shell has to complete.
     fn command(line: &str) -> Option<Vec<String>> {
         let line = line.split(" #").next().unwrap_or(line).trim();

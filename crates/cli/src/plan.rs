@@ -13,8 +13,8 @@ mod tls;
 
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
-pub(crate) use files::{ErrorPage, SitePath, origin};
-use files::{bridged_connections, descriptors, files};
+pub(crate) use files::{ErrorPage, SitePath, Vhost, origin};
+use files::{bridged_connections, descriptors, files, vhosts};
 use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
 pub(crate) use memory::Memory;
@@ -42,6 +42,8 @@ use crate::serve::admin::AdminAddress;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) directory: PathBuf,
+    /// The sites with names of their own.
+    pub(crate) vhosts: Vec<Vhost>,
     pub(crate) files: FilesConfig,
     /// How to read them from a disk.
     pub(crate) disk: Disk,
@@ -243,6 +245,7 @@ impl Plan {
         let (shards, cores) = args.shards.plan()?;
         let plan = Plan {
             directory,
+            vhosts: vhosts(&args.vhost)?,
             files,
             disk,
             file_delay,

@@ -21,6 +21,7 @@ mod transport;
 mod watched;
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use lightwait_core::buffer::{self, Level};
 use lightwait_core::config::Member;
 use lightwait_core::{Host, Instant};
 use lightwait_http::{
-    Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Tally, ThreadPoolFiles,
+    Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Sites, Tally, ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
@@ -69,7 +70,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(5);
 const FIN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A file service over one shard's connections.
-type FileServer = Server<Files<Slow>>;
+type FileServer = Server<Sites<Slow>>;
 
 /// Serves until a signal comes or the device fails. `file`: the configuration file, if there is
 /// one, and what it says. Returns the status to end with.
@@ -89,13 +90,32 @@ pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<E
     outcome
 }
 
-/// The source of files, with so many threads.
-fn files_of(plan: &Plan, threads: usize) -> Result<ThreadPoolFiles, Failure> {
-    let directory = &plan.directory;
-    ThreadPoolFiles::new(directory, threads)
-        .map_err(|error| Failure::Directory(directory.clone(), error))?
-        .by(plan.disk)
-        .map_err(Failure::Uring)
+/// The sources of files, that for all names first, with so many threads among them.
+fn files_of(plan: &Plan, threads: usize) -> Result<Vec<ThreadPoolFiles>, Failure> {
+    let threads = threads.div_ceil(1 + plan.vhosts.len());
+    let named = plan.vhosts.iter().map(|vhost| &vhost.directory);
+    let open = |directory: &PathBuf| {
+        ThreadPoolFiles::new(directory, threads)
+            .map_err(|error| Failure::Directory(directory.clone(), error))?
+            .by(plan.disk)
+            .map_err(Failure::Uring)
+    };
+    std::iter::once(&plan.directory).chain(named).map(open).collect()
+}
+
+/// The sites of a plan, each with its source, that for all names first.
+fn sites_of(
+    plan: &Plan,
+    sources: Vec<ThreadPoolFiles>,
+    clock: &Clock,
+    memory: &Memory,
+) -> Sites<Slow> {
+    let mut all = sources.into_iter().map(|files| {
+        let files = Slow { files, delay: plan.file_delay };
+        Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory.clone())
+    });
+    let sites = Sites::new(all.next().expect("there is one for all names"));
+    plan.vhosts.iter().zip(all).fold(sites, |sites, (vhost, files)| sites.with(&vhost.host, files))
 }
 
 /// What a shard's stack is opened on.
@@ -145,6 +165,7 @@ fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failu
         None => (None, Vec::new()),
     };
     let admin = door.as_ref().map(|door| door.address.clone());
+    let _socket = admin.clone().map(admin::SocketFile::new);
     let crew = Crew::new(plan.shards, log.clone(), questions, admin);
     let crew = Arc::new(crew.with_file(reload));
     if let (Some(door), Some(captures)) = (door, watched.captures()) {
@@ -286,7 +307,7 @@ fn shown(plan: &Plan) -> String {
 /// A file service that charges its files in flight to the memory of `stack`.
 fn file_server(
     plan: &Plan,
-    files: ThreadPoolFiles,
+    sources: Vec<ThreadPoolFiles>,
     log: &Log,
     stack: &Handle,
     crew: &Crew,
@@ -298,9 +319,8 @@ fn file_server(
         wall: Rc::new(SystemTime::now),
     };
     let memory = Memory::new(Budget(stack.memory()));
-    let files = Slow { files, delay: plan.file_delay };
-    let files = Files::new(files, plan.files.clone(), clock.clone()).with_memory(memory.clone());
-    let server = Server::new(files, plan.server.clone(), clock).with_memory(memory);
+    let sites = sites_of(plan, sources, &clock, &memory);
+    let server = Server::new(sites, plan.server.clone(), clock).with_memory(memory);
     let mut server = server.with_clients(crew.clients.clone());
     if let Some(percent) = plan.ask_at {
         let stack = stack.clone();

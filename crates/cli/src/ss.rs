@@ -109,8 +109,13 @@ pub(crate) fn ss(args: &SsArgs) -> Result<ExitCode, Failure> {
     let (mut rows, mut failed, mut cut) = (Vec::new(), None, Vec::new());
     for door in &doors {
         match runtime.block_on(door.sockets(&query, args.limit)) {
-            Ok((found, is_cut)) => {
-                rows.extend(found.into_iter().map(|row| named(row, door)));
+            Ok(found) => {
+                if let Some(complaint) = found.complaint() {
+                    eprintln!("lightwait: {}: {complaint}", door.name());
+                    failed = Some(ExitCode::FAILURE);
+                }
+                let is_cut = found.is_cut;
+                rows.extend(found.rows.into_iter().map(|row| named(row, door)));
                 if is_cut {
                     cut.push(door.name());
                 }

@@ -388,9 +388,13 @@ impl Door {
         self.inside.limits.get()
     }
 
-    /// Holds from now on to the limits of `config`. What is inside stays.
-    pub(crate) fn set_limits(&self, config: &ServerConfig) {
-        self.inside.limits.set(Limits::of(config));
+    /// Holds from now on to the limits of `config`. Connections that wait close until there are as
+    /// few as may be; others stay until they wait.
+    pub(crate) fn set_limits(&self, config: &ServerConfig, now: Instant) {
+        let Inside { limits, connections, waiting, .. } = &*self.inside;
+        limits.set(Limits::of(config));
+        let left = || connections.get().saturating_sub(waiting.leaving(None));
+        while left() > config.max_connections && waiting.give_up_a_place(None, now) {}
     }
 
     pub(crate) fn clients(&self) -> Clients {

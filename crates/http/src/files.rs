@@ -327,10 +327,11 @@ impl<S: FileSource> Files<S> {
         self.cache.on_miss();
         let found = (opened.metadata, Content::Open(opened.handle));
         let mut file = Known::new(path, found, now, (self.clock.wall)());
-        file.cache_control = self.config().cache_control(path).cloned();
         if let Some(bytes) = self.read_short(&file).await {
             file = file.with_bytes(bytes);
         }
+        // Behind the last wait: no rule that was replaced meanwhile is kept.
+        file.cache_control = self.config().cache_control(path).cloned();
         let file = Rc::new(file);
         self.cache.keep(path, &file);
         Ok(Asked::File(file))

@@ -38,6 +38,7 @@ mod patient;
 mod progress;
 mod range;
 mod refusal;
+mod sites;
 pub mod source;
 mod stop;
 #[cfg(test)]
@@ -61,6 +62,7 @@ pub use connection::{Handler, Server};
 pub use control::{Control, Delivery};
 pub use files::{CacheRule, CacheTally, Files};
 pub use memory::{ConnectionRoom, Keeper, Memory};
+pub use sites::Sites;
 pub use source::FileSource;
 pub use source::thread_pool::{Disk, ThreadPoolFiles};
 pub use stop::{Stop, Tracked};

@@ -6,7 +6,7 @@
 //!                        Phase: Handshake, then Idle, Head, Busy as without TLS
 //! ```
 //!
-//! [`Secured`] lies beneath all that serves a connection, so that limits, timeouts, the access log
+//! `Secured` lies beneath all that serves a connection, so that limits, timeouts, the access log
 //! and the memory hold as they do without TLS. A handshake is the first thing that a connection
 //! waits for: it has the time of a request's head.
 //!

@@ -1,8 +1,10 @@
 //! Which files are served, and how many descriptors the process has for them and for its clients.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use hyper::header::HeaderValue;
+use hyper::http::uri::Authority;
 use hyper::{StatusCode, Uri};
 use lightwait_http::FilesConfig;
 use lightwait_http::path::{PathError, RelativePath, Target, resolve};
@@ -49,6 +51,46 @@ impl FromStr for ErrorPage {
     }
 }
 
+/// A site with a name of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vhost {
+    /// In lower case.
+    pub(crate) host: String,
+    pub(crate) directory: PathBuf,
+}
+
+impl FromStr for Vhost {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Vhost, Self::Err> {
+        let (host, directory) =
+            text.split_once('=').ok_or("give HOST=DIR, as in example.org=/srv/example")?;
+        let is_name = |authority: &Authority| authority.as_str() == authority.host();
+        if !host.parse::<Authority>().is_ok_and(|authority| is_name(&authority)) {
+            return Err("give a host without a port, as in example.org=/srv/example");
+        }
+        if directory.is_empty() {
+            return Err("give the directory of that host");
+        }
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        Ok(Vhost { host, directory: directory.into() })
+    }
+}
+
+/// The sites, if each has a name of its own.
+pub(super) fn vhosts(given: &[Vhost]) -> Result<Vec<Vhost>, Failure> {
+    let twice = given
+        .iter()
+        .enumerate()
+        .find(|(place, vhost)| given[..*place].iter().any(|other| other.host == vhost.host));
+    match twice {
+        Some((_, vhost)) => {
+            Err(usage(format!("--vhost {} comes twice: leave one out", vhost.host)))
+        }
+        None => Ok(given.to_vec()),
+    }
+}
+
 /// An origin as browsers write it (RFC 6454 §6.1), or `*`.
 pub(crate) fn origin(text: &str) -> Result<HeaderValue, &'static str> {
     const ADVICE: &str = "give an origin, as in https://example.org or http://10.0.0.1:8080, or *";
@@ -63,6 +105,7 @@ pub(crate) fn origin(text: &str) -> Result<HeaderValue, &'static str> {
 /// The configuration of the file service, where a stack has `pool` bytes for pages.
 pub(super) fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failure> {
     let default = FilesConfig::default();
+    let sites = 1 + args.vhost.len();
     // Responses may hold half of it, and this is a part of what they hold.
     let most = pool / 4;
     let cache_bytes = match args.file_cache {
@@ -77,8 +120,9 @@ pub(super) fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failur
         listing: !args.no_listing,
         hidden: args.hidden,
         index: args.index.clone(),
-        cache_bytes,
-        cache_open: cache_open(args.file_cache_open, descriptors())?,
+        cache_bytes: cache_bytes / sites,
+        listing_cache_bytes: default.listing_cache_bytes / sites,
+        cache_open: cache_open(args.file_cache_open, descriptors())? / sites,
         cache_age: args.file_cache_age.unwrap_or(default.cache_age),
         precompressed: args.precompressed,
         cache_control: args.cache_control.clone(),
@@ -131,6 +175,17 @@ mod tests {
         for wrong in ["404.html", "200=ok.html", "x=404.html", "404=", "404=../x"] {
             assert!(wrong.parse::<ErrorPage>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_site_has_a_host_of_its_own() {
+        let vhost = |text: &str| text.parse::<Vhost>();
+        assert_eq!(vhost("Example.org.=/srv/a").unwrap().host, "example.org");
+        for wrong in ["example.org", "=x", "example.org=", "example.org:80=x", "a b=x", "a/b=x"] {
+            assert!(vhost(wrong).is_err(), "{wrong}");
+        }
+        let all = ["a.test=x", "b.test=y", "A.TEST=z"].map(|text| vhost(text).unwrap());
+        assert!(vhosts(&all[..2]).is_ok() && vhosts(&all).is_err());
     }
 
     #[test]

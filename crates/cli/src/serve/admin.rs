@@ -17,18 +17,22 @@ use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{self, HeaderValue};
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::header::{self, HeaderMap, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -37,8 +41,8 @@ use lightwait::wrap::pcap::Captures;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use super::Stacks;
@@ -52,9 +56,9 @@ use questions::Shards;
 pub(super) use questions::{Question, answer};
 
 /// Connections at a time: others wait.
-const CONNECTIONS: usize = 32;
+const CONNECTIONS: usize = 128;
 /// How long a connection may wait for a request, and how long it may take.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(600);
 /// The wait after `accept` has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -146,9 +150,11 @@ impl Door {
     /// Answers on a thread of its own, to the end of the program.
     pub(super) fn answer(self, health: Arc<Health>, captures: Captures) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let Door { listener, shards, .. } = self;
+        let Door { listener, shards, address } = self;
+        let is_local = matches!(address, AdminAddress::Tcp(at) if at.ip().is_loopback());
         let work = move || {
-            let state = Arc::new(State { shards, health, captures });
+            let capturing = Arc::new(Semaphore::new(1));
+            let state = Arc::new(State { shards, health, captures, capturing, is_local });
             // The thread has nothing to tell its failure to: a listener that is there is taken.
             let _: io::Result<()> = runtime.block_on(async {
                 match listener {
@@ -164,6 +170,24 @@ impl Door {
             });
         };
         thread::Builder::new().name("admin".to_owned()).spawn(work).map(drop)
+    }
+}
+
+/// The file of a door in the file system, which goes with the program.
+pub(super) struct SocketFile(AdminAddress);
+
+impl SocketFile {
+    pub(super) fn new(address: AdminAddress) -> SocketFile {
+        SocketFile(address)
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if let AdminAddress::Unix(path) = &self.0 {
+            // The next program removes it, if this one cannot.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -183,6 +207,10 @@ struct State {
     shards: Shards,
     health: Arc<Health>,
     captures: Captures,
+    /// One capture at a time, until it was sent.
+    capturing: Arc<Semaphore>,
+    /// The door is on a loopback address.
+    is_local: bool,
 }
 
 /// Accepts for ever, and serves each connection in a task.
@@ -217,13 +245,46 @@ where
     }
 }
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<Held>;
+
+/// A body, and what its memory is counted against until it was sent.
+struct Held {
+    bytes: Full<Bytes>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Body for Held {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.bytes).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.bytes.size_hint()
+    }
+}
 
 async fn respond<B>(state: &State, request: Request<B>) -> Answer {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
         answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return answer;
+    }
+    if is_of_another_site(request.headers()) {
+        return text(StatusCode::FORBIDDEN, "this door answers no page of another site\n");
+    }
+    if state.is_local && !names_this_machine(request.headers()) {
+        let why = "this door is for this machine: ask for localhost or for its address\n";
+        return text(StatusCode::MISDIRECTED_REQUEST, why);
     }
     match request.uri().path() {
         "/" => page(),
@@ -252,19 +313,43 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
     }
 }
 
+/// True if a browser asks for a page of another site, which could begin a capture by a picture's
+/// address (Fetch Metadata).
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site");
+    site.is_some_and(|site| site != "same-origin" && site != "none")
+}
+
+/// True if `Host` is an address or localhost. Another name that leads to a loopback address is a
+/// stranger's, whose page in a browser here would read what the door tells (DNS rebinding).
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST) else { return true };
+    let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+    authority.is_some_and(|authority| {
+        let host = authority.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        address.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost")
+    })
+}
+
 /// The frames of a while, to be saved.
 async fn captured(state: &State, query: &capture::Query) -> Answer {
+    const BUSY: &str = "a capture runs, or is being sent: there is one at a time\n";
+    let Ok(permit) = state.capturing.clone().try_acquire_owned() else {
+        return text(StatusCode::CONFLICT, BUSY);
+    };
     let Captured { pcapng, is_cut } =
         match capture::take(&state.captures, &state.shards, query).await {
             Ok(captured) => captured,
             Err(Refusal::Busy) => {
-                return text(StatusCode::CONFLICT, "a capture runs: there is one at a time\n");
+                return text(StatusCode::CONFLICT, BUSY);
             }
             Err(Refusal::Failed(error)) => {
                 return text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"));
             }
         };
     let mut answer = answer_with(StatusCode::OK, "application/vnd.tcpdump.pcap", pcapng);
+    answer.body_mut().permit = Some(permit);
     let headers = answer.headers_mut();
     let name = HeaderValue::from_static("attachment; filename=\"lightwait.pcapng\"");
     headers.insert(header::CONTENT_DISPOSITION, name);
@@ -339,7 +424,7 @@ fn text(status: StatusCode, text: impl Into<String>) -> Answer {
 }
 
 fn answer_with(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    let mut answer = Response::new(Held { bytes: Full::new(body.into()), permit: None });
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -26,16 +26,18 @@ const TAKEN: [&str; 10] = [
     "precompressed",
 ];
 
-/// The file, as it was read last, and the plan that all shards have of it.
+/// The file, as it was read at the start and last, and the plan that all shards have of it.
 pub(super) struct Reload {
     source: Source,
+    started: ConfigFile,
     last: Mutex<ConfigFile>,
     plans: watch::Sender<Option<Plan>>,
 }
 
 impl Reload {
     pub(super) fn new((source, last): (Source, ConfigFile)) -> Reload {
-        Reload { source, last: Mutex::new(last), plans: watch::Sender::new(None) }
+        let started = last.clone();
+        Reload { source, started, last: Mutex::new(last), plans: watch::Sender::new(None) }
     }
 
     /// Reads the file again, and has the shards take what they can. If something is wrong with it,
@@ -51,16 +53,20 @@ impl Reload {
             }
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = last.changed(&file);
-        let (taken, left): (Vec<String>, Vec<String>) =
-            changed.into_iter().partition(|key| TAKEN.contains(&&**key));
+        let is_taken = |key: &String| TAKEN.contains(&&**key);
+        let taken: Vec<String> = last.changed(&file).into_iter().filter(is_taken).collect();
+        // Beside what runs, however often the file was read since.
+        let left = self.started.changed(&file).into_iter().filter(|key| !is_taken(key));
+        let left: Vec<String> = left.collect();
         if !left.is_empty() {
             let text = format!("{path}: {} changed, which takes a restart.", left.join(" and "));
             log.write(Record::Trouble { text });
         }
+        if !taken.is_empty() {
+            self.plans.send_replace(Some(plan));
+        }
         log.write(Record::Reloaded { path: path.to_string(), keys: taken });
         *last = file;
-        self.plans.send_replace(Some(plan));
     }
 
     /// Gives a shard's server its part of each plan, for ever.
@@ -70,6 +76,8 @@ impl Reload {
         server: Rc<FileServer>,
     ) -> impl Future<Output = ()> + 'static {
         let mut plans = self.plans.subscribe();
+        // Another shard may have read the file before this one asked.
+        plans.mark_changed();
         async move {
             while plans.changed().await.is_ok() {
                 let plan = plans.borrow_and_update().as_ref().map(|plan| plan.member(member));

@@ -45,6 +45,8 @@ pub(super) struct Told {
     pub(super) connections: Vec<Value>,
     /// There are more than were asked for.
     pub(super) is_cut: bool,
+    /// What is missing of them.
+    pub(super) complaint: Option<String>,
 }
 
 impl Feed {
@@ -59,9 +61,9 @@ impl Feed {
         let mut answered = false;
         for (number, door) in self.doors.clone().iter().enumerate() {
             match door.sockets(&query, self.limit).await {
-                Ok((mut rows, _)) => {
+                Ok(mut sockets) => {
                     answered = true;
-                    self.note(number, &mut rows);
+                    self.note(number, &mut sockets.rows);
                 }
                 Err(error) => failure = Some(error),
             }
@@ -124,8 +126,9 @@ fn query(filter: &str) -> String {
 async fn ask(door: &Door, query: &str, time: Duration, limit: usize) -> Result<Told, Failure> {
     let target = format!("/rates?seconds={}", time.as_secs_f64());
     let rates = door.ask(&target, time).await?;
-    let (connections, is_cut) = door.sockets(query, limit).await?;
-    Ok(Told { rates, connections, is_cut })
+    let sockets = door.sockets(query, limit).await?;
+    let complaint = sockets.complaint();
+    Ok(Told { rates, connections: sockets.rows, is_cut: sockets.is_cut, complaint })
 }
 
 impl Sample {
@@ -142,6 +145,7 @@ impl Sample {
                 "rates": told.rates,
                 "connections": told.connections,
                 "truncated": told.is_cut,
+                "complaint": told.complaint,
             }),
             Err(why) => json!({ "door": door, "error": why }),
         });

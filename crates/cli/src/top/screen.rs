@@ -88,7 +88,7 @@ pub(super) fn print(view: &View, width: u16, most: u16) -> String {
     let height = above(view) + 1 + rows + 1;
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
-    render(view, area, &mut buffer);
+    render_below(view, above(view), area, &mut buffer);
     let mut text = String::new();
     for y in 0..height - 1 {
         let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
@@ -108,6 +108,11 @@ fn above(view: &View) -> u16 {
 fn render(view: &View, area: Rect, buffer: &mut Buffer) {
     // On a low screen the connections keep a third of it.
     let head = above(view).min(area.height.saturating_sub(area.height / 3 + 1));
+    render_below(view, head, area, buffer);
+}
+
+/// Renders with so many lines above the connections.
+fn render_below(view: &View, head: u16, area: Rect, buffer: &mut Buffer) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(head), Constraint::Min(0), Constraint::Length(1)])
             .areas(area);
@@ -143,7 +148,13 @@ fn told(view: &View) -> impl Iterator<Item = (&str, &Value)> {
 
 fn failures(view: &View) -> impl Iterator<Item = (&str, &str)> {
     let doors = view.sample().map_or(&[][..], |sample| &sample.doors);
-    doors.iter().filter_map(|DoorSample { door, told }| Some((&**door, &**told.as_ref().err()?)))
+    doors.iter().filter_map(|DoorSample { door, told }| {
+        let why = match told {
+            Ok(told) => told.complaint.as_ref()?,
+            Err(why) => why,
+        };
+        Some((&**door, &**why))
+    })
 }
 
 fn title(view: &View) -> Line<'static> {

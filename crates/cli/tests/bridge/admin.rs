@@ -14,8 +14,9 @@ struct Answer {
 
 /// Makes a request, with these header lines, and reads the answer to its end.
 fn ask(mut stream: impl Read + Write, method: &str, target: &str, headers: &str) -> Answer {
-    let request =
-        format!("{method} {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{headers}\r\n");
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
+    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -211,7 +212,8 @@ fn a_summary_counts_every_socket_and_names_the_notable() {
 /// What the door captures, and whether it was cut: the frames of a pcapng file.
 fn captured(server: &Server, query: &str) -> (Vec<Vec<u8>>, bool) {
     let mut stream = door(server);
-    let request = format!("GET /capture{query} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("GET /capture{query} HTTP/1.1\r\nHost: 127.0.0.1:1\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -277,7 +279,7 @@ fn frames_of_one_connection_or_of_all_are_captured_for_a_while() {
 fn an_asker_that_leaves_ends_its_capture() {
     let (_directory, server) = served(&[]);
     let mut leaving = door(&server);
-    leaving.write_all(b"GET /capture?seconds=60 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    leaving.write_all(b"GET /capture?seconds=60 HTTP/1.1\r\nHost: [::1]\r\n\r\n").unwrap();
     thread::sleep(Duration::from_millis(200));
     assert_eq!(get(&server, "/capture?seconds=0.1").status, 409);
     drop(leaving);
@@ -310,6 +312,52 @@ fn what_dashboard_and_alerts_ask_for_is_there() {
         assert!(asked.len() >= least, "{path}: {asked:?}");
         let missing: Vec<_> = asked.difference(&known).collect();
         assert!(missing.is_empty(), "{path} asks for {missing:?}");
+    }
+}
+
+/// A page of a stranger's, whose name leads here, is another origin's to a browser, but not to us.
+#[test]
+fn a_door_of_this_machine_answers_to_no_other_name() {
+    let (_directory, server) = served(&[]);
+    let ask_as = |host: &str| {
+        let mut stream = door(&server);
+        let request = format!("GET /config HTTP/1.1\r\nConnection: close\r\n{host}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text[9..12].parse::<u16>().unwrap()
+    };
+    for host in ["Host: localhost:9100\r\n", "Host: 127.0.0.1\r\n", "Host: [::1]:80\r\n"] {
+        assert_eq!(ask_as(host), 200, "{host}");
+    }
+    let site = "Host: localhost\r\nSec-Fetch-Site: ";
+    assert_eq!(ask_as(&format!("{site}same-origin\r\n")), 200);
+    assert_eq!(ask_as(&format!("{site}cross-site\r\n")), 403);
+    for host in ["Host: rebound.test:9100\r\n", "Host: localhost.test\r\n", "Host: a b\r\n"] {
+        assert_eq!(ask_as(host), 421, "{host}");
+    }
+}
+
+/// What the page of questions names is what the server counts.
+#[test]
+fn the_operators_page_names_counters_that_there_are() {
+    let (_directory, server) = served(&["--shards", "2", "--self-signed"]);
+    let metrics = get(&server, "/metrics").body;
+    let known = metric_names(&metrics);
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating.md");
+    let page = fs::read_to_string(page).unwrap();
+    let words = page.split('`').skip(1).step_by(2);
+    let is_counter = |word: &&str| {
+        word.contains('_')
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
+    };
+    let named: Vec<&str> = words.filter(is_counter).filter(|word| *word != "lightwait_").collect();
+    assert!(named.len() > 40, "{named:?}");
+    for name in named {
+        let full = [format!("lightwait_{name}"), format!("lightwait_{name}_total")];
+        assert!(full.iter().any(|full| known.contains(&**full)), "{name}");
     }
 }
 
@@ -351,6 +399,8 @@ fn a_door_may_be_a_socket_in_the_file_system() {
     let error = String::from_utf8_lossy(&second.stderr);
     assert!(!second.status.success() && error.contains("--admin unix:"), "{error}");
     assert!(error.contains("another program's socket is there"), "{error}");
+    assert!(server.finish_after("TERM").0.success());
+    assert!(!path.exists(), "it goes with the program");
 }
 
 #[test]

@@ -41,6 +41,10 @@ fn a_hang_up_reads_the_file_again_for_all_shards() {
     for _ in 0..20 {
         assert_eq!(server.get("/none").0, 200);
     }
+    // What takes a restart still does, and goes on to.
+    server.signal("HUP");
+    assert!(server.next("trouble")["text"].as_str().unwrap().contains("file-cache-open"));
+    assert_eq!(server.next("reloaded")["keys"], serde_json::json!([]));
     // What is wrong changes nothing.
     write("fallbak = 'x'\n");
     server.signal("HUP");
@@ -48,6 +52,25 @@ fn a_hang_up_reads_the_file_again_for_all_shards() {
     let text = trouble["text"].as_str().unwrap();
     assert!(text.contains(":2:1: ") && text.contains("stays as it was"), "{text}");
     assert_eq!(server.get("/none").0, 200);
+    assert!(server.finish_after("TERM").0.success());
+}
+
+#[test]
+fn a_host_has_a_directory_of_its_own() {
+    let (directory, other) = (site(), tempfile::tempdir().unwrap());
+    std::fs::write(other.path().join("own"), b"its own").unwrap();
+    let vhost = format!("other.test={}", other.path().display());
+    let server = Server::start_with(directory.path(), &["--vhost", &vhost]);
+    let ask = |host: &str| {
+        let mut stream = server.connect();
+        let request = format!("GET /own HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(ask("other.test:80").ends_with("\r\n\r\nits own"));
+    assert!(ask("h").starts_with("HTTP/1.1 404"));
     assert!(server.finish_after("TERM").0.success());
 }
 

@@ -207,7 +207,7 @@ fn handshakes_are_counted_and_their_failures_logged() {
     let door = server.admin.as_ref().unwrap();
     let door = door.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(door).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: h\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut metrics = String::new();
     stream.read_to_string(&mut metrics).unwrap();
     let value = |name: &str| {

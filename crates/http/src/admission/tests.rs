@@ -191,14 +191,25 @@ fn new_limits_hold_for_those_who_come_later() {
     let inside: Vec<Admission> =
         (0..4).map(|n| door.admit([192, 0, 2, n].into(), now).unwrap()).collect();
     let limits = ServerConfig { max_connections: 2, max_responses: 0, ..ServerConfig::default() };
-    door.set_limits(&limits);
-    assert_eq!(door.connections(), (4, 2), "nobody is put out");
+    door.set_limits(&limits, now);
+    assert_eq!(door.connections(), (4, 2), "those that are being answered stay");
     assert_eq!(door.admit(ip("192.0.2.9"), now).err(), Some(Refusal::Connections));
     assert!(door.begin_response().is_none());
     drop(inside);
     assert!(door.admit(ip("192.0.2.9"), now).is_ok());
-    door.set_limits(&ServerConfig { max_client_connections: 0, ..limits });
+    door.set_limits(&ServerConfig { max_client_connections: 0, ..limits }, now);
     assert_eq!(door.admit(ip("192.0.2.9"), now).err(), Some(Refusal::Client));
+}
+
+#[test]
+fn under_a_lower_limit_those_that_wait_close() {
+    let limits = ServerConfig { max_connections: 200, ..ServerConfig::default() };
+    let door = Door::new(&limits, Memory::boundless(), Clients::default());
+    let begin = Instant::now();
+    let waiting: Vec<_> = (0..200).map(|_| wait_inside(&door, "192.0.2.1", begin)).collect();
+    let now = begin + Duration::from_secs(1);
+    door.set_limits(&ServerConfig { max_connections: 20, ..limits }, now);
+    assert_eq!(waiting.iter().filter(|(_, seat)| is_wanted(seat)).count(), 180);
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl<H: Handler> Server<H> {
     }
 
     /// Admits a connection of `peer` as [`admit`](Server::admit) does, or asks the servers that
-    /// share the [`Clients`] for a place of its client's.
+    /// share the [`Clients`](crate::Clients) for a place of its client's.
     pub fn enter(&self, peer: SocketAddr) -> Entry {
         self.door.enter(peer.ip(), CONNECTION_BYTES, &self.clock.timer)
     }
@@ -30,9 +30,9 @@ impl<H: Handler> Server<H> {
     }
 
     /// Holds from now on to the limits of `config` on connections, on those of a client and on
-    /// responses in flight. What is inside stays.
+    /// responses in flight. Connections that wait close until there are as few as may be.
     pub fn set_limits(&self, config: &ServerConfig) {
-        self.door.set_limits(config);
+        self.door.set_limits(config, self.clock.timer.now());
     }
 
     /// Connections inside, and how many there may be.

@@ -154,6 +154,23 @@ pub struct CacheTally {
     pub open: u64,
 }
 
+impl CacheTally {
+    /// Adds the counts of another cache.
+    pub fn add(&mut self, other: &CacheTally) {
+        self.hits += other.hits;
+        self.open_hits += other.open_hits;
+        self.misses += other.misses;
+        self.block_hits += other.block_hits;
+        self.block_misses += other.block_misses;
+        self.revalidations += other.revalidations;
+        self.outdated += other.outdated;
+        self.given_back_bytes += other.given_back_bytes;
+        self.changed_midway += other.changed_midway;
+        self.bytes += other.bytes;
+        self.open += other.open;
+    }
+}
+
 /// The result of a look-up.
 pub(super) enum Found<H> {
     /// A file, known to be the one that the path names.

@@ -30,7 +30,7 @@ fn rates(responses: f64) -> Value {
 
 fn door(name: &str, count: u64) -> DoorSample {
     let connections = (1..=count).map(connection).collect();
-    let told = Told { rates: rates(1234.0), connections, is_cut: false };
+    let told = Told { rates: rates(1234.0), connections, is_cut: false, complaint: None };
     DoorSample { door: name.to_owned(), told: Ok(told) }
 }
 
@@ -173,4 +173,10 @@ fn what_is_printed_once_has_every_line() {
     assert_eq!(text.lines().count(), 7 + 1 + 5);
     assert!(text.ends_with("1.5ms\n") && !text.contains("q quit"), "{text}");
     assert_eq!(print(&view(50), 80, 40).lines().count(), 7 + 1 + 40);
+    // Though there is little below it, all of the head is there.
+    let none = print(&view(0), 80, 40);
+    assert_eq!(
+        none.lines().take(7).collect::<Vec<_>>()[1..],
+        text.lines().take(7).collect::<Vec<_>>()[1..]
+    );
 }
