@@ -8,6 +8,7 @@
 use std::str::FromStr;
 
 use http::header::{self, HeaderMap};
+use http::uri::Authority;
 use http::{Method, Request, StatusCode, Uri, Version};
 
 /// Why a request is refused.
@@ -34,6 +35,12 @@ pub(crate) fn fault<B>(request: &Request<B>) -> Option<Fault> {
     framing_fault(request.headers(), request.version())
         .or_else(|| host_fault(request))
         .or_else(|| target_fault(request.method(), request.uri()))
+}
+
+/// The host and port that a request is for: its target's, or else those of `Host` (RFC 9110 §7.2).
+pub(crate) fn authority(target: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let named = || headers.get(header::HOST)?.to_str().ok()?.parse().ok();
+    target.authority().cloned().or_else(named)
 }
 
 /// The fault in what says where the body ends (RFC 9112 §6.1, §6.3, §7).

@@ -5,15 +5,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
-use http::header::{self, HeaderMap};
-use http::uri::Authority;
-use http::{Request, Response, Uri};
+use http::{HeaderMap, Request, Response, Uri};
 
 use crate::Pending;
 use crate::body::{Body, RequestBody};
 use crate::config::FilesConfig;
 use crate::connection::Handler;
 use crate::files::{CacheTally, Files};
+use crate::head::authority;
 use crate::source::FileSource;
 
 /// The sites of a server.
@@ -70,8 +69,7 @@ impl<S: FileSource> Sites<S> {
         if self.named.is_empty() {
             return &self.first;
         }
-        let named = || headers.get(header::HOST)?.to_str().ok()?.parse::<Authority>().ok();
-        let authority = target.authority().cloned().or_else(named);
+        let authority = authority(target, headers);
         let site = authority.and_then(|authority| self.named.get(&normal(authority.host())));
         site.unwrap_or(&self.first)
     }

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use http::header::{self, HeaderMap, HeaderValue};
-use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode};
 use hyper::rt::{Read, Write};
 
@@ -17,6 +16,7 @@ use crate::answer::page;
 use crate::body::Body;
 use crate::config::ServerConfig;
 use crate::control::Control;
+use crate::head::authority;
 use crate::patient::Phase;
 use crate::tls::{Credentials, Secured, Tls};
 
@@ -138,8 +138,7 @@ impl<H: Handler> Server<H> {
 pub(super) fn redirect<B>(config: &ServerConfig, request: &Request<B>) -> Option<Response<Body>> {
     let port = config.redirect_to?;
     let headers = request.headers();
-    let named = || headers.get(header::HOST)?.to_str().ok()?.parse::<Authority>().ok();
-    let Some(authority) = request.uri().authority().cloned().or_else(named) else {
+    let Some(authority) = authority(request.uri(), headers) else {
         let why = "The request names no host to find over HTTPS: ask for https:// and the host.";
         return Some(page(headers, StatusCode::BAD_REQUEST, why));
     };
