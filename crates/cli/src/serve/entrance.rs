@@ -87,7 +87,7 @@ impl Guest {
                 match credentials {
                     None => _ = handle.spawn_local(self.serve(admission)),
                     Some(credentials) => {
-                        handle.spawn_local(self.serve_secured(admission, credentials));
+                        handle.spawn_local(self.serve_secured(admission, &credentials));
                     }
                 }
             }
@@ -104,24 +104,38 @@ impl Guest {
         }
     }
 
-    async fn serve(self, _inside: Admission) {
+    /// Serves the connection. Its task has no room for what it was made from.
+    fn serve(self, inside: Admission) -> impl Future<Output = ()> + use<> {
         let Guest { io: (stream, transport), peer, service } = self;
-        // Nagle would hold a response's last segment back until the one before is acknowledged. It
-        // fails only on a connection that is over already.
-        let _ = stream.set_nodelay(true);
         let retransmits = transport.retransmits();
-        let outcome = service.server.clone().serve_controlled(stream, transport, peer).await;
-        service.note_end(retransmits, peer, outcome);
+        let serving = service.server.clone().serve_controlled(hasty(stream), transport, peer);
+        async move {
+            let _inside = inside;
+            service.note_end(retransmits, peer, serving.await);
+        }
     }
 
     /// Serves the connection over TLS.
-    async fn serve_secured(self, _inside: Admission, credentials: Credentials) {
+    fn serve_secured(
+        self,
+        inside: Admission,
+        credentials: &Credentials,
+    ) -> impl Future<Output = ()> + use<> {
         let Guest { io: (stream, transport), peer, service } = self;
-        let _ = stream.set_nodelay(true);
         let (server, retransmits) = (service.server.clone(), transport.retransmits());
-        let outcome = server.serve_secured(stream, transport, peer, &credentials).await;
-        service.note_end(retransmits, peer, outcome);
+        let serving = server.serve_secured(hasty(stream), transport, peer, credentials);
+        async move {
+            let _inside = inside;
+            service.note_end(retransmits, peer, serving.await);
+        }
     }
+}
+
+/// Nagle would hold a response's last segment back until the one before is acknowledged.
+fn hasty(stream: TcpStream) -> TcpStream {
+    // It fails only on a connection that is over already.
+    let _ = stream.set_nodelay(true);
+    stream
 }
 
 impl Service {
