@@ -5,24 +5,21 @@ mod clients;
 
 use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use hyper::rt::Timer;
 
 use crate::Pending;
-
 use crate::config::ServerConfig;
 use crate::connection::http2::Http2;
 use crate::memory::{Charge, ConnectionRoom, Memory};
 use crate::patient::Phase;
 use crate::tls::Tls;
 use crate::waiting::{Answers, Given, Seat, WaitingRoom};
+use crate::within::within;
 pub use clients::Clients;
 
 /// Bits of an IPv6 address that tell one client from another. A site has at least a /64 (RFC 6177),
@@ -230,19 +227,14 @@ impl Door {
         _asking: Asking,
     ) -> Result<Admission, Refusal> {
         let (clients, most) = (&self.inside.clients, self.limits().client_connections);
-        let mut entered = pin!(async {
+        let entering = async {
             let is_granted = clients.ask(client).await.is_ok();
             if is_granted {
                 clients.enter_later(client, most).await;
             }
             is_granted
-        });
-        let mut patience = timer.sleep(ASKING_PATIENCE);
-        let is_in = poll_fn(|cx| match entered.as_mut().poll(cx) {
-            Poll::Pending => patience.as_mut().poll(cx).map(|()| false),
-            is_in => is_in,
-        });
-        if !is_in.await {
+        };
+        if within(&*timer, ASKING_PATIENCE, entering).await != Some(true) {
             return Err(self.refuse(Refusal::Client));
         }
         if let Err(refusal) = self.has_room(bytes, timer.now()) {

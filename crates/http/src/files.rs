@@ -20,6 +20,7 @@ use crate::memory::Memory;
 use crate::path::{PathError, RelativePath, Target, resolve};
 use crate::range::{self, Selection};
 use crate::source::{FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
+use crate::within::within;
 use crate::{Clock, Pending};
 use blocks::FileBlocks;
 use cache::{Content, FileCache, Found, Known};
@@ -558,16 +559,8 @@ impl<S: FileSource> Files<S> {
             }
             true
         };
-        let mut reading = std::pin::pin!(reading);
-        let mut sleep = self.clock.timer.sleep(self.config().drain_timeout);
-        std::future::poll_fn(|cx| {
-            use std::task::Poll;
-            match reading.as_mut().poll(cx) {
-                Poll::Pending => sleep.as_mut().poll(cx).map(|()| false),
-                ready => ready,
-            }
-        })
-        .await
+        let time = self.config().drain_timeout;
+        within(&*self.clock.timer, time, reading).await.unwrap_or(false)
     }
 }
 

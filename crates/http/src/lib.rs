@@ -45,6 +45,7 @@ mod stop;
 mod testing;
 pub mod tls;
 mod waiting;
+mod within;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,9 @@
 use super::*;
 use crate::testing::{Purse, clock};
 use crate::waiting::tests::delivered;
+use std::future::poll_fn;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use tokio::task::{LocalSet, spawn_local, yield_now};
 use tokio::time::sleep;
 
