@@ -99,7 +99,7 @@ impl Default for ServerConfig {
 }
 
 /// The behaviour of the file service, and its limits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilesConfig {
     /// The file to serve for a directory that has it. `index.html`.
     pub index: String,

@@ -111,6 +111,9 @@ impl<S: FileSource> Files<S> {
         new.fallback.clone_from(&config.fallback);
         new.error_pages.clone_from(&config.error_pages);
         new.origins.clone_from(&config.origins);
+        if new == *self.config() {
+            return;
+        }
         self.config.replace(Rc::new(new));
         // Files that are kept know the rules that held when they were found.
         self.cache.forget_all();

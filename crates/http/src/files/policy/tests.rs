@@ -193,6 +193,12 @@ async fn a_new_policy_holds_for_what_is_kept_as_well() {
             (b"b".into(), b"b".into())
         );
         assert_ne!(server.handler().config().chunk_bytes, 1, "no limit has changed");
+        // The same once more empties no cache.
+        let hits = server.handler().cache_tally().hits;
+        let same = FilesConfig::clone(&server.handler().config());
+        server.handler().set_policy(&same);
+        client.get("/a.css").await;
+        assert_eq!(server.handler().cache_tally().hits, hits + 1);
     })
     .await;
 }
