@@ -32,7 +32,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Of `words`, a command line of `serve` that was parsed as `given`.
+    /// The file at `path`. `words` are the command line of `serve`, and `given` its parsed form.
     pub(crate) fn new(path: &Path, given: &ArgMatches, words: &[OsString]) -> Source {
         Source { path: path.to_owned(), given: given.clone(), words: words.to_vec() }
     }
@@ -138,7 +138,7 @@ impl ConfigFile {
         for entry in &mut own {
             let is_given = given.value_source(&id_of(&entry.key)) == Some(ValueSource::CommandLine);
             entry.words.retain(|word| match &entry.key[..] {
-                // Of the knobs each is a flag of its own.
+                // Each knob is a flag of its own.
                 KNOBS => !set.iter().any(|set| word.starts_with(set)),
                 _ => !is_given,
             });

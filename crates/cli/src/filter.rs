@@ -41,7 +41,7 @@ impl States {
     pub(crate) const ALL: States = States((1 << State::ALL.len()) - 1);
     /// Listeners.
     pub(crate) const LISTENING: States = States(1 << State::Listen as u16);
-    /// Those of which a few bytes are kept: `bucket` of `ss`.
+    /// A socket in these states takes a few bytes: `bucket` of `ss`.
     const SMALL: States = States(1 << State::TimeWait as u16 | 1 << State::SynReceived as u16);
     /// All but LISTEN and CLOSED.
     const CONNECTED: States = States::ALL.without(States::LISTENING).without(States(1));
@@ -168,7 +168,7 @@ impl Filter {
         stack & 1 == 1
     }
 
-    /// The same, where both ends must also be as `other` says.
+    /// A filter that passes what both this one and `other` pass.
     pub(crate) fn and(mut self, other: &Filter) -> Result<Filter, String> {
         if !self.terms.is_empty() && !other.terms.is_empty() {
             self.terms.extend(&other.terms);
@@ -349,7 +349,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// An address or network, and a port, of which one may be left open.
+/// An address or network, and a port. Either may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Host {
     network: Option<Cidr>,
