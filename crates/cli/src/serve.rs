@@ -17,7 +17,6 @@ pub(crate) mod signals;
 mod slow;
 mod suspect;
 mod tallies;
-mod transport;
 mod watched;
 
 use std::io::{self, Write};
@@ -25,21 +24,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use lightwait::bridge::Bridge;
 use lightwait::driver::{self, Stop as DriverStop};
 use lightwait::executor::JoinHandle;
 use lightwait::rt::Timer;
-use lightwait::shard::{self, Handle, Shard};
+use lightwait::shard::{Handle, Shard};
 use lightwait::shards::{self, Seat};
-use lightwait_core::buffer::{self, Level};
 use lightwait_core::config::Member;
 use lightwait_core::{Host, Instant};
-use lightwait_http::{
-    Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Sites, Tally, ThreadPoolFiles,
-};
+use lightwait_http::stack;
+use lightwait_http::{Clock, Files, Memory, Server, Sites, Tally, ThreadPoolFiles};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 
@@ -318,7 +314,7 @@ fn file_server(
         measure: Rc::new(lightwait::rt::measure),
         wall: Rc::new(SystemTime::now),
     };
-    let memory = Memory::new(Budget(stack.memory()));
+    let memory = stack::memory_of(stack);
     let sites = sites_of(plan, sources, &clock, &memory);
     let server = Server::new(sites, plan.server.clone(), clock).with_memory(memory);
     let mut server = server.with_clients(crew.clients.clone());
@@ -343,51 +339,6 @@ fn file_server(
 /// True while TIME-WAIT is at least this full, in percent of its limit.
 fn presses(host: &Host, percent: u8) -> bool {
     host.time_wait_len() * 100 >= host.limits().time_wait * usize::from(percent)
-}
-
-/// The part of a stack's memory that the file service may use.
-struct Budget(shard::Memory);
-
-impl Keeper for Budget {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        self.0.held()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
-    fn by_connections(&self) -> &Arc<AtomicUsize> {
-        self.0.by_connections()
-    }
-
-    fn is_scarce(&self) -> bool {
-        self.0.level() > Level::Plenty
-    }
-
-    fn has_room(&self) -> bool {
-        self.0.has_room()
-    }
-
-    fn room(&self) -> Pending<()> {
-        Box::pin(self.0.room())
-    }
-
-    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
-        self.0.when_scarce(give_back);
-    }
-
-    fn set_crowded(&self, is_crowded: bool) {
-        self.0.set_crowded(is_crowded);
-    }
-
-    fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
-        match self.0.room_for_connection(bytes) {
-            buffer::ConnectionRoom::Enough => ConnectionRoom::Enough,
-            buffer::ConnectionRoom::Little => ConnectionRoom::Little,
-            buffer::ConnectionRoom::None => ConnectionRoom::None,
-        }
-    }
 }
 
 /// The tasks and stacks that a graceful stop ends.

@@ -8,6 +8,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 
 use crate::body::Body;
+use crate::head;
 
 /// A short page that says what happened: HTML for a client that asks for it (a browser), else text.
 pub fn page(asked: &HeaderMap, status: StatusCode, detail: &str) -> Response<Body> {
@@ -80,6 +81,23 @@ pub(crate) fn escape(text: &str) -> String {
 fn is_bidi_control(c: char) -> bool {
     let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}');
     is_mark || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The answer to a request whose head has a fault.
+pub(crate) fn refuse_head(asked: &HeaderMap, fault: head::Fault) -> Response<Body> {
+    let mut response = page(asked, fault.status, fault.detail);
+    if fault.closes {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// The answer when too many responses are in flight.
+pub(crate) fn too_many(asked: &HeaderMap) -> Response<Body> {
+    let detail = "Too many answers are under way: try again in a moment.";
+    let mut response = page(asked, StatusCode::SERVICE_UNAVAILABLE, detail);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 #[cfg(test)]

@@ -39,9 +39,9 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use crate::Pending;
-use crate::again::{Origin, Versioned};
-use crate::patient::Phase;
-use crate::source::{FileSource, Metadata};
+use crate::connection::replay::{Origin, Versioned};
+use crate::connection::timeouts::Phase;
+use crate::files::source::{FileSource, Metadata};
 
 pub(crate) use buffers::{Block, Buffers, Chunk, WeakBlock};
 pub(crate) use read_time::ReadTime;

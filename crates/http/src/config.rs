@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, StatusCode};
 
 use crate::files::CacheRule;
-use crate::path::RelativePath;
+use crate::files::path::RelativePath;
 
 /// Limits and timeouts of connections.
 #[derive(Clone, Debug)]

@@ -1,44 +1,43 @@
-//! One connection: hyper between a patient byte stream and a handler. Enforces limits and timeouts,
+//! One connection: hyper between a byte stream with timeouts and a handler. Enforces limits and timeouts,
 //! and stops gracefully.
 
 mod access_log;
 mod entry;
-mod exchange;
-pub(crate) mod http2;
-mod outlet;
+mod h1;
+pub(crate) mod h2;
+pub(crate) mod replay;
 pub(crate) mod secured;
+mod sink;
+pub(crate) mod stop;
+pub(crate) mod timeouts;
 
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::fmt;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
 
 use crate::access::Access;
-use crate::admission::{Clients, Door};
 use crate::body::{Body, RequestBody, Sink};
-use crate::client_close;
 use crate::config::ServerConfig;
+use crate::connection::h1::refusal::{RefusingStream, ResponseState};
+use crate::connection::stop::{Stop, Tracked, Wait};
+use crate::connection::timeouts::{Bounds, Phase, TimeoutStream};
 use crate::control::Control;
 use crate::date::Date;
-use crate::memory::Memory;
-use crate::patient::{Bounds, Patient, Phase};
-use crate::refusal::{self, Owed, Refusable, Refused};
-use crate::stop::{Stop, Tracked, Wait};
-use crate::waiting::{Seat, Wanted};
+use crate::limits::admission::{AdmissionControl, Clients};
+use crate::limits::eviction::{EvictionEntry, Wanted};
+use crate::limits::memory::Memory;
 use crate::{Clock, Pending};
 use access_log::AccessLog;
-use exchange::Exchange;
-use outlet::Outlet;
+use sink::ResponseSink;
 
 /// hyper's least buffer for a request's head.
 const LEAST_HEADER_BYTES: usize = 8192;
@@ -63,7 +62,7 @@ pub struct Server<H> {
     is_pressed: Option<Rc<dyn Fn() -> bool>>,
     date: Date,
     http: http1::Builder,
-    door: Door,
+    admissions: AdmissionControl,
     bounds: Rc<Bounds>,
 }
 
@@ -82,16 +81,27 @@ impl<H: Handler> Server<H> {
         let mut http = http1::Builder::new();
         http.half_close(true) // Who has asked and closed their half still wants the answer.
             .auto_date_header(false) // Ours comes from our clock.
-            .header_read_timeout(None) // `Patient` tells waiting for a request from reading one.
+            .header_read_timeout(None) // `TimeoutStream` tells waiting for a request from reading one.
             .max_buf_size(header_bytes)
             .max_header_size(header_bytes)
             .max_headers(config.max_header_fields);
         let handler = Rc::new(handler);
         let (stop, date) = (Stop::new(), Date::default());
-        let door = Door::new(&config, Memory::boundless(), Clients::default());
+        let admissions = AdmissionControl::new(&config, Memory::boundless(), Clients::default());
         let bounds = Rc::new(Bounds::new(&config));
         let (on_access, is_pressed) = Default::default();
-        Server { handler, config, clock, stop, on_access, is_pressed, date, http, door, bounds }
+        Server {
+            handler,
+            config,
+            clock,
+            stop,
+            on_access,
+            is_pressed,
+            date,
+            http,
+            admissions,
+            bounds,
+        }
     }
 
     /// Makes the server call `hook` once for each response, when the peer has acknowledged it or
@@ -110,16 +120,16 @@ impl<H: Handler> Server<H> {
 
     /// Charges connections to `memory`, and refuses them where there is none.
     pub fn with_memory(self, memory: Memory) -> Self {
-        let door = Door::new(&self.config, memory, self.door.clients());
-        Server { door, ..self }
+        let admissions = AdmissionControl::new(&self.config, memory, self.admissions.clients());
+        Server { admissions, ..self }
     }
 
     /// Counts connections of one client together with the servers that share `clients`. The limit
     /// holds for all of them. One that waits makes room on any server that
     /// [gives places](Server::give_places), for those that [enter](Server::enter).
     pub fn with_clients(self, clients: Clients) -> Self {
-        let door = Door::new(&self.config, self.door.memory(), clients);
-        Server { door, ..self }
+        let admissions = AdmissionControl::new(&self.config, self.admissions.memory(), clients);
+        Server { admissions, ..self }
     }
 
     /// The signal that stops the server: connections finish their responses and close, or are cut.
@@ -183,23 +193,24 @@ impl<H: Handler> Server<H> {
     {
         let tracked = self.stop.track();
         let now = self.clock.timer.now();
-        let outlet = Rc::new(Outlet::new(control.clone(), phase.clone()));
-        let visit = Visit::new(self.clone(), phase.clone(), outlet.clone(), peer, is_secured);
-        let (timer, door) = (self.clock.timer.clone(), self.door.clone());
+        let sink = Rc::new(ResponseSink::new(control.clone(), phase.clone()));
+        let state =
+            ConnectionState::new(self.clone(), phase.clone(), sink.clone(), peer, is_secured);
+        let (timer, admissions) = (self.clock.timer.clone(), self.admissions.clone());
         let waits = Waits {
-            seat: self.door.seat((phase.clone(), outlet), peer.ip(), now),
+            entry: self.admissions.enqueue((phase.clone(), sink), peer.ip(), now),
             stop: self.stop.wait_requested(),
             is_stopping: false,
             control: control.clone(),
         };
-        let io = Patient::new((io, control), timer, phase, self.bounds.clone(), door);
-        let io = Box::new(Refusable::new(io, visit.owed.clone()));
-        Rc::new(visit).attend(io, waits, tracked)
+        let io = TimeoutStream::new((io, control), timer, phase, self.bounds.clone(), admissions);
+        let io = Box::new(RefusingStream::new(io, state.response_state.clone()));
+        Rc::new(state).attend(io, waits, tracked)
     }
 
     /// Closes a connection that waits for its peer, because others need its memory or its place.
     fn leave(&self, phase: &Phase, control: &impl Control, wanted: Wanted) {
-        self.door.count(|tally| match wanted {
+        self.admissions.count(|tally| match wanted {
             wanted if wanted.is_place() => tally.closed_for_place += 1,
             _ => tally.closed_for_memory += 1,
         });
@@ -208,34 +219,11 @@ impl<H: Handler> Server<H> {
             phase.abort(control);
         }
     }
-
-    /// Closes a connection whose client has said that it closes, and has all its answers. Drops
-    /// later data.
-    async fn part<I, C>(&self, io: &mut Patient<I, C>, phase: Phase, seat: &Seat, cut: Wait)
-    where
-        I: Read + Write + Unpin,
-        C: Control + Unpin,
-    {
-        phase.on_response(self.clock.timer.now());
-        phase.yield_close();
-        let mut cut = pin!(cut);
-        poll_fn(|cx| {
-            if cut.as_mut().poll(cx).is_ready() || seat.is_wanted(cx) {
-                return Poll::Ready(());
-            }
-            Pin::new(&mut *io).poll_shutdown(cx).map(|_| ())
-        })
-        .await;
-        self.door.count(|tally| match phase.has_closed() {
-            true => tally.client_closes += 1,
-            false => tally.client_closes_unended += 1,
-        });
-    }
 }
 
 /// The events beside its peer's that a connection waits for.
 struct Waits<C> {
-    seat: Seat,
+    entry: EvictionEntry,
     /// A stop; after that, a cut.
     stop: Wait,
     is_stopping: bool,
@@ -270,10 +258,10 @@ enum Awake<T> {
 }
 
 /// One connection, as its requests see it.
-struct Visit<H> {
+struct ConnectionState<H> {
     server: Rc<Server<H>>,
     phase: Phase,
-    owed: Owed,
+    response_state: ResponseState,
     sink: Rc<dyn Sink>,
     /// Its records, if the server writes some.
     log: Option<Box<AccessLog>>,
@@ -289,25 +277,25 @@ struct Visit<H> {
     is_cut_short: Cell<bool>,
 }
 
-impl<H: Handler> Visit<H> {
+impl<H: Handler> ConnectionState<H> {
     fn new<C: Control>(
         server: Rc<Server<H>>,
         phase: Phase,
-        outlet: Rc<Outlet<C>>,
+        sink: Rc<ResponseSink<C>>,
         peer: SocketAddr,
         is_secured: bool,
-    ) -> Visit<H> {
-        let (owed, served, has_parted, is_asked, is_cut_short) = Default::default();
+    ) -> ConnectionState<H> {
+        let (response_state, served, has_parted, is_asked, is_cut_short) = Default::default();
         let log = server.on_access.as_ref().map(|hook| {
-            let (measure, door) = (server.clock.measure.clone(), server.door.clone());
-            let wire = outlet.clone();
-            Box::new(AccessLog::new(hook.clone(), peer, measure, wire, phase.clone(), door))
+            let (measure, admissions) = (server.clock.measure.clone(), server.admissions.clone());
+            let wire = sink.clone();
+            Box::new(AccessLog::new(hook.clone(), peer, measure, wire, phase.clone(), admissions))
         });
-        let sink = outlet;
-        Visit {
+        let sink = sink;
+        ConnectionState {
             server,
             phase,
-            owed,
+            response_state,
             sink,
             log,
             served,
@@ -321,7 +309,7 @@ impl<H: Handler> Visit<H> {
     /// Serves the connection until it is over.
     async fn attend<I, C>(
         self: Rc<Self>,
-        mut io: Box<Refusable<Patient<I, C>>>,
+        mut io: Box<RefusingStream<TimeoutStream<I, C>>>,
         mut waits: Waits<C>,
         _tracked: Tracked,
     ) -> Result<(), hyper::Error>
@@ -330,13 +318,13 @@ impl<H: Handler> Visit<H> {
         C: Control + Unpin,
     {
         let outcome = loop {
-            if !poll_fn(|cx| self.poll_asleep(cx, &mut io, &mut waits)).await {
+            if !poll_fn(|cx| self.poll_rest(cx, &mut io, &mut waits)).await {
                 break Ok(());
             }
             // Boxed: a connection that waits for the next request has no room for it.
             let awake = match self.phase.is_http2() {
-                false => Box::pin(self.clone().stay_awake(io, &mut waits)).await,
-                true => Box::pin(self.clone().speak_http2(io, &mut waits)).await,
+                false => Box::pin(self.clone().serve_h1(io, &mut waits)).await,
+                true => Box::pin(self.clone().serve_h2(io, &mut waits)).await,
             };
             match awake {
                 Awake::Rests(rested) => io = rested,
@@ -354,10 +342,10 @@ impl<H: Handler> Visit<H> {
     /// Waits for the first byte of a request, or another event for hyper; returns true then.
     /// Returns false if the connection is over. Logs what is
     /// acknowledged meanwhile.
-    fn poll_asleep<I, C>(
+    fn poll_rest<I, C>(
         &self,
         cx: &mut Context<'_>,
-        io: &mut Refusable<Patient<I, C>>,
+        io: &mut RefusingStream<TimeoutStream<I, C>>,
         waits: &mut Waits<C>,
     ) -> Poll<bool>
     where
@@ -370,7 +358,7 @@ impl<H: Handler> Visit<H> {
             return Poll::Ready(false);
         }
         if io.poll_first(cx).is_ready() {
-            let has_memory = server.door.may_wake(server.clock.timer.now());
+            let has_memory = server.admissions.may_wake(server.clock.timer.now());
             if !has_memory {
                 server.leave(&self.phase, &waits.control, Wanted::Memory);
             }
@@ -379,7 +367,7 @@ impl<H: Handler> Visit<H> {
         if Pin::new(&mut waits.stop).poll(cx).is_ready() {
             return Poll::Ready(true);
         }
-        let wanted = waits.seat.wanted(cx);
+        let wanted = waits.entry.wanted(cx);
         if wanted != Wanted::Nothing {
             server.leave(&self.phase, &waits.control, wanted);
             return Poll::Ready(false);
@@ -390,7 +378,7 @@ impl<H: Handler> Visit<H> {
     /// Writes the records of responses that the peer has acknowledged.
     fn poll_log(&self, cx: &mut Context<'_>) {
         if let Some(log) = &self.log {
-            log.poll(cx, self.owed.is_settled());
+            log.poll(cx, self.response_state.is_settled());
         }
     }
 
@@ -400,7 +388,7 @@ impl<H: Handler> Visit<H> {
     fn poll_delivered<I, C>(
         &self,
         cx: &mut Context<'_>,
-        io: &mut Patient<I, C>,
+        io: &mut TimeoutStream<I, C>,
         waits: &mut Waits<C>,
     ) -> Poll<()>
     where
@@ -412,7 +400,7 @@ impl<H: Handler> Visit<H> {
             None => waits.control.poll_acknowledged(cx).is_ready(),
         };
         let is_over = is_delivered || waits.control.is_closed() || self.is_wanted(cx, waits);
-        if !is_over && io.poll_patience(cx).is_pending() {
+        if !is_over && io.poll_timeouts(cx).is_pending() {
             ready!(waits.poll_cut(cx, &self.server.stop, || {}));
             self.is_cut_short.set(true);
         }
@@ -425,102 +413,21 @@ impl<H: Handler> Visit<H> {
     /// True if others need the memory of a connection that has said all, or its place. Where it is
     /// the memory, its peer may still take the answer: the stack needs no task for that.
     fn is_wanted<C: Control>(&self, cx: &mut Context<'_>, waits: &Waits<C>) -> bool {
-        let wanted = waits.seat.wanted(cx);
+        let wanted = waits.entry.wanted(cx);
         if wanted.is_place() {
             self.server.leave(&self.phase, &waits.control, wanted);
         }
         wanted != Wanted::Nothing
     }
 
-    /// Answers requests until none has come for a while. All of hyper's memory is held within.
-    async fn stay_awake<I, C>(
-        self: Rc<Self>,
-        io: Box<Refusable<Patient<I, C>>>,
-        waits: &mut Waits<C>,
-    ) -> Awake<Box<Refusable<Patient<I, C>>>>
-    where
-        I: Read + Write + Unpin + 'static,
-        C: Control + Unpin,
-    {
-        let Visit { server, phase, owed, .. } = &*self;
-        let _charge = server.door.charge_awake();
-        waits.seat.set_awake(true);
-        let service = service_fn(|request| self.clone().answer(request));
-        let mut connection = server.http.serve_connection(io, service);
-        let outcome = poll_fn(|cx| {
-            let on_stop = || Pin::new(&mut connection).graceful_shutdown();
-            if waits.poll_cut(cx, &server.stop, on_stop).is_ready() {
-                // Unfinished responses end, and their records say so.
-                let undelivered = waits.control.undelivered_bytes().unwrap_or(0);
-                self.is_cut_short.set(!owed.is_settled() || undelivered > 0);
-                phase.abort(&waits.control);
-                return Poll::Ready(Some(Ok(())));
-            }
-            // Hyper does not look at a connection while it waits for a body.
-            if waits.control.is_closed() {
-                return Poll::Ready(Some(Ok(())));
-            }
-            let outcome = Pin::new(&mut connection).poll(cx);
-            self.poll_log(cx);
-            if self.has_parted.get() && owed.is_settled() {
-                return Poll::Ready(Some(Ok(())));
-            }
-            let wanted = if outcome.is_pending() { waits.seat.wanted(cx) } else { Wanted::Nothing };
-            if wanted == Wanted::Memory && phase.may_rest() && owed.is_settled() {
-                return Poll::Ready(None);
-            }
-            if wanted != Wanted::Nothing {
-                server.leave(phase, &waits.control, wanted);
-                return Poll::Ready(Some(Ok(())));
-            }
-            if phase.is_busy() {
-                waits.control.wake_when_closed(cx);
-            }
-            let rests = outcome.is_pending() && phase.takes_rest() && owed.is_settled();
-            if rests { Poll::Ready(None) } else { outcome.map(Some) }
-        })
-        .await;
-        waits.seat.set_awake(false);
-        let Some(outcome) = outcome else {
-            server.door.count(|tally| tally.rests += 1);
-            let mut parts = connection.into_parts();
-            parts.io.rest(&parts.read_buf);
-            return Awake::Rests(parts.io);
-        };
-        // Boxed: both are rare, and every connection would have room for them.
-        let mut parts = connection.into_parts();
-        if self.has_parted.get() && outcome.is_ok() {
-            let cut = server.stop.wait_cut();
-            Box::pin(server.part(&mut parts.io.inner, phase.clone(), &waits.seat, cut)).await;
-        } else if let Some(status) =
-            owed.refused().or(refusal::unanswered(&outcome, &parts.read_buf))
-        {
-            if parts.io.read_as_1_1(&parts.read_buf) {
-                return Awake::Rests(parts.io);
-            }
-            let refused = owed.take_refused(status, &parts.read_buf);
-            Box::pin(self.refuse(&mut parts.io.inner, refused)).await;
-        }
-        Awake::Over(parts.io, outcome)
-    }
-
-    /// Answers a request that hyper refused itself.
-    async fn refuse<I, C>(&self, io: &mut Patient<I, C>, refused: Refused)
-    where
-        I: Read + Write + Unpin,
-        C: Control + Unpin,
-    {
-        let (server, status) = (&self.server, refused.status);
-        let entry = self.log.as_ref().map(|log| {
-            let line = refused.line.clone();
-            log.begin(Access { status, ..Access::new(log.peer, line) })
-        });
-        let date = server.date.at((server.clock.wall)());
-        let (body_bytes, complete) = refused.answer(io, &date).await;
-        server.door.on_response(status, body_bytes);
-        if let (Some(log), Some(entry)) = (&self.log, entry) {
-            log.on_over(entry, body_bytes, complete);
-            log.on_flushed();
+    /// Adds the fields that every response has, whatever the connection speaks.
+    fn sign(&self, headers: &mut HeaderMap) {
+        let Server { date, clock, config, .. } = &*self.server;
+        let date = date.at((clock.wall)());
+        headers.entry(header::DATE).or_insert(date);
+        headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
+        if self.is_secured {
+            secured::say_strict_transport(config, headers);
         }
     }
 
@@ -528,7 +435,7 @@ impl<H: Handler> Visit<H> {
     fn ask(&self) {
         self.phase.yield_close();
         if !self.is_asked.replace(true) {
-            self.server.door.count(|tally| tally.asked += 1);
+            self.server.admissions.count(|tally| tally.asked += 1);
         }
     }
 
@@ -539,28 +446,10 @@ impl<H: Handler> Visit<H> {
             self.server.stop.on_cut_short();
         }
         if self.is_asked.get() {
-            self.server.door.count(|tally| match self.phase.has_closed() {
+            self.server.admissions.count(|tally| match self.phase.has_closed() {
                 true => tally.asked_obeyed += 1,
                 false => tally.asked_unheeded += 1,
             });
-        }
-    }
-
-    /// Answers a request. A CLIENT_CLOSE gets no answer, so that hyper reads no more. It is marked
-    /// at once: hyper asks for an answer only when those before are written.
-    fn answer(
-        self: Rc<Self>,
-        request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
-        self.has_parted.set(client_close::is_obeyed(&request));
-        self.served.set(self.served.get() + 1);
-        let most = self.server.config.max_requests;
-        let last = most.is_some_and(|most| self.served.get() >= most);
-        async move {
-            if self.has_parted.get() {
-                return pending().await;
-            }
-            Ok(Exchange { visit: self, last }.run(request).await)
         }
     }
 }

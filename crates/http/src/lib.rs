@@ -2,7 +2,7 @@
 //! hyper, on any byte stream, over TLS by rustls or without.
 //!
 //! ```text
-//!   byte stream ── Patient (timeouts) ── hyper ── Server::serve ── Handler ── Files ── FileSource
+//!   byte stream ── TimeoutStream ── hyper ── Server::serve ── Handler ── Files ── FileSource
 //!                                                     │                                 │
 //!                                              Access (a line a response)      threads · simulator
 //! ```
@@ -15,36 +15,22 @@
 #![deny(unsafe_code)]
 
 pub mod access;
-mod admission;
-mod again;
 pub mod answer;
 pub mod body;
 pub mod client;
 pub mod client_close;
-mod condition;
 pub mod config;
 mod connection;
-mod content_type;
 mod control;
 pub mod date;
 pub mod files;
-mod flight;
-mod frames;
 mod head;
-mod listing;
-mod memory;
-pub mod path;
-mod patient;
-mod progress;
-mod range;
-mod refusal;
-mod sites;
-pub mod source;
-mod stop;
+mod limits;
+#[cfg(feature = "lightwait")]
+pub mod stack;
 #[cfg(test)]
 mod testing;
 pub mod tls;
-mod waiting;
 mod within;
 
 use std::future::Future;
@@ -53,20 +39,22 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 pub use access::{Access, RequestLine};
-pub use admission::{Admission, CONNECTION_BYTES, Clients, Entry, Refusal, TLS_BYTES, Tally};
 pub use body::Body;
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
-pub use connection::http2::{HTTP2_BYTES, Http2};
+pub use connection::h2::{HTTP2_BYTES, Http2};
 pub use connection::secured::SecuredError;
+pub use connection::stop::{Stop, Tracked};
 pub use connection::{Handler, Server};
 pub use control::{Control, Delivery};
-pub use files::{CacheRule, CacheTally, Files};
-pub use memory::{ConnectionRoom, Keeper, Memory};
-pub use sites::Sites;
-pub use source::FileSource;
-pub use source::thread_pool::{Disk, ThreadPoolFiles};
-pub use stop::{Stop, Tracked};
+pub use files::sites::Sites;
+pub use files::source::FileSource;
+pub use files::source::thread_pool::{Disk, ThreadPoolFiles};
+pub use files::{CacheRule, CacheTally, Files, path, source};
+pub use limits::admission::{
+    Admission, CONNECTION_BYTES, Clients, Entry, Refusal, TLS_BYTES, Tally,
+};
+pub use limits::memory::{ConnectionRoom, Memory, MemoryBudget};
 pub use tls::{Credentials, Identity, IdentityFault, Tls};
 
 /// A boxed future that stays on its thread.

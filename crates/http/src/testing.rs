@@ -18,9 +18,11 @@ use tokio::task::{JoinHandle, LocalSet, spawn_local};
 
 use crate::access::Access;
 use crate::control::Delivery;
-use crate::memory::{ConnectionRoom, Keeper};
-use crate::path::RelativePath;
-use crate::source::{Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
+use crate::files::path::RelativePath;
+use crate::files::source::{
+    Entries, Entry, FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer,
+};
+use crate::limits::memory::{ConnectionRoom, MemoryBudget};
 use crate::{Clock, Control, Files, FilesConfig, Handler, Pending, Server, ServerConfig};
 
 /// Sun, 09 Sep 2001 01:46:40 GMT.
@@ -298,7 +300,7 @@ pub(crate) struct Purse {
     pub(crate) give_back: Rc<RefCell<Option<GiveBack>>>,
 }
 
-impl Keeper for Purse {
+impl MemoryBudget for Purse {
     fn held(&self) -> &Arc<AtomicUsize> {
         &self.held
     }

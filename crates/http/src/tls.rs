@@ -1,7 +1,7 @@
 //! TLS (RFC 8446, RFC 5246), by rustls with ring: what a server shows to its clients.
 //!
 //! ```text
-//!   hyper ── Refusable ── Patient ── Secured ── byte stream
+//!   hyper ── RefusingStream ── TimeoutStream ── Secured ── byte stream
 //!                            │          │
 //!                        Phase: Handshake, then Idle, Head, Busy as without TLS
 //! ```

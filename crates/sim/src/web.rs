@@ -4,17 +4,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::task::{Context, Poll};
 use std::time::{Duration, UNIX_EPOCH};
 
-use bytes::Bytes;
-use lightwait::local::{Control, TcpListener};
+use lightwait::local::{TcpListener, TcpStream};
 use lightwait::rt::Timer;
-use lightwait::shard::{self, Handle};
-use lightwait_core::buffer::{self, Level};
-use lightwait_http::{Clock, ConnectionRoom, Delivery, Files, Keeper, Memory, Pending, Server};
+use lightwait::shard::Handle;
+use lightwait_http::stack::{self, Transport};
+use lightwait_http::{Clock, Files, Memory, Server};
 
 use crate::disk::Disk;
 use crate::{Side, World};
@@ -40,7 +36,7 @@ pub fn memory(world: &World, side: Side) -> Memory {
 
 /// A part of the memory of a shard outside a world.
 pub fn memory_of(at: &Handle) -> Memory {
-    Memory::new(Budget(at.memory()))
+    stack::memory_of(at)
 }
 
 /// Serves each connection to `address` on that side in a task of its own.
@@ -66,7 +62,7 @@ pub fn serve_without_read_times(
     address: SocketAddr,
     server: &Rc<FileServer>,
 ) -> io::Result<()> {
-    let transport = |control| Transport { control, tells_read_times: false };
+    let transport = |stream: &TcpStream| plain(stream).without_read_times();
     serve_by(&world.handle(side), address, server, transport)
 }
 
@@ -75,20 +71,20 @@ pub fn serve_without_read_times(
 /// # Errors
 /// Those of [`TcpListener::bind_on`].
 pub fn serve_on(shard: &Handle, address: SocketAddr, server: &Rc<FileServer>) -> io::Result<()> {
-    serve_by(shard, address, server, |control| Transport { control, tells_read_times: true })
+    serve_by(shard, address, server, plain)
 }
 
 fn serve_by(
     shard: &Handle,
     address: SocketAddr,
     server: &Rc<FileServer>,
-    transport: impl Fn(Control) -> Transport + 'static,
+    transport: impl Fn(&TcpStream) -> Transport + 'static,
 ) -> io::Result<()> {
     let listener = TcpListener::bind_on(shard, address)?;
     let server = server.clone();
     shard.spawn_local(async move {
         while let Ok((stream, peer)) = listener.accept().await {
-            let transport = transport(stream.control());
+            let transport = transport(&stream);
             let Ok(admission) = server.admit(peer) else {
                 stream.abort();
                 continue;
@@ -103,118 +99,7 @@ fn serve_by(
     Ok(())
 }
 
-/// One of our sockets, for the server.
-#[derive(Clone)]
-struct Transport {
-    control: Control,
-    tells_read_times: bool,
-}
-
-impl lightwait_http::Control for Transport {
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<usize> {
-        self.control.poll_room(context)
-    }
-
-    fn read_size(&self) -> Option<usize> {
-        self.control.read_size()
-    }
-
-    fn set_supply(&self, read_time: Duration, more: bool) {
-        let told = if self.tells_read_times { read_time } else { Duration::ZERO };
-        self.control.set_supply(told, more);
-    }
-
-    fn abort(&self) {
-        self.control.abort();
-    }
-
-    fn is_closed(&self) -> bool {
-        self.control.is_closed()
-    }
-
-    fn wake_when_closed(&self, context: &Context<'_>) {
-        self.control.wake_when_closed(context);
-    }
-
-    fn undelivered_bytes(&self) -> Option<usize> {
-        Some(self.control.unacknowledged_bytes())
-    }
-
-    fn adopt(&self, chunk: &Bytes) -> bool {
-        self.control.adopt(chunk)
-    }
-
-    fn borrow(&self, chunk: &Bytes) -> bool {
-        self.control.borrow(chunk)
-    }
-
-    fn is_wanted_back(&self) -> bool {
-        self.control.is_wanted_back()
-    }
-
-    fn take_back(&self, most: usize) -> usize {
-        self.control.take_back(most)
-    }
-
-    fn poll_taken(&self, context: &mut Context<'_>, kept: usize) -> Poll<()> {
-        self.control.poll_taken(context, kept)
-    }
-
-    fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.control.poll_acknowledged(context)
-    }
-
-    fn delivery(&self) -> Option<Delivery> {
-        let info = self.control.info()?;
-        Some(Delivery {
-            unacknowledged: info.send_buffered_bytes.into(),
-            srtt: info.srtt,
-            retransmits: info.retransmits,
-        })
-    }
-}
-
-/// A part of a stack's memory.
-struct Budget(shard::Memory);
-
-impl Keeper for Budget {
-    fn held(&self) -> &Arc<AtomicUsize> {
-        self.0.held()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
-    fn is_scarce(&self) -> bool {
-        self.0.level() > Level::Plenty
-    }
-
-    fn by_connections(&self) -> &Arc<AtomicUsize> {
-        self.0.by_connections()
-    }
-
-    fn has_room(&self) -> bool {
-        self.0.has_room()
-    }
-
-    fn room(&self) -> Pending<()> {
-        Box::pin(self.0.room())
-    }
-
-    fn when_scarce(&self, give_back: Rc<dyn Fn()>) {
-        self.0.when_scarce(give_back);
-    }
-
-    fn set_crowded(&self, is_crowded: bool) {
-        self.0.set_crowded(is_crowded);
-    }
-
-    fn room_for_connection(&self, bytes: usize) -> ConnectionRoom {
-        match self.0.room_for_connection(bytes) {
-            buffer::ConnectionRoom::Enough => ConnectionRoom::Enough,
-            buffer::ConnectionRoom::Little => ConnectionRoom::Little,
-            buffer::ConnectionRoom::None => ConnectionRoom::None,
-        }
-    }
+/// The control over a socket without a bridge before it.
+fn plain(stream: &TcpStream) -> Transport {
+    Transport::new(stream, None, false)
 }

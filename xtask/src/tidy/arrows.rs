@@ -143,14 +143,21 @@ mod tests {
         assert_eq!(findings(&manifest("lightwait-http", "lightwait-cli")).len(), 1);
     }
 
-    /// The page says that `http` works on any stream.
+    /// The page says that `http` works on any stream: one file knows ours, behind a feature.
     #[test]
     fn the_page_itself_keeps_http_and_our_sockets_apart() {
         let page = source(map::PAGE, include_str!("../../../ARCHITECTURE.md"));
         let pages = [page];
         let arrows = arrows(map::block(&pages, MARK).unwrap()).unwrap();
-        assert!(!arrows["http"].contains("lightwait") && !arrows["lightwait"].contains("http"));
+        assert!(!arrows["lightwait"].contains("http"));
         assert!(arrows["load"].contains("http") && arrows["load"].contains("lightwait"));
+        let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        let mut sources = crate::sources::tracked(root, &[".rs"]).unwrap();
+        let ours = ["lightwait::", "lightwait_core::"];
+        sources.retain(|source| source.path.starts_with("crates/http/src"));
+        sources.retain(|source| ours.iter().any(|name| source.text.contains(name)));
+        let knowing: Vec<&str> = sources.iter().map(|source| source.path.as_str()).collect();
+        assert_eq!(knowing, ["crates/http/src/stack.rs"]);
     }
 
     #[test]

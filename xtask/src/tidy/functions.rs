@@ -29,7 +29,7 @@ const UNSAFE_PLACES: [&str; 12] = [
     "crates/lightwait/src/clock",
     "crates/lightwait/src/allocator",
     "crates/lightwait/src/bridge/kernel",
-    "crates/http/src/source/thread_pool/ring",
+    "crates/http/src/files/source/thread_pool/ring",
     "conformance/src/abi",
     "bench/heap/src/counting",
     "bench/lwip/src/instance",

@@ -8,11 +8,11 @@ use std::time::Duration;
 use lightwait::bridge::Clients;
 use lightwait::local::{TcpListener, TcpStream};
 use lightwait::shard::Handle;
+use lightwait_http::stack::{Retransmits, Transport};
 use lightwait_http::{Admission, Credentials, Entry};
 
 use super::FileServer;
 use super::admin::Times;
-use super::transport::{Retransmits, Transport};
 use crate::log::{Log, Record};
 
 /// The wait after `accept` has failed: it lacked memory or descriptors, and that takes time to

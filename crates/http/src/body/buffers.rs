@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 
-use crate::memory::{Charge, Memory};
-use crate::source::ReadBuffer;
+use crate::files::source::ReadBuffer;
+use crate::limits::memory::{Charge, Memory};
 
 /// Chunks that come back when the last share of them is dropped.
 #[derive(Clone, Debug)]

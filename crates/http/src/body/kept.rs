@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Chunk, Sink};
 use crate::Pending;
-use crate::again::Origin;
+use crate::connection::replay::Origin;
 
 /// Bytes that are kept in memory. The transport shares them where it can.
 pub(super) struct Kept {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::Opening;
 use super::buffers::{Buffers, Chunk};
 use crate::Pending;
-use crate::source::FileSource;
+use crate::files::source::FileSource;
 
 /// The parts of a file that its readers share.
 pub(crate) trait Shared {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::again::Origin;
-use crate::memory::Memory;
-use crate::path::resolve;
-use crate::source::{FileSource, Opened};
+use crate::connection::replay::Origin;
+use crate::files::path::resolve;
+use crate::files::source::{FileSource, Opened};
+use crate::limits::memory::Memory;
 use crate::testing::{MemoryFiles, Purse};
 use http_body_util::BodyExt;
 use std::cell::{Cell, RefCell};

@@ -23,10 +23,10 @@ use http::{Response, StatusCode};
 use super::AccessHook;
 use crate::Measure;
 use crate::access::Access;
-use crate::admission::Door;
+use crate::connection::timeouts::Phase;
 use crate::control::Delivery;
-use crate::memory::Charge;
-use crate::patient::Phase;
+use crate::limits::admission::AdmissionControl;
+use crate::limits::memory::Charge;
 
 /// Records that wait for acknowledgements, at most. A client that pipelines may get many small
 /// responses into one window; of more the oldest is written with what the client has.
@@ -49,7 +49,7 @@ pub(super) struct AccessLog {
     measure: Measure,
     wire: Rc<dyn Wire>,
     phase: Phase,
-    door: Door,
+    admissions: AdmissionControl,
     waiting: RefCell<VecDeque<Waiting>>,
 }
 
@@ -80,9 +80,9 @@ impl AccessLog {
         measure: Measure,
         wire: Rc<dyn Wire>,
         phase: Phase,
-        door: Door,
+        admissions: AdmissionControl,
     ) -> AccessLog {
-        AccessLog { hook, peer, measure, wire, phase, door, waiting: RefCell::default() }
+        AccessLog { hook, peer, measure, wire, phase, admissions, waiting: RefCell::default() }
     }
 
     /// A request has come, and its response begins.
@@ -112,7 +112,7 @@ impl AccessLog {
             return (self.hook)(&entry.access);
         }
         let bytes = size_of::<Waiting>() + entry.access.text_bytes();
-        let charge = self.door.charge_connection(bytes);
+        let charge = self.admissions.charge_connection(bytes);
         let oldest = {
             let mut waiting = self.waiting.borrow_mut();
             waiting.push_back(Waiting { entry, end: None, _charge: charge });

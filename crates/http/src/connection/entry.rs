@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use super::{Handler, Server};
-use crate::admission::{Admission, CONNECTION_BYTES, Entry, Refusal, Tally};
 use crate::config::ServerConfig;
+use crate::limits::admission::{Admission, CONNECTION_BYTES, Entry, Refusal, Tally};
 
 impl<H: Handler> Server<H> {
     /// Admits a connection of `peer`, which counts against the limits while the admission lives.
@@ -13,35 +13,35 @@ impl<H: Handler> Server<H> {
     /// If there are too many connections, of all or of that client, or too little memory. The
     /// caller should reset the connection; the server has counted it.
     pub fn admit(&self, peer: SocketAddr) -> Result<Admission, Refusal> {
-        self.door.admit(peer.ip(), self.clock.timer.now())
+        self.admissions.admit(peer.ip(), self.clock.timer.now())
     }
 
     /// Admits a connection of `peer` as [`admit`](Server::admit) does, or asks the servers that
     /// share the [`Clients`](crate::Clients) for a place of its client's.
     pub fn enter(&self, peer: SocketAddr) -> Entry {
-        self.door.enter(peer.ip(), CONNECTION_BYTES, &self.clock.timer)
+        self.admissions.enter(peer.ip(), CONNECTION_BYTES, &self.clock.timer)
     }
 
     /// Closes connections that wait for their peers where a client of theirs [comes](Server::enter)
     /// to another server. Never returns.
     pub fn give_places(&self) -> impl Future<Output = ()> + use<H> {
-        let (door, timer) = (self.door.clone(), self.clock.timer.clone());
-        async move { door.give_places(timer).await }
+        let (admissions, timer) = (self.admissions.clone(), self.clock.timer.clone());
+        async move { admissions.give_places(timer).await }
     }
 
     /// Holds from now on to the limits of `config` on connections, on those of a client and on
     /// responses in flight. Connections that wait close until there are as few as may be.
     pub fn set_limits(&self, config: &ServerConfig) {
-        self.door.set_limits(config, self.clock.timer.now());
+        self.admissions.set_limits(config, self.clock.timer.now());
     }
 
     /// Connections inside, and how many there may be.
     pub fn connections(&self) -> (usize, usize) {
-        self.door.connections()
+        self.admissions.connections()
     }
 
     /// How many connections were refused, and how many reset because their peers took too little.
     pub fn tally(&self) -> Tally {
-        self.door.tally()
+        self.admissions.tally()
     }
 }

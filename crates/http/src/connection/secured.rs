@@ -9,15 +9,15 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use hyper::rt::{Read, Write};
 
-use super::http2::Http2;
+use super::h2::Http2;
 use super::{Handler, Server};
-use crate::admission::{CONNECTION_BYTES, Entry, TLS_BYTES};
 use crate::answer::page;
 use crate::body::Body;
 use crate::config::ServerConfig;
+use crate::connection::timeouts::Phase;
 use crate::control::Control;
 use crate::head::authority;
-use crate::patient::Phase;
+use crate::limits::admission::{CONNECTION_BYTES, Entry, TLS_BYTES};
 use crate::tls::{Credentials, Secured, Tls};
 
 /// HTTPS's own port.
@@ -53,7 +53,7 @@ impl Error for SecuredError {
 impl<H: Handler> Server<H> {
     /// Admits a connection of `peer` that begins with a TLS handshake, as [`Server::enter`] does.
     pub fn enter_secured(&self, peer: SocketAddr) -> Entry {
-        self.door.enter(peer.ip(), CONNECTION_BYTES + TLS_BYTES, &self.clock.timer)
+        self.admissions.enter(peer.ip(), CONNECTION_BYTES + TLS_BYTES, &self.clock.timer)
     }
 
     /// Serves one connection until it is over, over TLS with these credentials: what
@@ -74,11 +74,11 @@ impl<H: Handler> Server<H> {
         I: Read + Write + Unpin + 'static,
         C: Control + Clone + Unpin,
     {
-        let charge = self.door.charge_connection(TLS_BYTES);
+        let charge = self.admissions.charge_connection(TLS_BYTES);
         let phase = Phase::new(self.clock.timer.now());
         let (config, timer) = (credentials.current(), self.clock.timer.clone());
-        let door = self.door.clone();
-        let made = Secured::new((io, control), config, phase.clone(), timer, door);
+        let admissions = self.admissions.clone();
+        let made = Secured::new((io, control), config, phase.clone(), timer, admissions);
         let running = match made {
             Ok((stream, sealed)) => {
                 let told = sealed.clone();
@@ -86,7 +86,7 @@ impl<H: Handler> Server<H> {
             }
             // A configuration that no session can have: the stream is dropped.
             Err(error) => {
-                self.door.count_tls(|tls| tls.failed_broken += 1);
+                self.admissions.count_tls(|tls| tls.failed_broken += 1);
                 Err(SecuredError::Handshake(error.to_string()))
             }
         };
@@ -124,12 +124,12 @@ impl<H: Handler> Server<H> {
 
     /// What came over HTTP/2, and what was refused of it.
     pub fn http2(&self) -> Http2 {
-        self.door.http2()
+        self.admissions.http2()
     }
 
     /// How many TLS handshakes were made, and how many failed.
     pub fn tls(&self) -> Tls {
-        self.door.tls()
+        self.admissions.tls()
     }
 }
 

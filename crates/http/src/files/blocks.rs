@@ -19,8 +19,8 @@ use bytes::Bytes;
 use super::cache::FileCache;
 use crate::Pending;
 use crate::body::{Block, Buffers, Opening, Shared, SharedRead, WeakBlock};
-use crate::flight::Flight;
-use crate::source::{FileSource, Version};
+use crate::files::flight::Flight;
+use crate::files::source::{FileSource, Version};
 
 /// The outcome of a read that several wait for.
 type Outcome = Result<Bytes, Rc<io::Error>>;

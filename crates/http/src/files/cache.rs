@@ -34,11 +34,11 @@ use http::HeaderValue;
 use quick_cache::unsync::Cache;
 use quick_cache::{Equivalent, UnitWeighter, Weighter};
 
-use crate::condition::Validators;
 use crate::config::FilesConfig;
-use crate::content_type;
-use crate::path::RelativePath;
-use crate::source::{Metadata, Version};
+use crate::files::condition::Validators;
+use crate::files::content_type;
+use crate::files::path::RelativePath;
+use crate::files::source::{Metadata, Version};
 
 use super::blocks::{Blocks, Place};
 use super::coding::Coding;

@@ -6,8 +6,8 @@ use http_body::Body as _;
 
 use crate::answer::page;
 use crate::body::Body;
-use crate::path::RelativePath;
-use crate::source::OpenError;
+use crate::files::path::RelativePath;
+use crate::files::source::OpenError;
 
 pub(super) fn not_found(asked: &HeaderMap) -> Response<Body> {
     page(asked, StatusCode::NOT_FOUND, "There is no such file here.")

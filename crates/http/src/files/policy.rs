@@ -10,7 +10,7 @@ use http::{Method, Response, StatusCode};
 use crate::answer::empty;
 use crate::body::Body;
 use crate::config::FilesConfig;
-use crate::path::RelativePath;
+use crate::files::path::RelativePath;
 
 /// How long a browser may keep the answer to its question, in seconds: a day.
 const PREFLIGHT_AGE: HeaderValue = HeaderValue::from_static("86400");

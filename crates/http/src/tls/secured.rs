@@ -12,9 +12,9 @@ use rustls::{Error, HandshakeKind, ServerConfig, ServerConnection};
 
 use super::sealed::Told;
 use super::{HTTP2, Sealed};
-use crate::admission::Door;
+use crate::connection::timeouts::Phase;
 use crate::control::Control;
-use crate::patient::Phase;
+use crate::limits::admission::AdmissionControl;
 
 /// Text in one record, at most (RFC 8446 §5.1).
 const RECORD_BYTES: usize = 1 << 14;
@@ -70,7 +70,7 @@ pub(crate) struct Secured<I, C> {
     step: Step,
     phase: Phase,
     timer: Rc<dyn Timer>,
-    door: Door,
+    admissions: AdmissionControl,
     told: Rc<Told>,
     /// Text that is not in a record yet.
     held: Vec<u8>,
@@ -83,7 +83,7 @@ impl<I, C: Control + Clone> Secured<I, C> {
         config: Arc<ServerConfig>,
         phase: Phase,
         timer: Rc<dyn Timer>,
-        door: Door,
+        admissions: AdmissionControl,
     ) -> Result<(Self, Sealed<C>), Error> {
         let session = ServerConnection::new(config)?;
         let told = Rc::default();
@@ -91,7 +91,7 @@ impl<I, C: Control + Clone> Secured<I, C> {
         let step = Step::Handshake;
         let held = Vec::new();
         phase.on_handshake(timer.now());
-        Ok((Secured { io, control, session, step, phase, timer, door, told, held }, sealed))
+        Ok((Secured { io, control, session, step, phase, timer, admissions, told, held }, sealed))
     }
 }
 
@@ -99,7 +99,7 @@ impl<I, C> Secured<I, C> {
     /// Fails the handshake, if it is not complete, and counts that.
     fn fail_handshake(&mut self, why: impl fmt::Display, count: impl FnOnce(&mut Tls)) {
         if self.step == Step::Handshake {
-            self.door.count_tls(count);
+            self.admissions.count_tls(count);
             *self.told.failure.borrow_mut() = Some(why.to_string());
             self.step = Step::Failed;
         }
@@ -109,7 +109,7 @@ impl<I, C> Secured<I, C> {
     fn open(&mut self) {
         self.step = Step::Open;
         let is_resumed = self.session.handshake_kind() == Some(HandshakeKind::Resumed);
-        self.door.count_tls(|tls| {
+        self.admissions.count_tls(|tls| {
             tls.handshakes += 1;
             tls.resumed += u64::from(is_resumed);
         });

@@ -444,7 +444,7 @@ async fn a_session_is_charged_while_it_lasts() {
         let mut client = secure.connect(secure.client(), "here").await.unwrap();
         assert_eq!(client.get("/a").await.status, 200);
         let held = purse.by_connections.load(Ordering::Relaxed);
-        assert!(held >= crate::admission::TLS_BYTES, "{held}");
+        assert!(held >= crate::limits::admission::TLS_BYTES, "{held}");
         drop(client.stream);
         let _ = client.serving.await;
         assert_eq!(purse.by_connections.load(Ordering::Relaxed), 0);

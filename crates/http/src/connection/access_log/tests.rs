@@ -1,5 +1,5 @@
 use super::*;
-use crate::memory::Memory;
+use crate::limits::memory::Memory;
 use crate::testing::peer;
 use bytes::Bytes;
 use http::StatusCode;
@@ -39,7 +39,8 @@ fn scene() -> Scene {
     let (now, phase) = (Rc::new(Cell::new(Instant::now())), Phase::new(Instant::now()));
     let (wire, records) = (Rc::new(Script::default()), Rc::<RefCell<Vec<Access>>>::default());
     let (time, written, memory) = (now.clone(), records.clone(), Memory::boundless());
-    let door = Door::new(&Default::default(), memory.clone(), crate::Clients::default());
+    let admissions =
+        AdmissionControl::new(&Default::default(), memory.clone(), crate::Clients::default());
     let hook = Rc::new(move |access: &Access| written.borrow_mut().push(access.clone()));
     let log = AccessLog::new(
         hook,
@@ -47,7 +48,7 @@ fn scene() -> Scene {
         Rc::new(move || time.get()),
         wire.clone(),
         phase.clone(),
-        door,
+        admissions,
     );
     wire.delivery.set(Some(Delivery::default()));
     Scene { log, wire, phase, now, records, memory }

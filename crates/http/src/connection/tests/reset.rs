@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use super::*;
 use crate::access::Access;
+use crate::connection::stop::Stop;
 use crate::control::Delivery;
-use crate::stop::Stop;
 
 const UNACKNOWLEDGED: u64 = 300_000;
 const SRTT: Duration = Duration::from_millis(7);

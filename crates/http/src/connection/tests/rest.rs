@@ -1,7 +1,8 @@
 //! A connection that waits for a request frees what only requests need. Its client does not notice.
 
 use super::*;
-use crate::memory::ConnectionRoom;
+use crate::client_close;
+use crate::limits::memory::ConnectionRoom;
 use http::StatusCode;
 
 /// A server, and a client of it.
@@ -209,17 +210,17 @@ async fn a_connection_that_waits_for_its_peer_yields_its_memory() {
             assert_eq!(client.get("/a").await.body, b"aaa");
             transport.undelivered.set(undelivered);
             let now = server.clock.timer.now();
-            assert!(server.door.send_away(now, 1));
+            assert!(server.admissions.evict(now, 1));
             tokio::task::yield_now().await;
             // First it gives up what only requests need, and stays.
             assert_eq!((server.tally().rests, server.tally().closed_for_memory), (1, 0));
             assert_eq!(client.get("/a").await.body, b"aaa");
-            assert!(server.door.send_away(now, 1));
+            assert!(server.admissions.evict(now, 1));
             tokio::task::yield_now().await;
             assert_eq!(server.tally().rests, 2);
             // It goes at once if its peer has all answers.
-            assert_eq!(server.door.send_away(now, 1), undelivered == 0);
-            assert_eq!(server.door.send_away(now + Duration::from_secs(1), 1), undelivered > 0);
+            assert_eq!(server.admissions.evict(now, 1), undelivered == 0);
+            assert_eq!(server.admissions.evict(now + Duration::from_secs(1), 1), undelivered > 0);
             client.serving.await.unwrap().unwrap();
             assert_eq!(transport.is_reset.get(), undelivered > 0);
             assert_eq!(server.tally().closed_for_memory, 1);

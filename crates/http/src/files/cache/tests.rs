@@ -4,8 +4,8 @@ mod restless;
 
 use super::super::Files;
 use super::*;
-use crate::memory::Memory;
-use crate::source::{Entries, FileSource, GRANULE, OpenError, Opened, ReadBuffer};
+use crate::files::source::{Entries, FileSource, GRANULE, OpenError, Opened, ReadBuffer};
+use crate::limits::memory::Memory;
 use crate::testing::{MemoryFiles, Purse};
 use crate::{Clock, Pending, ThreadPoolFiles};
 use http::{Request, StatusCode, header};

@@ -1,7 +1,7 @@
 //! The rules by themselves, and over a whole connection.
 
 use super::*;
-use crate::path::resolve;
+use crate::files::path::resolve;
 use crate::testing::{Client, MemoryFiles, Reply, clock, connect, connect_to, local};
 use crate::{Files, Server, ServerConfig};
 

@@ -58,7 +58,7 @@ impl Version {
     fn metadata(&self) -> Metadata {
         let modified = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1000 + self.stamp));
         Metadata {
-            kind: crate::source::Kind::File,
+            kind: crate::files::source::Kind::File,
             len_bytes: self.length as u64,
             modified,
             changed: modified,
