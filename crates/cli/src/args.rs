@@ -15,8 +15,8 @@ use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
 use crate::plan::{
-    Bytes, ErrorPage, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount,
-    SitePath, Vhost, origin,
+    BasicAuth, Bytes, ErrorPage, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting,
+    ShardCount, SitePath, Vhost, origin,
 };
 use crate::serve::admin::AdminAddress;
 use crate::ss::SsArgs;
@@ -321,6 +321,16 @@ pub(crate) struct ServeArgs {
     /// Serve NAME.br, NAME.zst or NAME.gz in place of NAME to clients that take the coding
     #[arg(long, help_heading = "Files")]
     pub(crate) precompressed: bool,
+
+    /// Compress text of 512 bytes to 1 MiB by brotli or gzip for clients that take one, and keep
+    /// the result in the file cache
+    #[arg(long, help_heading = "Files")]
+    pub(crate) compress: bool,
+
+    /// Ask for a name and a password, over TLS alone, for all files or for those under /PATH. FILE
+    /// has lines as `htpasswd -B` writes them. May be repeated: the longest path holds
+    #[arg(long, value_name = "[/PATH=]FILE", help_heading = "Files")]
+    pub(crate) basic_auth: Vec<BasicAuth>,
 
     /// How long clients may keep files, such as '*.css=max-age=3600' or
     /// '/assets/*=max-age=31536000, immutable'. A pattern with a slash is one of whole paths. May

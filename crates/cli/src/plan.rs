@@ -13,7 +13,7 @@ mod tls;
 
 pub(crate) use buffers::{PoolPolicy, SendBuffer};
 pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
-pub(crate) use files::{ErrorPage, SitePath, Vhost, origin};
+pub(crate) use files::{BasicAuth, ErrorPage, SitePath, Vhost, origin};
 use files::{bridged_connections, descriptors, files, vhosts};
 use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};

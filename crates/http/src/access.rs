@@ -13,6 +13,8 @@ use http::{Method, Request, StatusCode, Version};
 pub struct Access {
     /// The client's address.
     pub peer: SocketAddr,
+    /// Whose password the request gave, if it needed one.
+    pub user: Option<String>,
     /// The request's first line.
     pub request: RequestLine,
     /// The host and port that were asked for, by the target or else by `Host` (RFC 9112 §3.2.2).
@@ -67,7 +69,7 @@ impl Access {
 
     /// Bytes of its texts.
     pub(crate) fn text_bytes(&self) -> usize {
-        let fields = [&self.host, &self.referer, &self.user_agent];
+        let fields = [&self.user, &self.host, &self.referer, &self.user_agent];
         let fields = fields.iter().filter_map(|field| field.as_ref());
         self.request.0.len() + fields.map(String::len).sum::<usize>()
     }
@@ -76,6 +78,7 @@ impl Access {
     pub fn new(peer: SocketAddr, request: RequestLine) -> Access {
         Access {
             peer,
+            user: None,
             request,
             host: None,
             referer: None,

@@ -517,6 +517,7 @@ pub struct RequestBody {
     incoming: Option<Incoming>,
     phase: Option<Phase>,
     waits: Option<Waits>,
+    is_secured: bool,
 }
 
 /// Told whether the body waits for the client, whenever it is asked for more.
@@ -529,19 +530,24 @@ impl fmt::Debug for Waits {
 }
 
 impl RequestBody {
-    /// No bytes at all.
+    /// No bytes at all, of a request that nobody on the way can read.
     pub fn empty() -> Self {
-        RequestBody { incoming: None, phase: None, waits: None }
+        RequestBody { incoming: None, phase: None, waits: None, is_secured: true }
+    }
+
+    /// True if the request came over TLS.
+    pub fn is_secured(&self) -> bool {
+        self.is_secured
     }
 
     /// The body of a request, which tells `phase` when it ends.
-    pub(crate) fn new(incoming: Incoming, phase: Phase) -> Self {
-        RequestBody { incoming: Some(incoming), phase: Some(phase), waits: None }
+    pub(crate) fn new(incoming: Incoming, phase: Phase, is_secured: bool) -> Self {
+        RequestBody { incoming: Some(incoming), phase: Some(phase), waits: None, is_secured }
     }
 
     /// The body of a request on a stream of its own.
-    pub(crate) fn of_stream(incoming: Incoming, waits: Waits) -> Self {
-        RequestBody { incoming: Some(incoming), phase: None, waits: Some(waits) }
+    pub(crate) fn of_stream(incoming: Incoming, waits: Waits, is_secured: bool) -> Self {
+        RequestBody { incoming: Some(incoming), phase: None, waits: Some(waits), is_secured }
     }
 
     fn on_end(&self) {

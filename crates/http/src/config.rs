@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderValue, StatusCode};
 
-use crate::files::CacheRule;
 use crate::files::path::RelativePath;
+use crate::files::{CacheRule, Passwords};
 
 /// Limits and timeouts of connections.
 #[derive(Clone, Debug)]
@@ -142,6 +142,9 @@ pub struct FilesConfig {
     /// Serves a file that lies compressed beside the plain one, as NAME.br, NAME.zst or NAME.gz, to
     /// clients that take the coding (RFC 9110 §12.5.3). Off: each costs a look-up.
     pub precompressed: bool,
+    /// Compresses text of 512 bytes to 1 MiB for clients that take brotli or gzip, on the source's
+    /// threads, two files at a time, and keeps the result with the files in memory. Off.
+    pub compress: bool,
     /// The `Cache-Control` of files: of those that name a file the first one. None.
     pub cache_control: Vec<CacheRule>,
     /// The file to serve for a path that names nothing and has no extension: a page whose script
@@ -151,6 +154,8 @@ pub struct FilesConfig {
     pub error_pages: Vec<(StatusCode, RelativePath)>,
     /// The origins whose scripts may read files, or `*` for all (Fetch §3.2). None.
     pub origins: Vec<HeaderValue>,
+    /// Who may read what is under a path, over TLS alone (RFC 7617). None: everyone, everything.
+    pub passwords: Vec<Passwords>,
     /// How long a listing is kept: files change without a change of their directory. 2 s; zero
     /// keeps none.
     pub listing_cache_age: Duration,
@@ -175,10 +180,12 @@ impl Default for FilesConfig {
             listing_cache_bytes: 16 << 20,
             listing_cache_age: Duration::from_secs(2),
             precompressed: false,
+            compress: false,
             cache_control: Vec::new(),
             fallback: None,
             error_pages: Vec::new(),
             origins: Vec::new(),
+            passwords: Vec::new(),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! One connection: hyper between a byte stream with timeouts and a handler. Enforces limits and timeouts,
-//! and stops gracefully.
+//! One connection: hyper between a byte stream with timeouts and a handler. Enforces limits, and
+//! stops gracefully.
 
 mod access_log;
 mod entry;
@@ -81,7 +81,7 @@ impl<H: Handler> Server<H> {
         let mut http = http1::Builder::new();
         http.half_close(true) // Who has asked and closed their half still wants the answer.
             .auto_date_header(false) // Ours comes from our clock.
-            .header_read_timeout(None) // `TimeoutStream` tells waiting for a request from reading one.
+            .header_read_timeout(None) // `TimeoutStream` tells waiting from reading.
             .max_buf_size(header_bytes)
             .max_header_size(header_bytes)
             .max_headers(config.max_header_fields);

@@ -9,6 +9,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body as _;
 use http_body_util::BodyExt;
+use tokio::sync::Semaphore;
 
 use crate::answer::{empty, page, protect};
 use crate::body::{Body, Buffers, FileBody, Opening, Piece, ReadTime, RequestBody, Shared};
@@ -20,22 +21,27 @@ use crate::{Clock, Pending};
 use blocks::FileBlocks;
 use cache::{Content, FileCache, Found, Known};
 use coding::Coding;
+use compress::Presses;
 use condition::Verdict;
 use listing::shelf::Shelf;
 use pages::{insert, not_found, redirect, refuse, strip_body};
+use passwords::checks;
 use path::{PathError, RelativePath, Target, resolve};
 use range::Selection;
 use source::{FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
 
 mod blocks;
 mod cache;
+mod coded;
 mod coding;
+mod compress;
 mod condition;
 mod content_type;
 mod flight;
 mod listing;
 mod multipart;
 mod pages;
+mod passwords;
 pub mod path;
 mod policy;
 mod range;
@@ -43,6 +49,8 @@ pub(crate) mod sites;
 pub mod source;
 
 pub use cache::CacheTally;
+pub(crate) use passwords::User;
+pub use passwords::{PasswordFault, Passwords};
 pub use policy::CacheRule;
 
 /// The methods that a file allows.
@@ -64,6 +72,8 @@ pub struct Files<S: FileSource> {
     read_time: Rc<ReadTime>,
     listings: Rc<Shelf>,
     cache: Rc<FileCache<S::Handle>>,
+    presses: Presses,
+    checks: Semaphore,
 }
 
 /// A requested file or directory.
@@ -83,7 +93,14 @@ impl<S: FileSource> Handler for Files<S> {
     fn respond(self: Rc<Self>, request: Request<RequestBody>) -> Pending<Response<Body>> {
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            let mut response = self.answer(&head).await;
+            let mut response = match self.authorise(&head, body.is_secured()).await {
+                Ok(user) => {
+                    let mut response = self.answer(&head).await;
+                    user.map(|user| response.extensions_mut().insert(user));
+                    response
+                }
+                Err(refused) => self.finish(&head, *refused).await,
+            };
             if !self.drain(&head, body).await {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -101,7 +118,8 @@ impl<S: FileSource> Files<S> {
         let read_time = Rc::new(ReadTime::new(clock.measure.clone()));
         let cache = Rc::new(FileCache::new(&config));
         let config = RefCell::new(Rc::new(config));
-        Files { source: Rc::new(source), config, clock, buffers, read_time, listings, cache }
+        let (source, presses, checks) = (Rc::new(source), Presses::default(), checks());
+        Files { source, config, clock, buffers, read_time, listings, cache, presses, checks }
     }
 
     fn config(&self) -> Rc<FilesConfig> {
@@ -115,10 +133,12 @@ impl<S: FileSource> Files<S> {
         new.index.clone_from(&config.index);
         new.listing = config.listing;
         new.precompressed = config.precompressed;
+        new.compress = config.compress;
         new.cache_control.clone_from(&config.cache_control);
         new.fallback.clone_from(&config.fallback);
         new.error_pages.clone_from(&config.error_pages);
         new.origins.clone_from(&config.origins);
+        new.passwords.clone_from(&config.passwords);
         if new == *self.config() {
             return;
         }
@@ -161,7 +181,12 @@ impl<S: FileSource> Files<S> {
 
     /// The response to a request. The request's body plays no part.
     pub async fn answer(&self, head: &request::Parts) -> Response<Body> {
-        let mut response = self.answer_plainly(head).await;
+        let response = self.answer_plainly(head).await;
+        self.finish(head, response).await
+    }
+
+    /// Adds to a response what the policy says of it.
+    async fn finish(&self, head: &request::Parts, mut response: Response<Body>) -> Response<Body> {
         let config = self.config();
         if let Some(page) = config.error_page(response.status()) {
             self.put_page(&mut response, page).await;
@@ -243,52 +268,6 @@ impl<S: FileSource> Files<S> {
         not_found(&head.headers)
     }
 
-    /// The response for the file at `path`, or for one beside it that has it compressed as the
-    /// client likes it.
-    async fn serve_best(
-        &self,
-        head: &request::Parts,
-        path: &RelativePath,
-        file: &Rc<Known<S::Handle>>,
-    ) -> Response<Body> {
-        if !self.config().precompressed || file.coding.is_some() {
-            return self.serve_file(head, file, None);
-        }
-        let mut found = None;
-        for coding in coding::accepted(&head.headers) {
-            if let Some(sibling) = self.sibling(path, file, coding).await {
-                found = Some((sibling, coding));
-                break;
-            }
-        }
-        let mut response = match found {
-            None => self.serve_file(head, file, None),
-            Some((sibling, coding)) => self.serve_file(head, &sibling, Some((file, coding))),
-        };
-        // Who keeps it must know that another client may get another (RFC 9110 §12.5.5).
-        response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
-        response
-    }
-
-    /// The compressed file beside that at `path`.
-    async fn sibling(
-        &self,
-        path: &RelativePath,
-        file: &Known<S::Handle>,
-        coding: Coding,
-    ) -> Option<Rc<Known<S::Handle>>> {
-        if file.lacks(coding) {
-            return None;
-        }
-        match self.look_up(&path.followed_by(coding.suffix())?).await {
-            Ok(Asked::File(sibling)) => Some(sibling),
-            Ok(Asked::Directory(_)) | Err(_) => {
-                file.note_lack(coding);
-                None
-            }
-        }
-    }
-
     /// The cached file, if it is known to be the file that the path names.
     fn usable(
         &self,
@@ -363,8 +342,13 @@ impl<S: FileSource> Files<S> {
         if !self.has_memory_for(file) {
             return None;
         }
+        self.read_whole(handle, metadata).await
+    }
+
+    /// All bytes of an open file, if it did not change during the read.
+    async fn read_whole(&self, handle: &S::Handle, metadata: &Metadata) -> Option<Bytes> {
         let length = usize::try_from(metadata.len_bytes).ok()?;
-        // Of exactly that length: it is kept for long.
+        // Of exactly that length: it may be kept for long.
         let read = self.source.read_at(handle, 0, ReadBuffer::zeroed(length)).await.ok()?;
         let is_same = |now: Metadata| metadata.has_bytes_of(&now);
         let is_whole = read.len() == length && self.source.metadata(handle).is_ok_and(is_same);

@@ -50,7 +50,7 @@ pub use control::{Control, Delivery};
 pub use files::sites::Sites;
 pub use files::source::FileSource;
 pub use files::source::thread_pool::{Disk, ThreadPoolFiles};
-pub use files::{CacheRule, CacheTally, Files, path, source};
+pub use files::{CacheRule, CacheTally, Files, PasswordFault, Passwords, path, source};
 pub use limits::admission::{
     Admission, CONNECTION_BYTES, Clients, Entry, Refusal, TLS_BYTES, Tally,
 };

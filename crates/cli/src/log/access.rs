@@ -8,12 +8,14 @@ use lightwait_http::Access;
 use lightwait_http::date::Utc;
 use serde_json::{Value, json};
 
-/// `address - - [time] "request" status bytes "referer" "user-agent"`. The time is the request's,
-/// as in Apache's logs; the response ended at `ended`. With `has_fields` `host="…" port=… ms=…
-/// srtt_ms=… retransmits=…` follow, and `cut` if the client does not have all of it.
+/// `address - user [time] "request" status bytes "referer" "user-agent"`. The time is the
+/// request's, as in Apache's logs; the response ended at `ended`. With `has_fields` `host="…"
+/// port=… ms=… srtt_ms=… retransmits=…` follow, and `cut` if the client does not have all of it.
 pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> String {
     let begun = ended.checked_sub(access.duration).unwrap_or(ended);
-    let mut line = format!("{} - - [{}] \"", access.peer.ip(), Utc::of(begun).in_log());
+    let mut line = format!("{} - ", access.peer.ip());
+    escape(&mut line, access.user.as_deref().unwrap_or("-").as_bytes());
+    let _ = write!(line, " [{}] \"", Utc::of(begun).in_log());
     let request = access.request.as_bytes();
     escape(&mut line, if request.is_empty() { b"-" } else { request });
     let (status, bytes) = (access.status.as_u16(), access.body_bytes);
@@ -41,6 +43,7 @@ pub(super) fn object(access: &Access) -> Value {
     json!({
         "event": "access",
         "peer": access.peer.to_string(),
+        "user": access.user,
         "request": String::from_utf8_lossy(request.as_bytes()),
         "method": request.method(),
         "target": request.target().map(String::from_utf8_lossy),
@@ -111,6 +114,8 @@ mod tests {
         let combined = "192.0.2.1 - - [01/Jan/1970:01:01:01 +0000] \
                         \"GET /a?\\x22b HTTP/1.1\" 200 12 \"http://a/\\x22\\x0A\\x5C\" \"\\xC3\\xA9 [x] 1.0\"";
         assert_eq!(text, combined);
+        let user = Access { user: Some("ann\"b".to_owned()), ..access() };
+        assert!(line(ended, &user, false).starts_with("192.0.2.1 - ann\\x22b ["));
         let fields = line(ended, &access(), true);
         assert_eq!(
             fields,

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use hyper::header::HeaderValue;
 use hyper::http::uri::Authority;
 use hyper::{StatusCode, Uri};
-use lightwait_http::FilesConfig;
 use lightwait_http::path::{PathError, RelativePath, Target, resolve};
+use lightwait_http::{FilesConfig, Passwords};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Bytes, usage};
@@ -49,6 +49,51 @@ impl FromStr for ErrorPage {
         let status = status.filter(is_error).ok_or("give a status from 400 to 599")?;
         Ok(ErrorPage { status, path: path.parse()? })
     }
+}
+
+/// A file of passwords, and what they are for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BasicAuth {
+    under: RelativePath,
+    file: PathBuf,
+}
+
+impl FromStr for BasicAuth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BasicAuth, String> {
+        // A file's own path may begin with a slash, and have an equals sign.
+        let parts = text.split_once('=').filter(|(under, _)| under.starts_with('/'));
+        let (under, file) = parts.unwrap_or(("/", text));
+        if file.is_empty() {
+            return Err("give [/PATH=]FILE, as in /private=/etc/lightwait/passwords".to_owned());
+        }
+        match resolve(under) {
+            Ok(Target { path, .. }) => Ok(BasicAuth { under: path, file: file.into() }),
+            Err(PathError::Malformed(why)) => Err(why.to_owned()),
+            Err(PathError::NoSuchName) => Err("no file has so long a name".to_owned()),
+        }
+    }
+}
+
+impl BasicAuth {
+    /// Reads the file.
+    fn passwords(&self) -> Result<Passwords, Failure> {
+        let shown = self.file.display();
+        let text = std::fs::read_to_string(&self.file)
+            .map_err(|error| usage(format!("--basic-auth {shown}: {error}")))?;
+        Passwords::parse(self.under.clone(), &text)
+            .map_err(|fault| usage(format!("--basic-auth {shown}: {fault}")))
+    }
+}
+
+/// The passwords, which must not be sent for everyone to read.
+fn passwords(args: &ServeArgs) -> Result<Vec<Passwords>, Failure> {
+    if !args.basic_auth.is_empty() && args.tls.cert.is_empty() && !args.tls.self_signed {
+        let text = "--basic-auth: a password needs TLS: give --cert FILE --key FILE";
+        return Err(usage(text.to_owned()));
+    }
+    args.basic_auth.iter().map(BasicAuth::passwords).collect()
 }
 
 /// A site with a name of its own.
@@ -133,6 +178,8 @@ pub(super) fn files(args: &ServeArgs, pool: usize) -> Result<FilesConfig, Failur
             .map(|page| (page.status, page.path.0.clone()))
             .collect(),
         origins: args.cors.clone(),
+        compress: args.compress,
+        passwords: passwords(args)?,
         ..default
     })
 }
@@ -174,6 +221,19 @@ mod tests {
         assert!("404=404.html".parse::<ErrorPage>().is_ok());
         for wrong in ["404.html", "200=ok.html", "x=404.html", "404=", "404=../x"] {
             assert!(wrong.parse::<ErrorPage>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_passwords_may_be_for_a_part_alone() {
+        let auth = |text: &str| text.parse::<BasicAuth>();
+        let all = auth("/etc/pass").unwrap();
+        assert_eq!((all.under.as_bytes(), all.file), (&b""[..], PathBuf::from("/etc/pass")));
+        let part = auth("/a/b=/etc/pass").unwrap();
+        assert_eq!((part.under.as_bytes(), part.file), (&b"a/b"[..], PathBuf::from("/etc/pass")));
+        assert_eq!(auth("pass=word").unwrap().file, PathBuf::from("pass=word"));
+        for wrong in ["", "/a=", "/../a=x", "/a%2fb=x"] {
+            assert!(auth(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -13,8 +13,10 @@ use crate::log::{Log, Record};
 use crate::plan::Plan;
 
 /// The keys that a running server takes.
-const TAKEN: [&str; 10] = [
+const TAKEN: [&str; 12] = [
+    "basic-auth",
     "cache-control",
+    "compress",
     "cors",
     "error-page",
     "fallback",
@@ -62,9 +64,8 @@ impl Reload {
             let text = format!("{path}: {} changed, which takes a restart.", left.join(" and "));
             log.write(Record::Trouble { text });
         }
-        if !taken.is_empty() {
-            self.plans.send_replace(Some(plan));
-        }
+        // A file that it names may be another one now, though no key has changed.
+        self.plans.send_replace(Some(plan));
         log.write(Record::Reloaded { path: path.to_string(), keys: taken });
         *last = file;
     }

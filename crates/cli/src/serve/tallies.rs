@@ -184,7 +184,7 @@ pub(super) fn of_http2(http2: &Http2) -> [Counter; 13] {
 }
 
 /// The file cache's.
-pub(super) fn of_cache(tally: &CacheTally) -> [Counter; 11] {
+pub(super) fn of_cache(tally: &CacheTally) -> [Counter; 12] {
     let count = Counter::of;
     [
         count("file_cache_hits", tally.hits, "Requests whose file was in memory."),
@@ -221,6 +221,11 @@ pub(super) fn of_cache(tally: &CacheTally) -> [Counter; 11] {
             "http_files_changed_midway",
             tally.changed_midway,
             "Responses that failed because their file changed during the transfer.",
+        ),
+        count(
+            "http_files_compressed",
+            tally.compressed,
+            "Files compressed as they were asked for.",
         ),
     ]
 }

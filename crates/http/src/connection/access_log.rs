@@ -17,14 +17,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use http::Response;
 use http::header::{CONNECTION, CONTENT_LENGTH};
-use http::{Response, StatusCode};
 
 use super::AccessHook;
 use crate::Measure;
 use crate::access::Access;
 use crate::connection::timeouts::Phase;
 use crate::control::Delivery;
+use crate::files::User;
 use crate::limits::admission::AdmissionControl;
 use crate::limits::memory::Charge;
 
@@ -202,14 +203,15 @@ impl AccessLog {
 
 impl Entry {
     /// The response's head is made, on a stream: frames of others stand before and between its own.
-    pub(super) fn on_stream_head(&mut self, status: StatusCode) {
-        self.access.status = status;
+    pub(super) fn on_stream_head<B>(&mut self, response: &Response<B>) {
+        self.access.status = response.status();
+        self.access.user = response.extensions().get().map(|User(user)| user.clone());
     }
 
     /// The response's head is made. hyper adds the length of its body, and writes the values of
     /// `Connection` in one line. The framing of a body without a known length counts as body.
     fn on_head<B: http_body::Body>(&mut self, response: &Response<B>) {
-        self.access.status = response.status();
+        self.on_stream_head(response);
         let reason = response.status().canonical_reason().map_or(0, str::len);
         let line = "HTTP/1.1 200 \r\n".len() + reason;
         let headers = response.headers();

@@ -36,7 +36,7 @@ impl<H: Handler> ConnectionState<H> {
         I: Read + Write + Unpin + 'static,
         C: Control + Unpin,
     {
-        let ConnectionState { server, phase, response_state, .. } = &*self;
+        let ConnectionState { server, phase, response_state: response, .. } = &*self;
         let _charge = server.admissions.charge_awake();
         waits.entry.set_awake(true);
         let service = service_fn(|request| self.clone().answer(request));
@@ -44,10 +44,7 @@ impl<H: Handler> ConnectionState<H> {
         let outcome = poll_fn(|cx| {
             let on_stop = || Pin::new(&mut connection).graceful_shutdown();
             if waits.poll_cut(cx, &server.stop, on_stop).is_ready() {
-                // Unfinished responses end, and their records say so.
-                let undelivered = waits.control.undelivered_bytes().unwrap_or(0);
-                self.is_cut_short.set(!response_state.is_settled() || undelivered > 0);
-                phase.abort(&waits.control);
+                self.cut(&waits.control);
                 return Poll::Ready(Some(Ok(())));
             }
             // Hyper does not look at a connection while it waits for a body.
@@ -56,12 +53,13 @@ impl<H: Handler> ConnectionState<H> {
             }
             let outcome = Pin::new(&mut connection).poll(cx);
             self.poll_log(cx);
-            if self.has_parted.get() && response_state.is_settled() {
+            let is_settled = response.is_settled();
+            if self.has_parted.get() && is_settled {
                 return Poll::Ready(Some(Ok(())));
             }
-            let wanted =
-                if outcome.is_pending() { waits.entry.wanted(cx) } else { Wanted::Nothing };
-            if wanted == Wanted::Memory && phase.may_rest() && response_state.is_settled() {
+            let waits_for_peer = outcome.is_pending();
+            let wanted = if waits_for_peer { waits.entry.wanted(cx) } else { Wanted::Nothing };
+            if wanted == Wanted::Memory && phase.may_rest() && is_settled {
                 return Poll::Ready(None);
             }
             if wanted != Wanted::Nothing {
@@ -71,7 +69,7 @@ impl<H: Handler> ConnectionState<H> {
             if phase.is_busy() {
                 waits.control.wake_when_closed(cx);
             }
-            let rests = outcome.is_pending() && phase.takes_rest() && response_state.is_settled();
+            let rests = waits_for_peer && phase.takes_rest() && is_settled;
             if rests { Poll::Ready(None) } else { outcome.map(Some) }
         })
         .await;
@@ -88,15 +86,22 @@ impl<H: Handler> ConnectionState<H> {
             let cut = server.stop.wait_cut();
             Box::pin(server.part(&mut parts.io.inner, phase.clone(), &waits.entry, cut)).await;
         } else if let Some(status) =
-            response_state.refused().or(refusal::unanswered(&outcome, &parts.read_buf))
+            response.refused().or(refusal::unanswered(&outcome, &parts.read_buf))
         {
             if parts.io.read_as_1_1(&parts.read_buf) {
                 return Awake::Rests(parts.io);
             }
-            let refused = response_state.take_refused(status, &parts.read_buf);
+            let refused = response.take_refused(status, &parts.read_buf);
             Box::pin(self.refuse(&mut parts.io.inner, refused)).await;
         }
         Awake::Over(parts.io, outcome)
+    }
+
+    /// Cuts the connection at a stop. Unfinished responses end, and their records say so.
+    fn cut(&self, control: &impl Control) {
+        let undelivered = control.undelivered_bytes().unwrap_or(0);
+        self.is_cut_short.set(!self.response_state.is_settled() || undelivered > 0);
+        self.phase.abort(control);
     }
 
     /// Answers a request that hyper refused itself.

@@ -64,6 +64,8 @@ pub(super) struct Known<H> {
     pub(super) content: Content<H>,
     /// The codings that no file beside it has, as bits.
     lacking: Cell<u8>,
+    /// No coding makes it much shorter.
+    is_dense: Cell<bool>,
     /// When it was last known to be the file that its path names.
     checked: Cell<Instant>,
     /// Responses that have had a part of it.
@@ -99,6 +101,7 @@ impl<H> Known<H> {
             metadata,
             content,
             lacking: Cell::new(0),
+            is_dense: Cell::new(false),
             checked: Cell::new(now),
             responses: Cell::new(0),
         }
@@ -119,6 +122,38 @@ impl<H> Known<H> {
     /// Notes that no file beside it has this coding.
     pub(super) fn note_lack(&self, coding: Coding) {
         self.lacking.set(self.lacking.get() | coding.bit());
+    }
+
+    /// True if it was found that no coding makes it much shorter.
+    pub(super) fn is_dense(&self) -> bool {
+        self.is_dense.get()
+    }
+
+    /// Notes that no coding makes it much shorter.
+    pub(super) fn note_dense(&self) {
+        self.is_dense.set(true);
+    }
+
+    /// What the file is in a coding: another representation, whose tag is its own and weak, as
+    /// another version of the compressor may make other bytes (RFC 9110 §8.8.1).
+    pub(super) fn coded(&self, bytes: Bytes, coding: Coding) -> Known<H> {
+        let etag = self.validators.coded_etag(coding.name());
+        let validators = Validators { etag: etag.clone(), weak: etag, ..self.validators.clone() };
+        Known {
+            metadata: Metadata { len_bytes: bytes.len() as u64, ..self.metadata.clone() },
+            is_settled: self.is_settled,
+            etag: HeaderValue::try_from(validators.etag.as_str()).ok(),
+            modified: self.modified.clone(),
+            content_type: self.content_type.clone(),
+            coding: Some(coding.value()),
+            cache_control: self.cache_control.clone(),
+            validators,
+            content: Content::Bytes(bytes),
+            lacking: Cell::new(0),
+            is_dense: Cell::new(true),
+            checked: self.checked.clone(),
+            responses: Cell::new(0),
+        }
     }
 
     /// Replaces the content with bytes in memory.
@@ -148,6 +183,8 @@ pub struct CacheTally {
     pub given_back_bytes: u64,
     /// Responses that failed because their file changed during the transfer.
     pub changed_midway: u64,
+    /// Files that were compressed.
+    pub compressed: u64,
     /// Bytes in memory now.
     pub bytes: u64,
     /// Files open now.
@@ -166,6 +203,7 @@ impl CacheTally {
         self.outdated += other.outdated;
         self.given_back_bytes += other.given_back_bytes;
         self.changed_midway += other.changed_midway;
+        self.compressed += other.compressed;
         self.bytes += other.bytes;
         self.open += other.open;
     }
@@ -185,6 +223,8 @@ pub(super) enum Found<H> {
 enum Key {
     /// A short file, by its path.
     File(RelativePath),
+    /// A file in a coding that was made of it.
+    Coded(RelativePath, Coding),
     /// A block of a longer one.
     Block(Place),
 }
@@ -194,6 +234,7 @@ impl Hash for Key {
         match self {
             // As the path itself, by which a file is found.
             Key::File(path) => path.hash(state),
+            Key::Coded(path, coding) => (path, coding).hash(state),
             Key::Block(place) => place.hash(state),
         }
     }
@@ -359,6 +400,28 @@ impl<H> FileCache<H> {
             }
             Content::Open(_) => {}
         }
+    }
+
+    /// What `file`, which `path` names, is in a coding, if that is in memory.
+    pub(super) fn coded(
+        &self,
+        path: &RelativePath,
+        file: &Known<H>,
+        coding: Coding,
+    ) -> Option<Rc<Known<H>>> {
+        let hot = self.hot.borrow().get(&Key::Coded(path.clone(), coding)).cloned();
+        let Some(Hot::File(coded)) = hot else { return None };
+        let (then, now) = (&coded.metadata, &file.metadata);
+        let is_of_same = (then.identity, then.modified, then.changed)
+            == (now.identity, now.modified, now.changed)
+            && coded.validators.etag == file.validators.coded_etag(coding.name());
+        is_of_same.then_some(coded)
+    }
+
+    /// Keeps what the file that `path` names is in a coding.
+    pub(super) fn keep_coded(&self, path: &RelativePath, coding: Coding, coded: &Rc<Known<H>>) {
+        self.count(|tally| tally.compressed += 1);
+        self.insert(Key::Coded(path.clone(), coding), Hot::File(coded.clone()));
     }
 
     fn insert(&self, key: Key, hot: Hot<H>) {

@@ -1,10 +1,10 @@
 //! The codings that a client takes (RFC 9110 §12.5.3), for files that lie compressed beside the
-//! plain ones.
+//! plain ones, or are compressed as they are asked for.
 
 use http::header::{self, HeaderMap, HeaderValue};
 
 /// A coding that a file may have beside the plain one, the smallest result first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Coding {
     Brotli,
     Zstd,
@@ -24,7 +24,7 @@ impl Coding {
     }
 
     /// Its name in fields (RFC 9110 §8.4.1, RFC 7932, RFC 8878).
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
             Coding::Zstd => "zstd",

@@ -42,6 +42,14 @@ impl Validators {
     }
 }
 
+impl Validators {
+    /// The tag of what the file is in a coding that was made of it.
+    pub(crate) fn coded_etag(&self, coding: &str) -> String {
+        let opaque = self.etag.trim_start_matches("W/").trim_matches('"');
+        format!("W/\"{opaque}-{coding}\"")
+    }
+}
+
 /// The outcome of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {

@@ -48,6 +48,15 @@ pub trait FileSource: 'static {
         limit: usize,
         make: impl FnOnce(Entries) -> T + Send + 'static,
     ) -> Pending<io::Result<T>>;
+
+    /// Does work that takes long and waits for nothing. A source that has threads does it there.
+    /// `None` if the work was not done.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Pending<Option<T>> {
+        Box::pin(std::future::ready(Some(work())))
+    }
 }
 
 /// The result of [`FileSource::open`].

@@ -45,7 +45,8 @@ impl<H: Handler> Exchange<H> {
         } else if let Some(response) = self.redirect(&request) {
             response
         } else {
-            let request = request.map(|body| RequestBody::new(body, phase.clone()));
+            let request =
+                request.map(|body| RequestBody::new(body, phase.clone(), self.state.is_secured));
             server.handler.clone().respond(request).await
         };
         self.complete_head(&mut response, end);

@@ -6,7 +6,7 @@
 //! gets 505.
 //!
 //! hyper reads a head only after it has flushed the response before. Bytes that it writes after
-//! that, and before it hands a request on, are such an answer ([`ResponseState`] keeps the account).
+//! that, and before it hands a request on, are such an answer ([`ResponseState`] tells).
 
 use std::cell::Cell;
 use std::fmt;

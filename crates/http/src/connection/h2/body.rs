@@ -91,7 +91,8 @@ impl<H: Handler> Stream<H> {
         } else if let Some(response) = redirected {
             response
         } else {
-            let request = request.map(|body| RequestBody::of_stream(body, self.waits()));
+            let request = request
+                .map(|body| RequestBody::of_stream(body, self.waits(), self.state.is_secured));
             server.handler.clone().respond(request).await
         };
         // It says what becomes of an HTTP/1 connection (RFC 9113 §8.2.2).
@@ -99,7 +100,7 @@ impl<H: Handler> Stream<H> {
         self.state.sign(response.headers_mut());
         self.status.set(response.status());
         if let Some(entry) = &mut *self.entry.borrow_mut() {
-            entry.on_stream_head(response.status());
+            entry.on_stream_head(&response);
         }
         response.map(|body| self.follow(body))
     }

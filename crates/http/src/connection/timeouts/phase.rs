@@ -28,7 +28,7 @@ pub(super) struct Marks {
     pub(super) awake: Cell<bool>,
     /// It has waited for a request so long that it should free that memory.
     pub(super) rests: Cell<bool>,
-    /// It speaks HTTP/2, whose frames say where a request begins ([`crate::connection::h2::frames`]).
+    /// It speaks HTTP/2, whose frames say where a request begins.
     pub(super) is_http2: Cell<bool>,
     /// Bytes written since the connection began.
     pub(super) written: Cell<u64>,

@@ -36,6 +36,13 @@ impl ReadBuffer {
     }
 }
 
+impl From<Vec<u8>> for ReadBuffer {
+    fn from(bytes: Vec<u8>) -> ReadBuffer {
+        let memory = bytes.into_boxed_slice();
+        ReadBuffer { length: memory.len(), memory }
+    }
+}
+
 impl Deref for ReadBuffer {
     type Target = [u8];
 

@@ -194,6 +194,14 @@ impl FileSource for ThreadPoolFiles {
         let listing = self.threads.run(move || list(&root, &handle, limit).map(make));
         Box::pin(async move { listing.await.unwrap_or_else(|_| Err(ended())) })
     }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Pending<Option<T>> {
+        let done = self.threads.run(work);
+        Box::pin(async move { done.await.ok() })
+    }
 }
 
 /// A job was dropped unfinished: its thread is gone.
