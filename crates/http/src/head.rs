@@ -84,6 +84,19 @@ fn host_fault<B>(request: &Request<B>) -> Option<Fault> {
     if hosts.next().is_some() {
         return Some(Fault::bad("The request names more than one host."));
     }
+    // Which of two hosts is meant is doubtful (RFC 9113 §8.3.1). In HTTP/1 the target goes before
+    // the field (RFC 9112 §3.2.2).
+    let meant = request.uri().authority().filter(|_| request.version() == Version::HTTP_2);
+    let port = if request.uri().scheme_str() == Some("https") { ":443" } else { ":80" };
+    let is_same = |meant: &Authority| {
+        let named = host.to_str().unwrap_or_default();
+        let [meant, named] =
+            [meant.as_str(), named].map(|text| text.strip_suffix(port).unwrap_or(text));
+        meant.eq_ignore_ascii_case(named)
+    };
+    if meant.is_some_and(|meant| !is_same(meant)) {
+        return Some(Fault::bad("The request's host is not that of its authority."));
+    }
     // A target without an authority has an empty one.
     let is_valid = host.is_empty() || is_authority(host.as_bytes());
     (!is_valid).then(|| Fault::bad("The request's host is no host."))
@@ -258,6 +271,26 @@ mod tests {
             assert!(is_faulty(Method::GET, target), "{target}");
         }
         assert!(!is_faulty(Method::CONNECT, "b:80") && is_faulty(Method::CONNECT, "u@b:80"));
+    }
+
+    #[test]
+    fn in_http_2_the_field_names_the_host_of_the_authority() {
+        let is_faulty = |version, target: &str, host: &str| {
+            let request = Request::builder().version(version).uri(target);
+            host_fault(&request.header(header::HOST, host).body(()).unwrap()).is_some()
+        };
+        for (target, host, faulty) in [
+            ("https://a.test/", "a.test", false),
+            ("https://a.test/", "A.Test:443", false),
+            ("http://a.test:80/", "a.test", false),
+            ("https://a.test/", "a.test:80", true),
+            ("https://a.test/", "b.test", true),
+            ("https://a.test:1/", "a.test", true),
+            ("/", "b.test", false),
+        ] {
+            assert_eq!(is_faulty(Version::HTTP_2, target, host), faulty, "{target} {host}");
+            assert!(!is_faulty(Version::HTTP_11, target, host), "{target} {host}");
+        }
     }
 
     #[test]

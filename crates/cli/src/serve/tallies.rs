@@ -20,7 +20,7 @@ pub(super) fn of_responses(tally: &Tally) -> [Counter; 7] {
 }
 
 /// The server's, of connections.
-pub(super) fn of_connections(tally: &Tally) -> [Counter; 9] {
+pub(super) fn of_connections(tally: &Tally) -> [Counter; 12] {
     let count = Counter::of;
     [
         count(
@@ -57,6 +57,21 @@ pub(super) fn of_connections(tally: &Tally) -> [Counter; 9] {
             "http_refused_responses",
             tally.refused_responses,
             "Requests answered with 503, because too many responses were in flight.",
+        ),
+        count(
+            "http_timed_out_idle",
+            tally.timed_out_idle,
+            "Connections closed, because no request came.",
+        ),
+        count(
+            "http_timed_out_heads",
+            tally.timed_out_heads,
+            "Connections closed, because the head of a request was not complete in time.",
+        ),
+        count(
+            "http_timed_out_bodies",
+            tally.timed_out_bodies,
+            "Connections closed, because the body of a request stalled.",
         ),
         count(
             "http_reset_stalled",

@@ -5,7 +5,7 @@ use crate::testing::{
     Client, MemoryFiles, Purse, Transport, clock, connect, connect_files, connect_over, connect_to,
     local, peer, serve_over,
 };
-use crate::{Files, FilesConfig};
+use crate::{Files, FilesConfig, Tally};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use std::time::{Duration, Instant};
@@ -374,6 +374,25 @@ async fn a_head_must_be_complete_in_time() {
             assert!(begin.elapsed() < Duration::from_secs(20), "dripping holds the connection");
         }
         assert!(begin.elapsed() >= Duration::from_secs(15), "{:?}", begin.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_was_too_slow_with_is_counted() {
+    local(async {
+        // A body is read for longer than it may stall.
+        let read = FilesConfig { drain_timeout: Duration::from_secs(99), ..<_>::default() };
+        let body = "GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx";
+        for (sent, counts) in [("", [1, 0, 0]), ("GET /a HT", [0, 1, 0]), (body, [0, 0, 1])] {
+            let files = Files::new(MemoryFiles::new(&[("a", b"aaa")]), read.clone(), clock());
+            let server = Server::new(files, ServerConfig::default(), clock());
+            let (mut client, server) = connect_to(server, 1 << 16);
+            client.send(sent).await;
+            let _ = (&mut client.serving).await;
+            let Tally { timed_out_idle, timed_out_heads, timed_out_bodies, .. } = server.tally();
+            assert_eq!([timed_out_idle, timed_out_heads, timed_out_bodies], counts, "{sent}");
+        }
     })
     .await;
 }

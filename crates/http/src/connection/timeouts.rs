@@ -252,6 +252,24 @@ impl<I, C: Control> TimeoutStream<I, C> {
         self.judge_wait(cx, Poll::Pending)
     }
 
+    /// The error of a read that waited too long. Counts it.
+    fn time_out(&self) -> io::Error {
+        self.phase.0.yields_close.set(false);
+        let step = self.phase.0.step.get();
+        self.admissions.count(|tally| match step {
+            Step::Handshake(_) => {} // Among those that failed.
+            Step::Idle(_) => tally.timed_out_idle += 1,
+            Step::Head(_) => tally.timed_out_heads += 1,
+            Step::Busy(_) => tally.timed_out_bodies += 1,
+        });
+        timed_out(match step {
+            Step::Handshake(_) => "the TLS handshake was not complete in time",
+            Step::Idle(_) => "no request came",
+            Step::Head(_) => "the request's head was not complete in time",
+            Step::Busy(_) => "the request's body stalled",
+        })
+    }
+
     /// A read waits: checks whether it, or the peer, has waited too long.
     fn judge_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
@@ -267,13 +285,7 @@ impl<I, C: Control> TimeoutStream<I, C> {
                 // No end closes before the whole answer is there.
                 self.phase.0.step.set(Step::Idle(self.timer.now()));
             } else if next == deadline {
-                self.phase.0.yields_close.set(false);
-                return Poll::Ready(Err(timed_out(match self.phase.0.step.get() {
-                    Step::Handshake(_) => "the TLS handshake was not complete in time",
-                    Step::Idle(_) => "no request came",
-                    Step::Head(_) => "the request's head was not complete in time",
-                    Step::Busy(_) => "the request's body stalled",
-                })));
+                return Poll::Ready(Err(self.time_out()));
             }
         }
     }

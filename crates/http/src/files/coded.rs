@@ -9,7 +9,7 @@ use http::{Response, request};
 use super::cache::{Content, Known};
 use super::coding::{self, Coding};
 use super::path::RelativePath;
-use super::source::FileSource;
+use super::source::{FileSource, GRANULE, Metadata};
 use super::{Asked, Files, compress};
 use crate::body::Body;
 use crate::config::FilesConfig;
@@ -107,13 +107,21 @@ impl<S: FileSource> Files<S> {
             return None;
         }
         match self.look_up(&path.followed_by(coding.suffix())?).await {
-            Ok(Asked::File(sibling)) => Some(sibling),
-            Ok(Asked::Directory(_)) | Err(_) => {
+            Ok(Asked::File(sibling)) if !is_stale(&sibling.metadata, &file.metadata) => {
+                Some(sibling)
+            }
+            Ok(_) | Err(_) => {
                 file.note_lack(coding);
                 None
             }
         }
     }
+}
+
+/// True if a compressed file is older than the plain one: that has changed since.
+fn is_stale(coded: &Metadata, plain: &Metadata) -> bool {
+    // Copies lose what is finer.
+    coded.modified.zip(plain.modified).is_some_and(|(coded, plain)| coded + GRANULE < plain)
 }
 
 #[cfg(test)]

@@ -80,6 +80,12 @@ pub struct Tally {
     pub closed_for_place: u64,
     /// Requests answered with 503, because too many responses were in flight.
     pub refused_responses: u64,
+    /// Connections closed, because no request came.
+    pub timed_out_idle: u64,
+    /// Connections closed, because the head of a request was not complete in time.
+    pub timed_out_heads: u64,
+    /// Connections closed, because the body of a request stalled.
+    pub timed_out_bodies: u64,
     /// Connections reset, because the peer took nothing of what was written.
     pub reset_stalled: u64,
     /// Connections reset, because the peer took too little of it.

@@ -149,3 +149,17 @@ async fn where_memory_is_scarce_files_stay_plain() {
     })
     .await;
 }
+
+#[test]
+fn a_compressed_file_that_is_older_is_stale() {
+    let at = |seconds| Metadata {
+        kind: crate::files::source::Kind::File,
+        len_bytes: 1,
+        modified: Some(std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds)),
+        changed: None,
+        identity: 1,
+    };
+    assert!(!is_stale(&at(100), &at(100)) && !is_stale(&at(101), &at(100)));
+    assert!(!is_stale(&at(98), &at(100)) && is_stale(&at(97), &at(100)));
+    assert!(!is_stale(&Metadata { modified: None, ..at(0) }, &at(100)), "nothing is known");
+}
