@@ -73,6 +73,7 @@ fn plan(connections: usize) -> Plan {
         idle: IdlePlan { connections, is_silent: true },
         requests_per_connection: None,
         pipeline: std::num::NonZeroU32::MIN,
+        http2: None,
         close: Close::Client,
         farewell: Vec::new(),
         timeout: Duration::from_secs(10),

@@ -12,6 +12,7 @@
 //! start. Idle connections are opened before the load, and held to its end.
 
 mod dialer;
+pub mod http2;
 mod idle;
 mod worker;
 
@@ -38,6 +39,7 @@ use crate::network::{Network, TimeLimit};
 use crate::recorder::{Fault, Gauges, Recorder, Second, SecondLatencies, Totals};
 use crate::tuples::Tuples;
 use dialer::Dialer;
+use http2::{Http2, Pool};
 use idle::Holder;
 
 /// Bytes of the one read buffer of all connections.
@@ -64,6 +66,8 @@ pub struct Plan {
     pub requests_per_connection: Option<NonZeroU32>,
     /// Requests that are sent at once, before any of them is answered.
     pub pipeline: NonZeroU32,
+    /// HTTP/2 in place of HTTP/1.1; the load closes first then.
+    pub http2: Option<Http2>,
     /// The end that closes first. The load obeys a server that asks it to close in any case.
     pub close: Close,
     /// A CLIENT_CLOSE request, which announces that the load closes.
@@ -95,6 +99,23 @@ pub enum Mode {
         /// Connections at a time, at most.
         connections: usize,
     },
+}
+
+impl Mode {
+    /// Connections at a time, at most.
+    fn connections(&self) -> usize {
+        match self {
+            Mode::Closed { connections } | Mode::Open { connections, .. } => *connections,
+        }
+    }
+}
+
+impl Plan {
+    /// Workers at a time, at most: each makes one request, or one batch, at a time.
+    fn workers(&self) -> usize {
+        let streams = self.http2.map_or(1, |http2| http2.streams.get());
+        self.mode.connections().saturating_mul(streams as usize)
+    }
 }
 
 /// The end that closes a connection first, and so keeps its TIME-WAIT.
@@ -255,6 +276,7 @@ pub async fn run<N: Network>(
         arrivals: RefCell::new(arrivals.peekable()),
         choice: RefCell::new(plan.mix.choice()),
         notes: Cell::default(),
+        pool: Pool::default(),
         unclosed: Cell::default(),
         workers: Cell::new(0),
         sessions: Cell::new(0),
@@ -273,7 +295,7 @@ pub async fn run<N: Network>(
         let tell = move |progress: &Progress| on_progress.borrow_mut()(progress);
         engine.network.spawn(engine.clone().tick(tell.clone()));
         match &engine.plan.mode {
-            Mode::Closed { connections } => (0..*connections).for_each(|_| engine.spawn_worker()),
+            Mode::Closed { .. } => (0..engine.plan.workers()).for_each(|_| engine.spawn_worker()),
             Mode::Open { .. } => engine.network.spawn(engine.clone().arrive()),
         }
         let until = |time| engine.network.sleep_until(begin + time);
@@ -398,6 +420,8 @@ struct Engine<N: Network> {
     /// Which request the next job makes.
     choice: RefCell<Choice>,
     notes: Cell<Notes>,
+    /// The connections of HTTP/2.
+    pool: Pool,
     /// Connections that the server should have closed, and left open.
     unclosed: Cell<u64>,
     workers: Cell<usize>,
@@ -428,7 +452,26 @@ impl<N: Network> Engine<N> {
 
     fn spawn_worker(self: &Rc<Self>) {
         self.workers.set(self.workers.get() + 1);
-        self.network.spawn(self.clone().work());
+        match self.plan.http2 {
+            None => self.network.spawn(self.clone().work()),
+            Some(http2) => self.network.spawn(self.clone().work_http2(http2)),
+        }
+    }
+
+    fn end_worker(&self) {
+        self.workers.set(self.workers.get() - 1);
+        if self.workers.get() == 0 && self.is_stopping.get() {
+            self.done.notify_one();
+        }
+    }
+
+    /// A connection was opened for a job with that intended start.
+    fn on_opened(&self, intended: Duration, took: Duration, stream: &N::Stream) {
+        let mut recorder = self.recorder.borrow_mut();
+        recorder.on_connection(intended, self.now(), took);
+        if let Some(handshake) = N::handshake(stream) {
+            recorder.on_handshake(intended, handshake);
+        }
     }
 
     fn begin_job(&self, intended: Duration) -> Job {
@@ -459,7 +502,7 @@ impl<N: Network> Engine<N> {
 
     /// Begins the jobs that are due, so many at most. Returns how many there were.
     fn begin_due(self: &Rc<Self>, most: usize) -> usize {
-        let Mode::Open { connections, .. } = self.plan.mode else { return 0 };
+        let Mode::Open { .. } = self.plan.mode else { return 0 };
         let now = self.now();
         for count in 0..most {
             let Some(intended) = self.next_arrival().filter(|intended| *intended <= now) else {
@@ -471,7 +514,7 @@ impl<N: Network> Engine<N> {
             if idle > 0 {
                 self.jobs.idle.set(idle - 1);
                 self.wake.notify_one();
-            } else if self.workers.get() < connections {
+            } else if self.workers.get() < self.plan.workers() {
                 self.spawn_worker();
             }
         }

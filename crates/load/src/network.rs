@@ -31,6 +31,11 @@ pub trait Network: Clone + 'static {
         to: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 
+    /// The TLS handshake of a connection, if it has made one.
+    fn handshake(_stream: &Self::Stream) -> Option<Handshake> {
+        None
+    }
+
     /// The time at this very moment.
     fn now(&self) -> Duration;
 
@@ -42,6 +47,15 @@ pub trait Network: Clone + 'static {
 
     /// Runs a separate task.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
+}
+
+/// A TLS handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// It resumed a session (RFC 8446 §2.2): the server made no signature for it.
+    pub is_resumed: bool,
+    /// The time from the connection's opening to the handshake's end.
+    pub took: Duration,
 }
 
 /// Limits the time of futures, one after the other, in one task.

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::network::Handshake;
+
 pub use fault::{Fault, Faults};
 pub use latencies::{Latencies, SecondLatencies};
 use latencies::{complete, of_a_second, record};
@@ -99,8 +101,12 @@ pub struct Totals {
     pub statuses: BTreeMap<u16, u64>,
     /// Requests that got no answer.
     pub faults: Faults,
-    /// Times to open a connection.
+    /// Times to open a connection, the TLS handshake included.
     pub connect: Latencies,
+    /// Full TLS handshakes.
+    pub handshake: Latencies,
+    /// TLS handshakes that resumed a session.
+    pub resumed: Latencies,
     /// From the written request to the first byte of its answer.
     pub first_byte: Latencies,
     /// From the intended start to the end of the answer.
@@ -146,6 +152,8 @@ impl Totals {
         }
         self.faults.add(faults);
         self.connect.add(&other.connect);
+        self.handshake.add(&other.handshake);
+        self.resumed.add(&other.resumed);
         self.first_byte.add(&other.first_byte);
         self.total.add(&other.total);
         self.delay.add(&other.delay);
@@ -251,6 +259,16 @@ impl Recorder {
         if self.recorded.contains(&intended) {
             self.totals.connections += 1;
             self.totals.connect.record(connect);
+        }
+    }
+
+    /// The TLS handshake of a connection that was opened for a request with that intended start.
+    pub fn on_handshake(&mut self, intended: Duration, handshake: Handshake) {
+        if self.recorded.contains(&intended) {
+            let Handshake { is_resumed, took } = handshake;
+            let totals = &mut self.totals;
+            let of_kind = if is_resumed { &mut totals.resumed } else { &mut totals.handshake };
+            of_kind.record(took);
         }
     }
 

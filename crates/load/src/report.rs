@@ -55,6 +55,8 @@ pub struct Setup {
     pub requests_per_connection: Option<u32>,
     /// Requests sent at once.
     pub pipeline: u32,
+    /// Requests at a time on each connection of HTTP/2; `None` over HTTP/1.1.
+    pub http2_streams: Option<u32>,
     /// The end that closes first.
     pub close: Close,
     /// Source addresses.

@@ -6,6 +6,9 @@ use std::fmt::Write;
 /// Fields that this module sets: they frame the request or control the connection.
 const OURS: [&str; 3] = ["connection", "content-length", "transfer-encoding"];
 
+/// Fields of a request over HTTP/2, at most.
+const MOST_FIELDS: usize = 64;
+
 /// The idempotent methods (RFC 9110 §9.2.2).
 const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 
@@ -77,6 +80,35 @@ impl Request {
         &self.closing
     }
 
+    /// The request as HTTP/2 has it, and its body.
+    ///
+    /// # Errors
+    /// A line that names the part that HTTP/2 does not allow.
+    pub fn http2(&self, scheme: &'static str) -> Result<(http::Request<()>, &[u8]), String> {
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut read = httparse::Request::new(&mut fields);
+        let head = match read.parse(&self.keeping) {
+            Ok(httparse::Status::Complete(bytes)) => bytes,
+            Ok(httparse::Status::Partial) | Err(_) => {
+                return Err(format!("a request over HTTP/2 has {MOST_FIELDS} fields at most"));
+            }
+        };
+        let mut request = http::Request::builder().method(read.method.unwrap_or("GET"));
+        let mut authority = "";
+        for field in &*read.headers {
+            // `:authority` stands for it (RFC 9113 §8.3.1).
+            match field.name.eq_ignore_ascii_case("host") {
+                true => authority = std::str::from_utf8(field.value).unwrap_or_default(),
+                false => request = request.header(field.name, field.value),
+            }
+        }
+        let uri = http::Uri::builder().scheme(scheme).authority(authority);
+        let uri = uri.path_and_query(read.path.unwrap_or("/")).build();
+        let uri = uri.map_err(|error| format!("the host {authority:?}: {error}"))?;
+        let request = request.uri(uri).body(()).map_err(|error| error.to_string())?;
+        Ok((request, &self.keeping[head..]))
+    }
+
     /// True if its answer never has a body (RFC 9110 §9.3.2).
     pub fn is_head(&self) -> bool {
         self.is_head
@@ -139,6 +171,20 @@ mod tests {
         assert!(text("PUT").contains("Content-Length: 0\r\n"));
         assert!(!text("HEAD").contains("Content-Length"));
         assert!(request("HEAD", &[], "").unwrap().is_head());
+    }
+
+    #[test]
+    fn over_http_2_the_host_is_the_authority() {
+        let post = request("POST", &[("A", "b"), ("Host", "other:1")], "body").unwrap();
+        let (head, body) = post.http2("https").unwrap();
+        assert_eq!((head.method().as_str(), body), ("POST", &b"body"[..]));
+        assert_eq!(head.uri(), "https://other:1/a?b=c");
+        assert!(head.headers()["a"] == "b" && head.headers()["content-length"] == "4");
+        assert!(!head.headers().contains_key("host"));
+        let odd = request("GET", &[("Host", "a b")], "").unwrap();
+        assert!(odd.http2("http").unwrap_err().contains("a b"));
+        let many: Vec<_> = (0..MOST_FIELDS).map(|_| ("x", "y")).collect();
+        assert!(request("GET", &many, "").unwrap().http2("http").is_err());
     }
 
     #[test]

@@ -126,13 +126,28 @@ pub(crate) struct LoadArgs {
 
     /// The end that closes a connection first and so keeps its TIME-WAIT, unless it is swapped or
     /// negotiated. The load obeys a server that asks it to close in any case
-    #[arg(long, value_enum, default_value = "server", help_heading = "Connections")]
-    pub(crate) close: CloseArg,
+    /// [default: server; over HTTP/2 client, as its clients cannot ask a server to close]
+    #[arg(long, value_enum, hide_default_value = true, help_heading = "Connections")]
+    pub(crate) close: Option<CloseArg>,
+
+    /// Speak HTTP/2: on an https:// URL by ALPN, else from the first byte on
+    #[arg(long, help_heading = "Connections")]
+    pub(crate) http2: bool,
+
+    /// Requests at a time on each connection of HTTP/2, each on a stream
+    #[arg(long, value_name = "N", default_value = "1", requires = "http2",
+          help_heading = "Connections", value_parser = parse_pipeline)]
+    pub(crate) streams: NonZeroU32,
 
     /// Accept any certificate for an https:// URL. (SSL_CERT_FILE names authorities to trust
-    /// instead of the system's.) Each connection makes a full handshake: no session is resumed
+    /// instead of the system's.)
     #[arg(long, help_heading = "Connections")]
     pub(crate) insecure: bool,
+
+    /// Resume TLS sessions, as a client does that comes again. Else each connection makes a full
+    /// handshake. The report has the times of either kind
+    #[arg(long, help_heading = "Connections")]
+    pub(crate) resume: bool,
 
     /// The time limit of a request, including its connection
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_time,
@@ -202,6 +217,14 @@ pub(crate) struct LoadArgs {
 
     #[command(flatten)]
     pub(crate) report: ReportArgs,
+}
+
+impl LoadArgs {
+    /// The end that closes first.
+    pub(crate) fn close(&self) -> CloseArg {
+        let default = if self.http2 { CloseArg::Client } else { CloseArg::Server };
+        self.close.unwrap_or(default)
+    }
 }
 
 /// The form of the report, and its thresholds.

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use lightwait_http::client_close;
 use lightwait_load::arrivals::{Arrivals, Spacing, Stage};
+use lightwait_load::engine::http2::{self, Http2};
 use lightwait_load::engine::{self, CLOSE_PATIENCE, Close, IdlePlan, Mode};
+use lightwait_load::mix::Mix;
 use lightwait_load::network::{Tls, Trust};
 use lightwait_load::report::Setup;
 use lightwait_load::share::Share;
@@ -102,6 +104,7 @@ impl LoadPlan {
         let addresses = fitting_addresses(&target, args, on_device)?;
         let to = addresses[which];
         let requests = Requests::new(args, &target)?;
+        let http2 = http2(args, &target, &requests.mix)?;
         let idle = share(args).count(args.idle.map_or(0, NonZeroU32::get).into()) as u32;
         let most = on_device.then_some(MOST_CONNECTIONS);
         let connections = connections(args, idle, most, descriptors)?;
@@ -131,6 +134,7 @@ impl LoadPlan {
             connections: u64::from(connections),
             requests_per_connection: requests_per_connection.map(NonZeroU32::get),
             pipeline: args.pipeline.get(),
+            http2_streams: http2.map(|http2| http2.streams.get()),
             close: close(args),
             addresses: sources.len(),
             ports: rule(args, rest, &ports).ports,
@@ -146,6 +150,7 @@ impl LoadPlan {
             idle: IdlePlan { connections: idle as usize, is_silent: args.idle_silent },
             requests_per_connection,
             pipeline: args.pipeline,
+            http2,
             close: close(args),
             farewell: client_close::request(&target.host),
             timeout: args.timeout,
@@ -198,15 +203,39 @@ fn place(args: &LoadArgs, to: SocketAddr, carrier: &Carrier) -> u64 {
     if are_usable && args.part.is_none() { super::random() } else { 0 }
 }
 
+/// HTTP/2 in place of HTTP/1.1, if that is asked for.
+fn http2(args: &LoadArgs, target: &Target, mix: &Mix) -> Result<Option<Http2>, Failure> {
+    if !args.http2 {
+        return Ok(None);
+    }
+    if args.close() != CloseArg::Client {
+        let why = "its clients cannot ask a server to close: leave out --close";
+        return Err(usage(format!("--http2: {why}")));
+    }
+    if args.pipeline.get() > 1 {
+        return Err(usage("--http2 has no --pipeline: give --streams N"));
+    }
+    if args.idle.is_some() && !args.idle_silent {
+        return Err(usage("--http2: idle connections make no request: give --idle-silent"));
+    }
+    http2::check(mix.request(0)).map_err(|why| usage(format!("--http2: {why}")))?;
+    Ok(Some(Http2 { streams: args.streams, is_secured: target.is_secured }))
+}
+
 /// The TLS configuration for the server, for https.
 fn tls(args: &LoadArgs, target: &Target) -> Result<Option<Tls>, Failure> {
     if !target.is_secured {
-        let refusal = || usage("--insecure is for URLs that begin with https://");
-        return if args.insecure { Err(refusal()) } else { Ok(None) };
+        let flags = [("--insecure", args.insecure), ("--resume", args.resume)];
+        return match flags.into_iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(usage(format!("{flag} is for URLs that begin with https://"))),
+            None => Ok(None),
+        };
     }
     let trust = if args.insecure { Ok(Trust::Anybody) } else { Trust::of_the_system() };
     let trust = trust.map_err(|why| Failure::Load(format!("{}: {why}", target.url)))?;
-    Tls::new(&target.name, trust).map(Some).map_err(usage)
+    let tls = Tls::new(&target.name, trust).map_err(usage)?;
+    let tls = if args.http2 { tls.for_http2() } else { tls };
+    Ok(Some(if args.resume { tls.resuming() } else { tls }))
 }
 
 /// The time that a tuple rests; zero means not at all.
@@ -232,14 +261,14 @@ fn carrier(args: &LoadArgs) -> Result<Carrier, Failure> {
         }
         _ if has_device => {
             let stack = device_stack(&args.device, 80)?;
-            let knobs = knobs(args, Memory::of_machine().bytes(), client_setting(args.close))?;
+            let knobs = knobs(args, Memory::of_machine().bytes(), client_setting(args.close()))?;
             Ok(Carrier::Device(Box::new((stack, knobs))))
         }
         Some(StackKind::Lightwait) => {
             refuse_device_flags(&args.device)?;
             let memory = Memory::of_machine().bytes() / 2;
-            let client = knobs(args, memory, client_setting(args.close))?;
-            let server = knobs(args, memory, server_setting(args.close))?;
+            let client = knobs(args, memory, client_setting(args.close()))?;
+            let server = knobs(args, memory, server_setting(args.close()))?;
             Ok(Carrier::Joined(Box::new(Joined { client, server })))
         }
         Some(StackKind::Kernel) | None => {
@@ -278,7 +307,7 @@ fn refuse_idle_flags(args: &LoadArgs) -> Result<(), Failure> {
 /// Refuses flags that only our stack supports.
 fn refuse_our_flags(args: &LoadArgs) -> Result<(), Failure> {
     const WAY_OUT: &str = "give --stack lightwait, --tap or --af-packet as well";
-    let does = match args.close {
+    let does = match args.close() {
         CloseArg::Swap => "swap takes TIME-WAIT over",
         CloseArg::Negotiate => "negotiate agrees on who holds TIME-WAIT",
         CloseArg::Server | CloseArg::Client | CloseArg::ClientClose => {
@@ -472,7 +501,7 @@ fn stages(args: &LoadArgs, warm_up: Duration) -> (Vec<Stage>, Duration) {
 }
 
 fn close(args: &LoadArgs) -> Close {
-    match args.close {
+    match args.close() {
         CloseArg::Server => Close::Server,
         CloseArg::Client => Close::Client,
         CloseArg::Swap => Close::Swap,

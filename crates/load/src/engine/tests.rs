@@ -217,6 +217,7 @@ fn plan(mode: Mode) -> Plan {
         idle: IdlePlan::default(),
         requests_per_connection: NonZeroU32::new(1),
         pipeline: NonZeroU32::MIN,
+        http2: None,
         close: Close::Server,
         farewell: client_close::request("h"),
         timeout: S * 10,

@@ -102,10 +102,7 @@ impl<N: Network> Engine<N> {
             }
             None => {}
         }
-        self.workers.set(self.workers.get() - 1);
-        if self.workers.get() == 0 && self.is_stopping.get() {
-            self.done.notify_one();
-        }
+        self.end_worker();
     }
 
     /// True if an open connection serves jobs before there is a tuple for a new one. A worker that
@@ -124,7 +121,12 @@ impl<N: Network> Engine<N> {
     /// Fills a batch for a connection that has carried `served` requests. Returns false if the
     /// worker is no longer needed: the load ends and no job is left, or no job is left and the
     /// worker has no open connection to keep.
-    async fn next_jobs(&self, batch: &mut VecDeque<Job>, is_open: bool, served: u32) -> bool {
+    pub(super) async fn next_jobs(
+        &self,
+        batch: &mut VecDeque<Job>,
+        is_open: bool,
+        served: u32,
+    ) -> bool {
         let left = self.plan.requests_per_connection.map_or(u32::MAX, |most| most.get() - served);
         let most = self.plan.pipeline.get().min(left) as usize;
         loop {
@@ -158,7 +160,7 @@ impl<N: Network> Engine<N> {
         limit: &mut TimeLimit<N>,
     ) -> Result<(Session<N::Stream>, Duration), Fault> {
         let opened = self.dialer.open(self.begin + deadline, limit).await?;
-        self.recorder.borrow_mut().on_connection(intended, self.now(), opened.took);
+        self.on_opened(intended, opened.took, &opened.stream);
         self.sessions.set(self.sessions.get() + 1);
         let Opened { stream, tuple, called, .. } = opened;
         let session = Session { stream, tuple, served: 0, is_asked: false, is_older: false };
@@ -305,7 +307,7 @@ impl<N: Network> Engine<N> {
         self.dialer.release(open.tuple);
     }
 
-    fn fail(&self, batch: &mut VecDeque<Job>, fault: Fault) {
+    pub(super) fn fail(&self, batch: &mut VecDeque<Job>, fault: Fault) {
         self.note(|notes| notes.failed += batch.len() as u64);
         let (now, mut recorder) = (self.now(), self.recorder.borrow_mut());
         for job in batch.drain(..) {
@@ -315,7 +317,7 @@ impl<N: Network> Engine<N> {
     }
 
     /// Pauses a closed loop after a failure, so that it does not only fail.
-    async fn pause(&self) {
+    pub(super) async fn pause(&self) {
         if let Mode::Closed { .. } = self.plan.mode {
             self.network.sleep_until(self.network.now() + FAULT_PAUSE).await;
         }

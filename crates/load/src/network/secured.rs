@@ -22,21 +22,27 @@ use tokio_rustls::rustls::crypto::{
 };
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
-    self, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    self, CertificateError, ClientConfig, DigitallySignedStruct, HandshakeKind, RootCertStore,
+    SignatureScheme,
 };
 
-use super::Network;
+use super::{Handshake, Network};
 
+/// HTTP/2's name (RFC 9113 §3.1).
+const HTTP_2: &[u8] = b"h2";
+/// Servers whose sessions are kept: there is one.
+const SESSIONS: usize = 8;
 /// Bytes read and dropped at a time after the peer's close_notify.
 const REST_BYTES: usize = 512;
 
 /// The TLS configuration for one server. The handshake has the server's name (SNI) and asks for
-/// HTTP/1.1 (ALPN). It resumes no session, since each connection counts as a new client's. Clones
-/// share one configuration.
+/// HTTP/1.1 (ALPN), and resumes no session: each connection counts as a new client's. Clones share
+/// one configuration.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
     name: ServerName<'static>,
+    is_http2: bool,
 }
 
 impl std::fmt::Debug for Tls {
@@ -97,7 +103,21 @@ impl Tls {
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.resumption = Resumption::disabled();
-        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
+        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name, is_http2: false })
+    }
+
+    /// Asks for HTTP/2 alone.
+    pub fn for_http2(self) -> Tls {
+        let mut config = ClientConfig::clone(self.connector.config());
+        config.alpn_protocols = vec![HTTP_2.to_vec()];
+        Tls { connector: TlsConnector::from(Arc::new(config)), is_http2: true, ..self }
+    }
+
+    /// Resumes sessions where the server offers that, as a client does that comes again.
+    pub fn resuming(self) -> Tls {
+        let mut config = ClientConfig::clone(self.connector.config());
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        Tls { connector: TlsConnector::from(Arc::new(config)), ..self }
     }
 }
 
@@ -170,8 +190,22 @@ impl<N: Network> Network for Secured<N> {
 
     async fn connect(&self, from: SocketAddr, to: SocketAddr) -> io::Result<Self::Stream> {
         let stream = self.network.connect(from, to).await?;
+        let opened = self.network.now();
         let stream = self.tls.connector.connect(self.tls.name.clone(), stream).await?;
-        Ok(SecuredStream(stream))
+        let session = stream.get_ref().1;
+        if self.tls.is_http2 && session.alpn_protocol() != Some(HTTP_2) {
+            let why = io::Error::other("the server does not speak HTTP/2");
+            return Err(why);
+        }
+        let handshake = Handshake {
+            is_resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+            took: self.network.now().saturating_sub(opened),
+        };
+        Ok(SecuredStream(stream, handshake))
+    }
+
+    fn handshake(stream: &Self::Stream) -> Option<Handshake> {
+        Some(stream.1)
     }
 
     fn now(&self) -> Duration {
@@ -194,7 +228,7 @@ impl<N: Network> Network for Secured<N> {
 /// A connection with TLS. It ends when the connection below ends, not at the peer's close_notify:
 /// else the load would close first, and keep the TIME-WAIT.
 #[derive(Debug)]
-pub struct SecuredStream<S>(TlsStream<S>);
+pub struct SecuredStream<S>(TlsStream<S>, Handshake);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SecuredStream<S> {
     fn poll_read(

@@ -47,6 +47,7 @@ impl Report {
             "connections_most": setup.connections,
             "requests_per_connection": setup.requests_per_connection,
             "pipeline": setup.pipeline,
+            "http2_streams": setup.http2_streams,
             "close": close(setup.close),
             "sources": {
                 "addresses": setup.addresses,
@@ -77,6 +78,8 @@ impl Report {
             "errors": errors(&totals.faults),
             "latency_ns": {
                 "connect": latencies(&totals.connect),
+                "handshake": latencies(&totals.handshake),
+                "resumed": latencies(&totals.resumed),
                 "first_byte": latencies(&totals.first_byte),
                 "total": latencies(&totals.total),
                 "start_delay": latencies(&totals.delay),

@@ -95,6 +95,7 @@ impl Setup {
                 self.requests_per_connection == other.requests_per_connection,
             ),
             ("pipeline", self.pipeline == other.pipeline),
+            ("http2_streams", self.http2_streams == other.http2_streams),
             ("close", self.close == other.close),
             ("sources.rest_s", self.rest == other.rest),
             ("steady_after_s", self.steady_after == other.steady_after),

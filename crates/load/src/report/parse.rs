@@ -81,6 +81,10 @@ fn setup(object: &Object<'_>) -> Result<Setup, String> {
         connections: object.count("connections_most")?,
         requests_per_connection: object.optional("requests_per_connection", Object::small)?,
         pipeline: object.small("pipeline")?,
+        http2_streams: match object.0.get("http2_streams") {
+            None => None,
+            Some(_) => object.optional("http2_streams", Object::small)?,
+        },
         close,
         addresses: sources.count("addresses")?,
         ports: sources.small("ports")?,
@@ -127,6 +131,11 @@ fn faults(object: &Object<'_>) -> Result<Faults, String> {
 fn totals(object: &Object<'_>) -> Result<Totals, String> {
     let latencies = object.object("latency_ns")?;
     let of = |kind| latencies.object(kind)?.histogram().and_then(|bytes| Latencies::decode(&bytes));
+    // Older reports lack them.
+    let of_later = |kind| match latencies.0.get(kind) {
+        None => Ok(Latencies::default()),
+        Some(_) => of(kind),
+    };
     let statuses = object.counts("statuses")?.into_iter();
     let statuses = statuses.map(|(status, count)| Ok((status.parse()?, count)));
     let statuses: Result<BTreeMap<u16, u64>, std::num::ParseIntError> = statuses.collect();
@@ -138,6 +147,8 @@ fn totals(object: &Object<'_>) -> Result<Totals, String> {
         statuses: statuses.map_err(|_| wrong("statuses"))?,
         faults: faults(object)?,
         connect: of("connect")?,
+        handshake: of_later("handshake")?,
+        resumed: of_later("resumed")?,
         first_byte: of("first_byte")?,
         total: of("total")?,
         delay: of("start_delay")?,

@@ -60,6 +60,11 @@ impl Report {
             1 => String::new(),
             count => format!(", {count} at once"),
         };
+        let batch = match setup.http2_streams {
+            None => batch,
+            Some(1) => ", over HTTP/2".to_owned(),
+            Some(count) => format!(", over HTTP/2 with {count} at a time"),
+        };
         if self.is_idle_alone() {
             line(text, format_args!("no load but idle connections"));
         } else {
@@ -159,11 +164,15 @@ impl Report {
         line(text, format_args!("{:>10}{:>10}", "longest", "mean"));
         for (name, latencies) in [
             ("connect", &totals.connect),
+            ("TLS full", &totals.handshake),
+            ("TLS resumed", &totals.resumed),
             ("first byte", &totals.first_byte),
             ("total", &totals.total),
             ("start delay", &totals.delay),
         ] {
-            row(text, name, latencies);
+            if !latencies.is_empty() || !name.starts_with("TLS") {
+                row(text, name, latencies);
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ pub(super) fn report() -> Report {
             connections: 1000,
             requests_per_connection: Some(1),
             pipeline: 1,
+            http2_streams: None,
             close: Close::Server,
             addresses: 2,
             ports: 28_232,

@@ -98,6 +98,7 @@ fn plan(to: SocketAddr) -> Plan {
         idle: IdlePlan::default(),
         requests_per_connection: NonZeroU32::new(1),
         pipeline: NonZeroU32::MIN,
+        http2: None,
         close: Close::Server,
         farewell: client_close::request("h"),
         timeout: S * 5,
@@ -248,4 +249,36 @@ async fn a_server_that_speaks_no_tls_is_told() {
     assert!(explain(&error).unwrap().contains("does not speak TLS"), "{error}");
     assert_eq!(explain(&io::ErrorKind::TimedOut.into()), None);
     server.abort();
+}
+
+#[tokio::test]
+async fn full_and_resumed_handshakes_are_told_apart() {
+    let authority = authority("one");
+    for (resumes, is_resumed) in [(false, false), (true, true)] {
+        let tls = Tls::new(NAME, trust(&authority)).unwrap();
+        let tls = if resumes { tls.resuming() } else { tls };
+        let (probed, outcome, _) = on_the_kernel(acceptor(&authority, NAME, 2100), tls).await;
+        probed.unwrap();
+        let totals = &outcome.totals;
+        assert_eq!(totals.handshake.len() + totals.resumed.len(), totals.connections);
+        assert_eq!(totals.resumed.len() > 10, is_resumed, "{}", totals.resumed.len());
+        assert_eq!(totals.handshake.len() > 10, !is_resumed, "{}", totals.handshake.len());
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_http_2_is_told() {
+    let authority = authority("one");
+    let key = KeyPair::generate().unwrap();
+    let parameters = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+    let certificate = parameters.signed_by(&key, &authority).unwrap();
+    for (protocols, why) in [(&[][..], "does not speak HTTP/2"), (&["http/1.1"], "Protocol")] {
+        let accepting = accepting(certificate.der().clone(), &key);
+        let mut config = ServerConfig::clone(accepting.config());
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let tls = Tls::new(NAME, trust(&authority)).unwrap().for_http2();
+        let (probed, _, _) = on_the_kernel(TlsAcceptor::from(Arc::new(config)), tls).await;
+        let error = probed.unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
 }
