@@ -3,14 +3,18 @@
 pub(crate) mod args;
 
 use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lightwait::device::{TapConfig, Tun};
 use lightwait::driver;
 use lightwait::shard::Shard;
+use lightwait::shards::{self, Seat};
 use lightwait::stack::secret;
 use lightwait_core::address::Cidr;
+use lightwait_core::config::Member;
+use lightwait_core::flow::Steering;
 use lightwait_core::{Capabilities, Config, Medium};
-use lightwait_tunnel::{News, Tally, Tunnel};
+use lightwait_tunnel::{News, Proxy, Tally, Tunnel};
 use tokio::runtime::Builder;
 
 use crate::failure::Failure;
@@ -22,35 +26,85 @@ use args::{EVERYTHING, HOST_ADDRESSES, TunnelArgs};
 /// Carries what comes until a signal, or a failure of the device.
 pub(crate) fn tunnel(args: &TunnelArgs) -> Result<ExitCode, Failure> {
     let config = configuration(args)?;
+    let (shards, cores) = args.shards.plan()?;
     let signals = Signals::install().map_err(Failure::Stack)?;
     raise_descriptor_limit();
-    let host_addresses = or_default(&args.host_ip, HOST_ADDRESSES);
-    let tun = TapConfig { mtu: args.mtu, host_addresses, ..TapConfig::new(&args.tun) };
-    let refused = |error| Failure::Device(format!("--tun {}", args.tun), error);
-    let tun = Tun::open(&tun).map_err(refused)?;
-    let name = tun.name().to_owned();
-    let shard = Shard::new(config, Box::new(tun)).map_err(Failure::Stack)?;
-    let handle = shard.handle();
-    handle.contain_panics(true);
-    let news = News::new(|text| eprintln!("lightwait: {text}"));
-    let tunnel = Tunnel::new(&handle, args.to.clone(), news.clone()).map_err(Failure::Stack)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)?;
-    let carried = handle.spawn_local(tunnel.run());
+    let mut queues = open(args, &config, shards)?;
+    let name = queues[0].name().to_owned();
+    let carrier =
+        Carrier { to: &args.to, config, signals: &signals, tally: Mutex::new(Tally::default()) };
     eprintln!(
         "TUN {name} → {}: what is routed to {name} is carried; Ctrl-C ends it with a report.",
         args.to
     );
-    runtime.block_on(async {
-        tokio::select! {
-            end = driver::drive(vec![shard]) => {
-                end.map(|never| match never {}).map_err(Failure::Stack)
-            }
-            _ = carried => Ok(()),
-            () = signals.stop() => Ok(()),
-        }
-    })?;
-    eprintln!("{}", report(news.tally()));
+    if shards == 1 {
+        carrier.carry(queues.remove(0), None)?;
+    } else {
+        let work = |seat, queue| carrier.carry(queue, Some(seat));
+        shards::threads(queues, cores, work, || signals.cut())?;
+    }
+    eprintln!("{}", report(*carrier.tally()));
     Ok(signals.exit_code())
+}
+
+/// Opens the TUN, with a queue for each shard.
+fn open(args: &TunnelArgs, config: &Config, shards: u16) -> Result<Vec<Tun>, Failure> {
+    let host_addresses = or_default(&args.host_ip, HOST_ADDRESSES);
+    let tun = TapConfig { mtu: args.mtu, host_addresses, ..TapConfig::new(&args.tun) };
+    let queues = Tun::open_queues(&tun, shards.into());
+    let queues = queues.map_err(|error| Failure::Device(format!("--tun {}", args.tun), error))?;
+    if shards > 1
+        && let Err(error) = queues[0].steer(&Steering::new(&config.secret, shards))
+    {
+        eprintln!(
+            "lightwait: the kernel does not steer packets to their shards ({error}): the shards \
+             hand them over to each other"
+        );
+    }
+    Ok(queues)
+}
+
+/// What all shards of a tunnel have.
+struct Carrier<'a> {
+    to: &'a Proxy,
+    config: Config,
+    signals: &'a Signals,
+    /// What the shards that have ended have carried.
+    tally: Mutex<Tally>,
+}
+
+impl Carrier<'_> {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries what comes through one queue.
+    fn carry(&self, queue: Tun, seat: Option<Seat>) -> Result<(), Failure> {
+        let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
+        let shard = Shard::new(self.config.member(member), Box::new(queue));
+        let mut shard = shard.map_err(Failure::Stack)?;
+        if let Some(seat) = seat {
+            shard = shard.seated(seat);
+        }
+        let handle = shard.handle();
+        handle.contain_panics(true);
+        let news = News::new(|text| eprintln!("lightwait: {text}"));
+        let tunnel = Tunnel::new(&handle, self.to.clone(), news.clone()).map_err(Failure::Stack)?;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Stack)?;
+        let carried = handle.spawn_local(tunnel.run());
+        let ended = runtime.block_on(async {
+            tokio::select! {
+                end = driver::drive(vec![shard]) => {
+                    end.map(|never| match never {}).map_err(Failure::Stack)
+                }
+                _ = carried => Ok(()),
+                () = self.signals.stop() => Ok(()),
+            }
+        });
+        let mut tally = self.tally();
+        *tally = tally.and(news.tally());
+        ended
+    }
 }
 
 /// A host without an address that takes destinations.

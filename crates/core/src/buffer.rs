@@ -45,6 +45,7 @@ use freed::Freed;
 use limits::{scarce_from, shares_of};
 
 pub use datagrams::PART_OF_DATAGRAMS;
+#[doc(hidden)]
 pub use page::{CountedPage, LargePage, Page, SegmentPage, SharedPage, SmallPage};
 
 pub use purpose::{ConnectionRoom, Level, Purpose, Side};
@@ -78,6 +79,7 @@ const LARGE: usize = LARGE_BYTES / UNIT_BYTES;
 const KEPT_BYTES: usize = 4 << 20;
 
 /// The pages of one shard.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct PagePool {
     free: Freed<PAGE_BYTES>,

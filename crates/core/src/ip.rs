@@ -14,10 +14,12 @@
 pub(crate) mod autoconfigure;
 mod claim;
 pub mod conflict;
+pub(crate) mod groups;
 pub(crate) mod icmp;
 pub(crate) mod input;
 pub(crate) mod limiter;
 pub(crate) mod link;
+mod membership;
 mod ndp;
 pub(crate) mod neighbour;
 pub(crate) mod outgoing;
@@ -42,6 +44,7 @@ use crate::time::Instant;
 use crate::wire::Malformed;
 use autoconfigure::Autoconfigure;
 use conflict::Claims;
+use groups::Groups;
 use icmp::IcmpError;
 use limiter::TokenBucket;
 use neighbour::Neighbours;
@@ -71,6 +74,8 @@ pub(crate) struct Ip {
     has_begun: bool,
     path_mtus: PathMtus,
     reassembly: Reassembly,
+    /// Groups that sockets listen to.
+    groups: Groups,
     neighbours: Neighbours,
     route_cache: RouteCache,
     /// What IP sends of its own accord; the questions for neighbours wait in their cache.
@@ -112,6 +117,7 @@ impl Ip {
             has_begun: false,
             path_mtus: PathMtus::new(device.mtu, limits.path_mtus, secret),
             reassembly: Reassembly::new(limits.reassemblies, REASSEMBLY_BYTES),
+            groups: Groups::new(&config),
             neighbours: Neighbours::new(limits.neighbours, limits.neighbour_queue, secret),
             route_cache: RouteCache::default(),
             outgoing: VecDeque::new(),

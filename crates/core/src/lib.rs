@@ -11,6 +11,9 @@
 //! ```
 //!
 //! Start reading at [`host::Host`], then [`tcp`].
+//!
+//! What this documentation hides is public for the project's own measures and tests, and may change
+//! in any release.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -30,6 +33,7 @@ pub mod flow;
 pub mod frame;
 pub mod host;
 pub mod ip;
+#[doc(hidden)]
 pub mod rng;
 pub(crate) mod slab;
 pub mod tcp;

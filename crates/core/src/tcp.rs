@@ -1,37 +1,57 @@
 //! TCP (RFC 9293), sans I/O: connections and their rules, listeners, the tables that find both, and
 //! the timers. The host passes segments, calls and the time in, and takes frames out.
+//!
+//! What the documentation hides is for the project's own measures: it may change in any release.
 
+#[doc(hidden)]
 pub mod account;
 pub(crate) mod arrive;
 pub(crate) mod block_pool;
 pub(crate) mod challenge;
+#[doc(hidden)]
 pub mod congestion;
+#[doc(hidden)]
 pub mod connection;
+#[doc(hidden)]
 pub mod demux;
+#[doc(hidden)]
 pub mod ecn;
 pub(crate) mod egress;
+#[doc(hidden)]
 pub mod emit;
 pub(crate) mod held;
+#[doc(hidden)]
 pub mod isn;
+#[doc(hidden)]
 pub mod listen;
+#[doc(hidden)]
 pub mod port;
+#[doc(hidden)]
 pub mod queue;
+#[doc(hidden)]
 pub mod recv;
 pub mod send;
+#[doc(hidden)]
 pub mod settings;
 pub(crate) mod slot;
 pub mod state;
 pub(crate) mod syn_cache;
 pub(crate) mod syn_cookie;
 pub(crate) mod terms;
+#[doc(hidden)]
 pub mod time_wait;
+#[doc(hidden)]
 pub mod timers;
 
 pub use account::Account;
+#[doc(hidden)]
 pub use connection::Connection;
 pub use send::source::{Demand, SendInfo, Supply};
+#[doc(hidden)]
 pub use settings::Settings;
 pub use state::State;
+pub use time_wait::negotiate::Holder;
+pub use timers::Timer;
 
 pub use crate::flow::{Seq, Tuple};
 
@@ -41,7 +61,6 @@ use crate::config::{Algorithm, SendSize, TcpConfig, Wish};
 use crate::ip::path::IpFields;
 use crate::time::{Duration, Instant};
 use send::recovery::Mode;
-use time_wait::negotiate::Holder;
 
 /// The options of a socket; each connection starts with its host's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

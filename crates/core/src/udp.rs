@@ -8,8 +8,9 @@
 //!
 //! A socket has an address and a port, or a port of any of our addresses. `[::]` hears both IP
 //! versions unless [`UdpOptions::only_ipv6`] is set; to such a socket an IPv4 peer has an IPv4
-//! address. A connected socket hears its remote end alone, and ICMP errors about it. Where the user
-//! wants that, a datagram that no socket hears makes a connected one, a flow.
+//! address. A connected socket hears its remote end alone, and ICMP errors about it. What is sent
+//! to a group is heard by the socket of its port that has joined it. Where the user wants that,
+//! a datagram that no socket hears makes a connected one, a flow.
 //!
 //! Every queue is bounded in bytes, and all of them together by a part of the pages
 //! ([`PART_OF_DATAGRAMS`](crate::buffer::PART_OF_DATAGRAMS)). What comes beyond that is dropped and
@@ -34,6 +35,9 @@ use table::Table;
 
 /// Datagrams that one call sends, or that are read as one, at most (Linux: UDP_MAX_SEGMENTS).
 pub const SEGMENTS_MAX: usize = 64;
+
+/// Groups that a socket may join, at most (Linux: IP_MAX_MEMBERSHIPS).
+pub const GROUPS_MAX: usize = 20;
 
 /// The most bytes of a datagram over IPv4: with its headers it fills a packet (RFC 768, RFC 791
 /// §3.1).
@@ -70,9 +74,19 @@ pub struct UdpOptions {
     pub hop_limit: Option<u8>,
     /// TTL or hop limit of what goes to groups (RFC 1112 §6.1).
     pub multicast_hop_limit: u8,
+    /// What goes to groups of IPv4 is heard by the socket of this host that has joined them, too
+    /// (RFC 1112 §6.1).
+    pub multicast_loop_v4: bool,
+    /// The same, of IPv6 (RFC 3493 §5.2).
+    pub multicast_loop_v6: bool,
 }
 
 impl UdpOptions {
+    /// What is sent to groups of that IP version is heard here as well.
+    pub(crate) fn loops(&self, ipv6: bool) -> bool {
+        if ipv6 { self.multicast_loop_v6 } else { self.multicast_loop_v4 }
+    }
+
     /// The options that a host of this configuration gives a socket.
     pub fn new(config: &UdpConfig) -> Self {
         UdpOptions {
@@ -86,6 +100,8 @@ impl UdpOptions {
             traffic_class: 0,
             hop_limit: None,
             multicast_hop_limit: 1,
+            multicast_loop_v4: true,
+            multicast_loop_v6: true,
         }
     }
 }

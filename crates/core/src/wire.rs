@@ -15,21 +15,33 @@
 //!
 //! [`checksum`] serves all of them.
 
+#[doc(hidden)]
 pub mod arp;
+#[doc(hidden)]
 pub mod checksum;
+#[doc(hidden)]
 pub mod ends;
 pub mod ethernet;
+#[doc(hidden)]
 pub mod fast;
+#[doc(hidden)]
 pub mod icmpv4;
+#[doc(hidden)]
 pub mod icmpv6;
+pub(crate) mod igmp;
 pub mod ip;
 pub(crate) mod ipv4;
+#[doc(hidden)]
 pub mod ipv6;
 pub(crate) mod mld;
+#[doc(hidden)]
 pub mod ndp;
 pub mod options;
+#[doc(hidden)]
 pub mod peek;
+#[doc(hidden)]
 pub mod quoted;
+#[doc(hidden)]
 pub mod received;
 pub mod tcp;
 pub mod udp;
@@ -122,6 +134,10 @@ reasons! {
     MldLength = "mld: message too short",
     /// An MLD message that was forwarded or does not come from a link-local address.
     MldRule = "mld: contradicts the protocol",
+    /// An IGMP message shorter than 8 bytes, or a query of no version's length (RFC 3376 §7.1).
+    IgmpLength = "igmp: bad length",
+    /// An IGMP message whose checksum is wrong.
+    IgmpChecksum = "igmp: bad checksum",
     /// A TCP segment shorter than 20 bytes (RFC 9293 §3.1).
     TcpLength = "tcp: segment too short",
     /// A TCP data offset below 5 or beyond the segment.

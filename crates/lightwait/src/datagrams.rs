@@ -3,6 +3,10 @@
 
 use std::io;
 
+use lightwait_core::Error;
+
+use crate::error::io_error;
+
 /// The calls of the `UdpSocket` in scope, by its `transmit` and `receive`, and what tries them and
 /// polls for them.
 macro_rules! datagram_calls {
@@ -215,7 +219,8 @@ macro_rules! datagram_calls {
 
 pub(crate) use datagram_calls;
 
-/// The options of the `UdpSocket` in scope, by its `options` and `set_options`.
+/// The options and groups of the `UdpSocket` in scope, by its `options`, `set_options`, `join`,
+/// `leave` and `has_address`.
 macro_rules! datagram_options {
     () => {
         impl UdpSocket {
@@ -269,6 +274,97 @@ macro_rules! datagram_options {
             pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
                 let ttl = octet(ttl)?;
                 self.change(|options| options.multicast_hop_limit = ttl)
+            }
+
+            /// True if this stack's socket that has joined an IPv4 group hears what this one sends
+            /// there.
+            pub fn multicast_loop_v4(&self) -> io::Result<bool> {
+                self.options().map(|options| options.multicast_loop_v4)
+            }
+
+            /// Lets this stack's socket that has joined an IPv4 group hear what this one sends
+            /// there, or not.
+            pub fn set_multicast_loop_v4(&self, on: bool) -> io::Result<()> {
+                self.change(|options| options.multicast_loop_v4 = on)
+            }
+
+            /// [`UdpSocket::multicast_loop_v4`], of IPv6.
+            pub fn multicast_loop_v6(&self) -> io::Result<bool> {
+                self.options().map(|options| options.multicast_loop_v6)
+            }
+
+            /// [`UdpSocket::set_multicast_loop_v4`], of IPv6.
+            pub fn set_multicast_loop_v6(&self, on: bool) -> io::Result<()> {
+                self.change(|options| options.multicast_loop_v6 = on)
+            }
+
+            /// Hears what is sent to that group and to the socket's port from now on, and tells the
+            /// link's routers and switches (IGMPv3). Unlike with a socket of Linux, what another
+            /// socket has joined is not heard. `interface` is unspecified or an address of the
+            /// stack's: it has one interface.
+            ///
+            /// # Errors
+            ///
+            /// `InvalidInput` if it is no group that the socket could hear; `AddrInUse` if it has
+            /// joined it; `AddrNotAvailable` if the interface is none of ours; `QuotaExceeded`
+            /// beyond 20 groups of a socket, or 256 of a stack.
+            pub fn join_multicast_v4(
+                &self,
+                group: std::net::Ipv4Addr,
+                interface: std::net::Ipv4Addr,
+            ) -> io::Result<()> {
+                self.check_interface(interface)?;
+                self.join(group.into())
+            }
+
+            /// Hears what is sent to that group and to the socket's port from now on, and tells the
+            /// link's routers and switches (MLDv2). A stack has one interface: `interface` is 0.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`UdpSocket::join_multicast_v4`].
+            pub fn join_multicast_v6(
+                &self,
+                group: &std::net::Ipv6Addr,
+                interface: u32,
+            ) -> io::Result<()> {
+                check_interface_index(interface)?;
+                self.join((*group).into())
+            }
+
+            /// Hears that group no more.
+            ///
+            /// # Errors
+            ///
+            /// `AddrNotAvailable` if it has not joined it, or the interface is none of ours.
+            pub fn leave_multicast_v4(
+                &self,
+                group: std::net::Ipv4Addr,
+                interface: std::net::Ipv4Addr,
+            ) -> io::Result<()> {
+                self.check_interface(interface)?;
+                self.leave(group.into())
+            }
+
+            /// Hears that group no more.
+            ///
+            /// # Errors
+            ///
+            /// Those of [`UdpSocket::leave_multicast_v4`].
+            pub fn leave_multicast_v6(
+                &self,
+                group: &std::net::Ipv6Addr,
+                interface: u32,
+            ) -> io::Result<()> {
+                check_interface_index(interface)?;
+                self.leave((*group).into())
+            }
+
+            fn check_interface(&self, interface: std::net::Ipv4Addr) -> io::Result<()> {
+                match interface.is_unspecified() || self.has_address(interface.into()) {
+                    true => Ok(()),
+                    false => Err(io_error(lightwait_core::Error::AddressNotAvailable)),
+                }
             }
 
             /// DSCP and ECN bits of its packets over IPv4.
@@ -347,6 +443,14 @@ macro_rules! datagram_options {
 }
 
 pub(crate) use datagram_options;
+
+/// Fails unless it is the number of the one interface: 0, which stands for any.
+pub(crate) fn check_interface_index(interface: u32) -> io::Result<()> {
+    match interface {
+        0 => Ok(()),
+        _ => Err(io_error(Error::AddressNotAvailable)),
+    }
+}
 
 /// A field of eight bits.
 pub(crate) fn octet(value: u32) -> io::Result<u8> {

@@ -2,6 +2,8 @@
 //! have several lanes, each with links of its own. It then stands for as many separate paths, such
 //! as those of a server's clients.
 
+mod router;
+
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -15,6 +17,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 use lightwait_netem::{Link, LinkConfig, Packet};
 
 use crate::oracle::Oracle;
+use router::Fate;
 
 /// One end of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +74,8 @@ pub struct Cable {
     trace: bool,
     watcher: Watcher,
     scratch: Vec<u8>,
+    /// By the sending side: from when on a router in the middle has a narrower link, and its MTU.
+    narrow: [Option<(Instant, u16)>; 2],
     /// The buffers of packets that have arrived. The next packet gets one, whatever its lane: a
     /// stock for each of ten thousand lanes would lie in no cache.
     spare: Vec<Packet>,
@@ -139,6 +144,7 @@ impl Cable {
             trace: false,
             watcher: Watcher(Box::new(|_, _| {})),
             scratch: Vec::new(),
+            narrow: [None; 2],
             spare: Vec::new(),
         }));
         let capabilities = Capabilities::plain(Medium::Ethernet, mtu);
@@ -161,6 +167,17 @@ impl Cable {
     /// sent.
     pub(crate) fn attach(&mut self, side: Side, shards: Vec<Handle>) {
         self.shards[side.index()] = shards;
+    }
+
+    /// From that time on a router on the way from `side` has a link of this MTU before it: it cuts
+    /// packets where it may, and else drops them and tells their sender.
+    pub fn narrow(&mut self, side: Side, from: Instant, mtu: u16) {
+        self.narrow[side.index()] = Some((from, mtu));
+    }
+
+    /// True if there is such a router.
+    pub(crate) fn is_narrow(&self, side: Side) -> bool {
+        self.narrow[side.index()].is_some()
     }
 
     /// The oracle, which checks the rules.
@@ -192,15 +209,38 @@ impl Cable {
             }
             self.digest = fold(fold(self.digest, &now.as_nanos().to_le_bytes()), &self.scratch);
             self.oracle.on_sent(now, side, &self.scratch);
-            let lane = (self.choose.0)(&self.scratch);
-            let link = &mut self.lanes[lane][side.index()].link;
-            let before = link.in_flight();
-            self.spare.pop().into_iter().for_each(|packet| link.recycle(packet));
-            link.push(now, &self.scratch);
-            let is_lost = link.in_flight() == before;
-            self.note_due(lane, side.index());
+            let scratch = std::mem::take(&mut self.scratch);
+            let fate = match self.narrow[side.index()] {
+                Some((from, mtu)) if from <= now => router::judge(&scratch, mtu),
+                _ => Fate::Passes,
+            };
+            let is_lost = match fate {
+                Fate::Passes => self.push(now, side, &scratch),
+                Fate::Cut(pieces) => {
+                    let lost = pieces.iter().map(|piece| self.push(now, side, piece));
+                    // Not `any`: each piece is sent.
+                    lost.fold(false, |one, other| one || other)
+                }
+                Fate::TooBig(error) => {
+                    self.push(now, side.other(), &error);
+                    true
+                }
+            };
+            self.scratch = scratch;
             (self.watcher.0)(Passage { now, side, arrives: false, is_lost }, &self.scratch);
         }
+    }
+
+    /// Puts a frame on the link from that side. True if it is lost there.
+    fn push(&mut self, now: Instant, side: Side, bytes: &[u8]) -> bool {
+        let lane = (self.choose.0)(bytes);
+        let link = &mut self.lanes[lane][side.index()].link;
+        let before = link.in_flight();
+        self.spare.pop().into_iter().for_each(|packet| link.recycle(packet));
+        link.push(now, bytes);
+        let is_lost = link.in_flight() == before;
+        self.note_due(lane, side.index());
+        is_lost
     }
 
     /// The next frame that has arrived at this side.

@@ -38,7 +38,7 @@ pub use bulk::Bulk;
 pub use cable::{Cable, Passage, Port, Side};
 pub use oracle::Oracle;
 pub use queues::Crew;
-pub use simulation::{Cause, Failure, HostId, Simulation, each_seed};
+pub use simulation::{Capture, Cause, Failure, HostId, Simulation, current_stack, each_seed};
 pub use world::{Trouble, World};
 
 /// The examples of the front page are tests.

@@ -5,6 +5,7 @@
 //! oracle reports a broken rule, everything closes in time, and no memory stays in use.
 
 mod conversation;
+mod datagrams;
 mod draw;
 
 use std::cell::RefCell;
@@ -28,6 +29,8 @@ use crate::world::{Trouble, World};
 
 use conversation::{Board, accept_all, converse};
 pub use conversation::{Conversation, Ending, Outcome};
+pub use datagrams::Exchange;
+use datagrams::{Accounts, Counted, End};
 
 /// The port that side B listens on.
 const PORT: u16 = 80;
@@ -60,6 +63,10 @@ pub struct Scenario {
     pub pages: [Option<usize>; 2],
     /// The conversations between A and B.
     pub conversations: Vec<Conversation>,
+    /// The datagrams between A and B.
+    pub exchanges: Vec<Exchange>,
+    /// By the sending side: from when on a router has a link of so small an MTU on the way.
+    pub narrows: [Option<(Duration, u16)>; 2],
 }
 
 /// The results of a successful scenario.
@@ -85,6 +92,10 @@ pub struct Summary {
     pub handed_over: u64,
     /// Times that a part of a limit went from a shard to another.
     pub limits_moved: u64,
+    /// Datagrams that were sent, and that were read.
+    pub datagrams: (u64, u64),
+    /// Times that a path's MTU went down because ICMP said so.
+    pub path_mtu_lowered: u64,
     /// The outcome of each conversation.
     pub outcomes: Vec<Outcome>,
 }
@@ -106,11 +117,19 @@ impl Scenario {
         }
         let board = Rc::new(RefCell::new(Board::new(self.conversations.len())));
         let acceptors = self.start(&world, &board)?;
-        let conversed = world.run_until(CONVERSATION_LIMIT, |_| board.borrow().is_over());
+        let accounts = self.exchange(&world)?;
+        let conversed = world.run_until(CONVERSATION_LIMIT, |_| {
+            let failed = board.borrow().verdict().is_err();
+            failed || board.borrow().is_over() && accounts.borrow().is_over()
+        });
         if let Err(trouble) = conversed {
+            if trace {
+                print_counters(&world);
+            }
             return Err(format!("{trouble}; {}", board.borrow()));
         }
         board.borrow().verdict()?;
+        accounts.borrow().verdict()?;
         let conversed = world.now();
         acceptors.iter().for_each(JoinHandle::abort);
         world
@@ -120,6 +139,8 @@ impl Scenario {
             })
             .map_err(|trouble| format!("{trouble}: {}", leftovers(&world)))?;
         check_leftovers(&world)?;
+        let counted = [Side::A, Side::B].map(|side| Counted::by(world.hosts(side, Counted::of)));
+        accounts.borrow().check(counted, &world.cable())?;
         let sums = |count: fn(&Counters) -> u64| {
             [Side::A, Side::B]
                 .map(|side| world.hosts(side, |host| count(host.counters())).iter().sum())
@@ -136,6 +157,8 @@ impl Scenario {
             rests: sum(|counters| counters.rested),
             handed_over: sum(|counters| counters.handed_over),
             limits_moved: sum(|counters| counters.limits_moved),
+            datagrams: accounts.borrow().counts(),
+            path_mtu_lowered: sum(|counters| counters.path_mtu_lowered),
             outcomes: board.borrow().outcomes.clone(),
         })
     }
@@ -143,6 +166,11 @@ impl Scenario {
     fn world(&self) -> Result<World, Trouble> {
         let [a_to_b, b_to_a] = self.links.clone();
         let cable = Cable::new(a_to_b, b_to_a, self.mtu);
+        for (side, narrow) in [Side::A, Side::B].into_iter().zip(self.narrows) {
+            if let Some((after, mtu)) = narrow {
+                cable.0.borrow_mut().narrow(side, self.begin + after, mtu);
+            }
+        }
         let configs = [self.config(Side::A), self.config(Side::B)];
         World::with_shards(self.begin, cable, configs, self.crews)
             .map_err(|error| Trouble::Broken(error.to_string()))
@@ -196,6 +224,35 @@ impl Scenario {
             Ok(server.spawn_local(accept_all(listener, self.seed, conversations, board.clone())))
         };
         world.handles(Side::B).map(accept).collect()
+    }
+
+    /// Starts both ends of every exchange of datagrams.
+    fn exchange(&self, world: &World) -> Result<Rc<RefCell<Accounts>>, String> {
+        let accounts = Rc::new(RefCell::new(Accounts::new(self.seed, self.exchanges.len())));
+        let exchanges: Rc<[Exchange]> = self.exchanges.clone().into();
+        let addresses = [Side::A, Side::B].map(|side| self.config(side).addresses[0].address());
+        let clients: Vec<Handle> = world.handles(Side::A).collect();
+        for (number, client) in (0..self.exchanges.len()).zip(clients.iter().cycle()) {
+            let end = |side| {
+                let (exchanges, accounts) = (exchanges.clone(), accounts.clone());
+                End { number, side, addresses, exchanges, accounts }
+            };
+            for server in world.handles(Side::B) {
+                end(Side::B).start_server(&server)?;
+            }
+            client.spawn_local(end(Side::A).run_client());
+        }
+        Ok(accounts)
+    }
+}
+
+/// Prints what each shard has counted.
+fn print_counters(world: &World) {
+    for side in [Side::A, Side::B] {
+        for (shard, counters) in world.hosts(side, |host| *host.counters()).iter().enumerate() {
+            let counted: Vec<_> = counters.iter().filter(|(_, count)| *count > 0).collect();
+            println!("{side:?} {shard}: {counted:?}");
+        }
     }
 }
 

@@ -32,8 +32,11 @@
 //! All that is random follows from the seed: the same seed is the same run, to the byte
 //! ([`Simulation::digest`]).
 
+mod capture;
+mod current;
 mod failure;
 mod host;
+mod names;
 mod seeds;
 mod switch;
 
@@ -45,13 +48,18 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use lightwait::net::StackHandle;
 use lightwait::shard::Handle;
+use lightwait_core::capture::pcapng::Direction;
 use lightwait_core::{Config, Host, Instant};
 use lightwait_netem::LinkConfig;
 
 use crate::world::{BEGIN, PASSES_AT_ONCE};
+pub use capture::Capture;
+pub use current::current_stack;
 pub use failure::{Cause, Failure};
 use host::{Program, SimHost};
+use names::Names;
 pub use seeds::each_seed;
 use switch::Switch;
 
@@ -69,7 +77,7 @@ pub struct Simulation {
     seed: u64,
     now: Instant,
     hosts: Vec<SimHost>,
-    names: Rc<RefCell<BTreeMap<String, IpAddr>>>,
+    names: Rc<RefCell<Names>>,
     switch: Rc<RefCell<Switch>>,
     plan: BTreeMap<(Instant, u64), Event>,
     planned: u64,
@@ -143,19 +151,35 @@ impl Simulation {
 
     fn add(&mut self, name: &str, set: host::Set, program: Program) -> HostId {
         let number = self.hosts.len();
-        let address = switch::address(number);
-        let before = self.names.borrow_mut().insert(name.to_owned(), address.into());
-        assert!(before.is_none(), "there are two hosts with the name {name}");
+        let is_new = self.names.borrow_mut().add(name, number);
+        assert!(is_new, "there are two hosts with the name {name}");
         self.switch.borrow_mut().add(self.now);
-        let mut host = SimHost::new(name, address, set, program);
-        host.start(number, self.seed, self.now, &self.switch, &self.names);
+        let mut host = SimHost::new(name, number, set, program);
+        host.start(self.seed, self.now, &self.switch, &self.names);
         self.hosts.push(host);
         HostId(number)
     }
 
-    /// The host's address. Programs find each other by their hosts' names as well.
+    /// The host's IPv4 address. Programs find each other by their hosts' names as well.
     pub fn address(&self, host: HostId) -> IpAddr {
         self.hosts[host.0].address().into()
+    }
+
+    /// The host's IPv6 address: it has one of each version.
+    pub fn ipv6_address(&self, host: HostId) -> IpAddr {
+        self.hosts[host.0].ipv6_address().into()
+    }
+
+    /// Lets the hosts' names stand for their IPv6 addresses from now on, or for those of IPv4, as
+    /// at the begin.
+    pub fn names_are_ipv6(&mut self, ipv6: bool) {
+        self.names.borrow_mut().ipv6 = ipv6;
+    }
+
+    /// The stack of a host, for sockets of [`lightwait::net`]; `None` while it is down. Its
+    /// programs have it by [`current_stack`].
+    pub fn stack(&self, host: HostId) -> Option<StackHandle> {
+        self.hosts[host.0].stack()
     }
 
     /// The shard of a host, for sockets and tasks beside its program; `None` while it is down.
@@ -254,7 +278,7 @@ impl Simulation {
         self.crash(host);
         let number = host.0;
         self.switch.borrow_mut().discard(self.now, number);
-        self.hosts[number].start(number, self.seed, self.now, &self.switch, &self.names);
+        self.hosts[number].start(self.seed, self.now, &self.switch, &self.names);
     }
 
     // ---- time
@@ -355,6 +379,15 @@ impl Simulation {
     /// Prints a line for each packet that is sent, from now on.
     pub fn trace(&mut self) {
         self.switch.borrow_mut().trace = true;
+    }
+
+    /// Records what two hosts send each other from now on.
+    pub fn capture(&mut self, one: HostId, other: HostId) -> Capture {
+        let capture = Capture::new(self.hosts[one.0].name());
+        let mut switch = self.switch.borrow_mut();
+        switch.record((one.0, other.0), &capture, Direction::Outbound);
+        switch.record((other.0, one.0), &capture, Direction::Inbound);
+        capture
     }
 
     /// Packets that were sent from one host to another, and of these the lost ones.

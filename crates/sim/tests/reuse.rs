@@ -59,6 +59,8 @@ fn world(
         links: [link(rng), link(rng)],
         tcp: [tcp.clone(), tcp],
         conversations: (0..count).map(|number| conversation(rng, number)).collect(),
+        exchanges: Vec::new(),
+        narrows: [None; 2],
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lightwait::local::{TcpListener, TcpStream, UdpSocket};
 use lightwait::rt::{interval, sleep, timeout};
 use lightwait_core::Host;
-use lightwait_sim::{Cause, HostId, LinkConfig, Simulation, each_seed};
+use lightwait_sim::{Cause, HostId, LinkConfig, Simulation, current_stack, each_seed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -261,6 +261,152 @@ fn datagrams_and_names_reach_hosts() {
         Ok(())
     });
     sim.run(SECOND).unwrap();
+}
+
+/// A conversation over TCP, then one over UDP, with sockets of any thread.
+async fn by_net_sockets(at: std::net::IpAddr) -> Outcome {
+    use lightwait::net::{TcpStream, UdpSocket};
+    let stack = current_stack();
+    let mut stream = TcpStream::connect_on(&stack, (at, 7)).await?;
+    stream.write_all(b"hello").await?;
+    let mut back = [0; 5];
+    stream.read_exact(&mut back).await?;
+    assert_eq!(&back, b"hello");
+    let socket = UdpSocket::bind_on(&stack, "[::]:0").await?;
+    socket.connect((at, 53)).await?;
+    socket.send(b"hello").await?;
+    let answer = timeout(SECOND, socket.recv(&mut back)).await.map_err(|_| "no answer")??;
+    assert_eq!(answer, 5);
+    Ok(())
+}
+
+#[test]
+fn sockets_of_any_thread_run_in_virtual_time_as_well() {
+    let run = |seed| {
+        let mut sim = Simulation::new(seed);
+        sim.set_links(&link("delay=10ms,loss=5%"));
+        let server = sim.host("server", || async {
+            use lightwait::net::{TcpListener, UdpSocket};
+            let stack = current_stack();
+            let udp = UdpSocket::bind_on(&stack, "[::]:53").await?;
+            lightwait::executor::spawn_local(async move {
+                let mut buffer = [0; 100];
+                while let Ok((len, from)) = udp.recv_from(&mut buffer).await {
+                    let _ = udp.send_to(&buffer[..len], from).await;
+                }
+            });
+            let listener = TcpListener::bind_on(&stack, "[::]:7").await?;
+            loop {
+                let (mut stream, _) = listener.accept().await?;
+                lightwait::executor::spawn_local(async move {
+                    let (mut reader, mut writer) = stream.split();
+                    let _ = tokio::io::copy(&mut reader, &mut writer).await;
+                });
+            }
+        });
+        let at = sim.address(server);
+        sim.client("client", async move {
+            while timeout(20 * SECOND, by_net_sockets(at)).await.map_err(|_| "late")?.is_err() {}
+            Ok(())
+        });
+        sim.run(LONG).unwrap();
+        (sim.digest(), sim.elapsed())
+    };
+    let runs: Vec<_> = (0..5).map(run).collect();
+    assert_eq!(runs, (0..5).map(run).collect::<Vec<_>>(), "the same to the byte");
+    assert!(runs.windows(2).all(|two| two[0] != two[1]));
+}
+
+#[test]
+fn hosts_have_addresses_of_both_versions() {
+    for ipv6 in [false, true] {
+        let mut sim = Simulation::new(1);
+        sim.names_are_ipv6(ipv6);
+        let server = sim.host("server", || async {
+            let listener = TcpListener::bind("[::]:7").await?;
+            loop {
+                let (mut stream, peer) = listener.accept().await?;
+                stream.write_all(peer.ip().to_string().as_bytes()).await?;
+            }
+        });
+        let addresses = [sim.address(server), sim.ipv6_address(server)];
+        let client = sim.client("client", async move {
+            for address in addresses {
+                let mut seen = String::new();
+                TcpStream::connect((address, 7)).await?.read_to_string(&mut seen).await?;
+                assert_eq!(seen.contains(':'), address.is_ipv6(), "{seen}");
+            }
+            let named = TcpStream::connect("server:7").await?;
+            assert_eq!(named.peer_addr()?.is_ipv6(), ipv6);
+            Ok(())
+        });
+        sim.run(SECOND).unwrap();
+        assert!(sim.packets(client, server).sent > 5);
+    }
+}
+
+#[test]
+fn a_link_is_recorded_for_wireshark() {
+    use lightwait_core::capture::pcapng::{Block, Direction, Reader};
+    let (mut sim, server, client) = pair(async {
+        let mut stream = TcpStream::connect("server:7").await?;
+        Ok(ask(&mut stream, b"in the middle of it").await?)
+    });
+    let capture = sim.capture(client, server);
+    let mut first = true;
+    sim.lose(client, server, move |_| std::mem::take(&mut first));
+    sim.run(LONG).unwrap();
+    sim.run_for(SECOND).unwrap();
+    let bytes = capture.bytes();
+    let mut packets = Vec::new();
+    for block in Reader::new(&bytes) {
+        if let Block::Packet { interface, direction, bytes, .. } = block.unwrap() {
+            packets.push((interface, direction, bytes.len()));
+        }
+    }
+    let sent = [sim.packets(client, server), sim.packets(server, client)];
+    assert_eq!(packets.len() as u64, sent[0].sent + sent[1].sent);
+    assert_eq!(packets[0].0, 1, "the first SYN is lost");
+    assert!(packets[1..].iter().all(|packet| packet.0 == 0));
+    let ours = packets.iter().filter(|packet| packet.1 == Some(Direction::Outbound)).count();
+    assert_eq!(ours as u64, sent[0].sent);
+    let path = std::env::temp_dir().join(format!("lightwait-sim-{}.pcapng", std::process::id()));
+    capture.save(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// Runs in a process of its own, for the test below.
+#[test]
+#[ignore = "fails on purpose"]
+fn fails_with_seed_3() {
+    each_seed(0..9, |seed| {
+        let mut sim = Simulation::new(seed);
+        sim.client("client", async move {
+            sleep(SECOND).await;
+            assert_ne!(seed, 3, "on purpose");
+            Ok(())
+        });
+        sim.run(LONG).unwrap();
+    });
+}
+
+#[test]
+fn a_failing_test_prints_its_seed_and_runs_it_alone() {
+    let run = |seed: Option<&str>| {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["simulation::fails_with_seed_3", "--exact", "--ignored", "--nocapture"]);
+        test.env_remove("LIGHTWAIT_SEED");
+        test.envs(seed.map(|seed| ("LIGHTWAIT_SEED", seed)));
+        let output = test.output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (passes, text) = run(None);
+    assert!(!passes && text.contains("on purpose"), "{text}");
+    assert!(text.contains("simulation: seed 3, after 1s"), "{text}");
+    assert!(text.contains("seed 3 fails; LIGHTWAIT_SEED=3 runs it alone"), "{text}");
+    assert!(!run(Some("3")).0);
+    assert!(run(Some("4")).0, "another seed alone");
 }
 
 #[test]

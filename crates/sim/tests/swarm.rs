@@ -44,12 +44,16 @@ fn swarm() {
     let worlds = number("LIGHTWAIT_SWARM").unwrap_or(WORLDS);
     let first = number("LIGHTWAIT_SWARM_FIRST").unwrap_or(0);
     let [segments, handed_over, limits_moved] = [const { AtomicU64::new(0) }; 3];
+    let [sent, read, narrowed] = [const { AtomicU64::new(0) }; 3];
     let digests = Mutex::new(Vec::new());
     let failures = swarm::run(first..first + worlds, |seed| {
         let summary = Scenario::from_seed(seed).run(false)?;
         segments.fetch_add(summary.segments, Ordering::Relaxed);
         handed_over.fetch_add(summary.handed_over, Ordering::Relaxed);
         limits_moved.fetch_add(summary.limits_moved, Ordering::Relaxed);
+        sent.fetch_add(summary.datagrams.0, Ordering::Relaxed);
+        read.fetch_add(summary.datagrams.1, Ordering::Relaxed);
+        narrowed.fetch_add(summary.path_mtu_lowered, Ordering::Relaxed);
         digests.lock().expect("nobody panics").push((seed, summary.digest));
         Ok(())
     });
@@ -58,8 +62,10 @@ fn swarm() {
     }
     let [segments, handed_over, moved] =
         [segments, handed_over, limits_moved].map(AtomicU64::into_inner);
+    let [sent, read, narrowed] = [sent, read, narrowed].map(AtomicU64::into_inner);
     println!(
-        "{worlds} worlds, {segments} segments, {handed_over} handed over, {moved} limits moved"
+        "{worlds} worlds, {segments} segments, {handed_over} handed over, {moved} limits moved, \
+         {sent} datagrams, {read} read, {narrowed} paths narrowed"
     );
     for swarm::Failure { seed, why } in &failures {
         println!("seed {seed}: {why}\n  replay: LIGHTWAIT_SEED={seed} {REPLAY}");
@@ -68,6 +74,8 @@ fn swarm() {
     assert!(segments > worlds * 10, "the oracle saw hardly anything: {segments} segments");
     assert!(handed_over > worlds, "hardly a frame came to a wrong shard: {handed_over}");
     assert!(moved > worlds / 10, "hardly a limit moved: {moved}");
+    assert!(sent > worlds * 5 && read > sent / 2, "{read} of {sent} datagrams were read");
+    assert!(narrowed > worlds / 50, "hardly a path was narrowed: {narrowed}");
 }
 
 #[test]

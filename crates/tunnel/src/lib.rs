@@ -14,6 +14,7 @@
 //! ([`lightwait::driver::drive`]).
 #![forbid(unsafe_code)]
 
+mod loops;
 mod news;
 mod proxy;
 mod tcp;
@@ -27,6 +28,7 @@ use lightwait::bridge::Relay;
 use lightwait::local::{Requests, UdpFlows};
 use lightwait::shard::Handle;
 
+use loops::Loops;
 pub use news::{News, Tally};
 pub use proxy::{Proxy, ProxyError};
 
@@ -43,6 +45,8 @@ struct Shared {
     proxy: Proxy,
     relay: Relay,
     datagrams: udp::Scratch,
+    associations: udp::Associations,
+    loops: Loops,
     news: News,
 }
 
@@ -57,7 +61,9 @@ impl Tunnel {
         // Without, the ports of all destinations are unreachable.
         let flows = proxy.carries_datagrams().then(|| UdpFlows::on(handle, udp::IDLE));
         let datagrams = vec![0; udp::LONGEST].into();
-        let shared = Rc::new(Shared { proxy, relay: Relay::default(), datagrams, news });
+        let (relay, associations, loops) = Default::default();
+        let shared = Shared { proxy, relay, datagrams, associations, loops, news };
+        let shared = Rc::new(shared);
         Ok(Tunnel { requests, flows: flows.transpose()?, shared })
     }
 

@@ -37,6 +37,22 @@ pub struct Tally {
     pub flows_refused: u64,
 }
 
+impl Tally {
+    /// These counts and those of another tunnel.
+    #[must_use]
+    pub fn and(self, other: Tally) -> Tally {
+        Tally {
+            requested: self.requested + other.requested,
+            connected: self.connected + other.connected,
+            refused: self.refused + other.refused,
+            ended: self.ended + other.ended,
+            reset: self.reset + other.reset,
+            flows: self.flows + other.flows,
+            flows_refused: self.flows_refused + other.flows_refused,
+        }
+    }
+}
+
 impl News {
     /// Troubles are told to `tell`, a line each, no more than one in 5 s.
     pub fn new(tell: impl FnMut(&str) + 'static) -> News {

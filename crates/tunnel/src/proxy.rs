@@ -157,6 +157,8 @@ pub(crate) enum Refused {
     NoProxy(String),
     /// The proxy lets us not in.
     Unwilling(String),
+    /// The way to the proxy, or to the destination, leads back into the tunnel.
+    Loop,
     /// Something is short here.
     NoRoom(io::Error),
 }
@@ -166,6 +168,9 @@ impl Refused {
     pub(crate) fn trouble(&self) -> Option<String> {
         match self {
             Refused::NoProxy(text) | Refused::Unwilling(text) => Some(text.clone()),
+            Refused::Loop => Some(
+                "the way there leads back into the tunnel: give it a route past the TUN".to_owned(),
+            ),
             Refused::NoRoom(error) => Some(error.to_string()),
             Refused::ByHost
             | Refused::NoHost
@@ -213,6 +218,14 @@ impl Refused {
 }
 
 impl Proxy {
+    /// The proxy's address.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Proxy::Direct => None,
+            Proxy::Socks5(server) | Proxy::Http(server) => Some(server.address),
+        }
+    }
+
     /// True if it carries datagrams.
     pub(crate) fn carries_datagrams(&self) -> bool {
         !matches!(self, Proxy::Http(_))

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use lightwait::executor::spawn_local;
 use lightwait::local::{Refusal, Request, Requests};
 use lightwait::rt;
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use crate::Shared;
-use crate::proxy::Refused;
+use crate::proxy::{Proxy, Refused};
 
 /// How long the far side may take: less than a SYN is held for a verdict, and than Linux sends its
 /// SYN again (127 s).
@@ -26,9 +28,12 @@ pub(crate) async fn run(requests: Requests, shared: Rc<Shared>) -> io::Result<In
 }
 
 async fn carry(request: Request, shared: Rc<Shared>) {
-    let Shared { proxy, relay, news, .. } = &*shared;
-    let opened = rt::timeout(PATIENCE, Box::pin(proxy.connect(request.destination()))).await;
-    let (kernel, ahead) = match opened.unwrap_or(Err(Refused::Late)) {
+    let Shared { proxy, relay, news, loops, .. } = &*shared;
+    let opened = match loops.is_loop(proxy, request.destination(), request.peer()) {
+        true => Err(Refused::Loop),
+        false => open(proxy, request.destination()).await,
+    };
+    let (kernel, ahead) = match opened {
         Ok(opened) => opened,
         Err(refused) => {
             news.count(|tally| tally.refused += 1);
@@ -53,12 +58,18 @@ async fn carry(request: Request, shared: Rc<Shared>) {
     }
 }
 
+/// Opens a connection to `destination`, for as long as a client waits.
+async fn open(proxy: &Proxy, destination: SocketAddr) -> Result<(TcpStream, Vec<u8>), Refused> {
+    let opened = rt::timeout(PATIENCE, Box::pin(proxy.connect(destination))).await;
+    opened.unwrap_or(Err(Refused::Late))
+}
+
 /// What the client hears.
 fn refusal(refused: &Refused) -> Refusal {
     match refused {
         Refused::ByHost => Refusal::Reset,
         Refused::NoHost | Refused::Late => Refusal::HostUnreachable,
-        Refused::NoNetwork | Refused::NoProxy(_) => Refusal::NetworkUnreachable,
+        Refused::NoNetwork | Refused::NoProxy(_) | Refused::Loop => Refusal::NetworkUnreachable,
         Refused::Forbidden | Refused::Unwilling(_) => Refusal::Prohibited,
         // It asks again, and there may be room by then.
         Refused::NoRoom(_) => Refusal::Ignored,

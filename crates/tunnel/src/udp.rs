@@ -1,4 +1,7 @@
-//! UDP flows: each has a socket of the kernel's, to its destination or to the proxy's relay.
+//! UDP flows: each has a socket of the kernel's to its destination, or its client's association
+//! with the proxy.
+
+mod association;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -14,10 +17,12 @@ use lightwait::executor::spawn_local;
 use lightwait::local::{UdpFlow, UdpFlows};
 use lightwait::rt;
 use tokio::io::Interest;
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::UdpSocket;
 
 use crate::Shared;
-use crate::proxy::{Proxy, Refused, socks5};
+use crate::proxy::{Proxy, Refused, Server, socks5};
+pub(crate) use association::Associations;
+use association::Member;
 
 /// A flow ends after so long without a datagram (RFC 4787 §4.3: two minutes at least).
 pub(crate) const IDLE: Duration = Duration::from_secs(120);
@@ -54,102 +59,72 @@ pub(crate) async fn run(flows: UdpFlows, shared: Rc<Shared>) -> io::Result<Infal
 }
 
 async fn carry(flow: UdpFlow, shared: Rc<Shared>) {
-    let opened = rt::timeout(PATIENCE, Box::pin(Way::open(&shared.proxy, flow.destination())));
-    let way = match opened.await.unwrap_or(Err(Refused::Late)) {
-        Ok(way) => way,
-        Err(refused) => {
-            shared.news.count(|tally| tally.flows_refused += 1);
-            if let Some(text) = refused.trouble() {
-                shared.news.trouble(|| format!("{}: no datagram passes: {text}", shared.proxy));
-            }
-            return flow.refuse();
-        }
+    if shared.loops.is_loop(&shared.proxy, flow.destination(), flow.peer()) {
+        return refuse(flow, &shared, &Refused::Loop);
+    }
+    match &shared.proxy {
+        Proxy::Direct => carry_directly(flow, &shared).await,
+        Proxy::Socks5(server) => carry_by_proxy(flow, &shared, server).await,
+        Proxy::Http(_) => refuse(flow, &shared, &Refused::Forbidden),
+    }
+}
+
+fn refuse(flow: UdpFlow, shared: &Shared, refused: &Refused) {
+    shared.news.count(|tally| tally.flows_refused += 1);
+    if let Some(text) = refused.trouble() {
+        shared.news.trouble(|| format!("{}: no datagram passes: {text}", shared.proxy));
+    }
+    flow.refuse();
+}
+
+async fn carry_directly(flow: UdpFlow, shared: &Shared) {
+    let socket = match open_socket(flow.destination()).await {
+        Ok(socket) => socket,
+        Err(error) => return refuse(flow, shared, &Refused::NoRoom(error)),
     };
-    let (scratch, way_ends) = (&shared.datagrams, way.closed());
-    let moves = first(there(&flow, &way, scratch), back(&flow, &way, scratch));
-    let ended = first(moves, way_ends).await;
+    let scratch = &shared.datagrams;
+    let send = |buffer: &mut [u8], len| socket.try_send(&buffer[ROOM..ROOM + len]).map(|_| ());
+    let ended = first(there(&flow, send, scratch), back(&flow, &socket, scratch)).await;
     if ended.kind() == io::ErrorKind::ConnectionRefused {
         flow.refuse();
     }
 }
 
-/// The way to a flow's destination.
-struct Way {
-    socket: UdpSocket,
-    destination: SocketAddr,
-    /// The connection to the proxy, whose end is that of its relay (RFC 1928 §7).
-    association: Option<TcpStream>,
+async fn carry_by_proxy(flow: UdpFlow, shared: &Rc<Shared>, server: &Server) {
+    let flow = Rc::new(flow);
+    // The first flow of a client opens its association, and the others wait for that.
+    let entered = Box::pin(Member::enter(shared, server, flow.clone()));
+    let (ended, refused) = match rt::timeout(PATIENCE, entered).await.unwrap_or(Err(Refused::Late))
+    {
+        Ok(member) => {
+            let send = |buffer: &mut [u8], len| member.send(buffer, len);
+            (first(there(&flow, send, &shared.datagrams), member.ended()).await, None)
+        }
+        Err(refused) => (io::ErrorKind::ConnectionRefused.into(), Some(refused)),
+    };
+    // What has come for it meanwhile is done with it.
+    let Some(flow) = Rc::into_inner(flow) else { return };
+    match refused {
+        Some(refused) => refuse(flow, shared, &refused),
+        None if ended.kind() == io::ErrorKind::ConnectionRefused => flow.refuse(),
+        None => {}
+    }
 }
 
-impl Way {
-    async fn open(proxy: &Proxy, destination: SocketAddr) -> Result<Way, Refused> {
-        let (to, association) = match proxy {
-            Proxy::Direct => (destination, None),
-            Proxy::Socks5(server) => {
-                let mut stream = server.reach().await?;
-                let relay = socks5::associate(&mut stream, server.credentials()).await?;
-                (relay, Some(stream))
-            }
-            Proxy::Http(_) => return Err(Refused::Forbidden),
-        };
-        let socket = open_socket(to).await.map_err(Refused::NoRoom)?;
-        Ok(Way { socket, destination, association })
+/// Waits for a datagram of the kernel's. Fails with an error that the kernel has heard of by ICMP:
+/// the runtime does not count that as something to read.
+async fn readable(socket: &UdpSocket) -> io::Result<()> {
+    let ready = socket.ready(Interest::READABLE | Interest::ERROR).await?;
+    if !ready.is_error() {
+        return Ok(());
     }
-
-    /// Sends the datagram of `len` bytes that lies in `buffer` behind the room for a header.
-    fn send(&self, buffer: &mut [u8], len: usize) -> io::Result<()> {
-        let mut start = ROOM;
-        if self.association.is_some() {
-            let mut header = Vec::with_capacity(ROOM);
-            socks5::write_header(&mut header, self.destination);
-            start -= header.len();
-            buffer[start..ROOM].copy_from_slice(&header);
-        }
-        self.socket.try_send(&buffer[start..ROOM + len]).map(|_| ())
-    }
-
-    /// Waits for a datagram. Fails with an error that the kernel has heard of by ICMP: the runtime
-    /// does not count that as something to read.
-    async fn readable(&self) -> io::Result<()> {
-        let ready = self.socket.ready(Interest::READABLE | Interest::ERROR).await?;
-        if !ready.is_error() {
-            return Ok(());
-        }
-        let taken = self.socket.try_io(Interest::ERROR, || {
-            let error = self.socket.take_error()?;
-            error.ok_or_else(|| io::ErrorKind::WouldBlock.into())
-        });
-        match taken {
-            Ok(error) if ends_flow(&error) => Err(error),
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-
-    /// The payload of what was received; `None` if it is none of the destination's.
-    fn payload<'a>(&self, received: &'a [u8]) -> Option<&'a [u8]> {
-        match self.association {
-            None => Some(received),
-            Some(_) => {
-                let (from, payload) = socks5::read_datagram(received)?;
-                (from == self.destination).then_some(payload)
-            }
-        }
-    }
-
-    /// Waits until the proxy closes its relay.
-    async fn closed(&self) -> io::Error {
-        let Some(stream) = &self.association else { return std::future::pending().await };
-        let mut scratch = [0; 16];
-        loop {
-            if let Err(error) = stream.readable().await {
-                return error;
-            }
-            match stream.try_read(&mut scratch) {
-                Ok(0) => return io::ErrorKind::ConnectionAborted.into(),
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return error,
-                Ok(_) | Err(_) => {}
-            }
-        }
+    let taken = socket.try_io(Interest::ERROR, || {
+        let error = socket.take_error()?;
+        error.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    });
+    match taken {
+        Ok(error) if ends_flow(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -165,28 +140,29 @@ async fn open_socket(to: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Carries datagrams to the destination until the flow is idle, or fails. What the kernel has no
-/// room for is lost.
-async fn there(flow: &UdpFlow, way: &Way, scratch: &Scratch) -> io::Error {
+/// Carries datagrams to the destination by `send` until the flow is idle, or fails. What the kernel
+/// has no room for is lost.
+async fn there(
+    flow: &UdpFlow,
+    send: impl Fn(&mut [u8], usize) -> io::Result<()>,
+    scratch: &Scratch,
+) -> io::Error {
     let one = || {
         let buffer = &mut *scratch.borrow_mut();
         let len = flow.try_recv(&mut buffer[ROOM..])?;
-        way.send(buffer, len)
+        send(buffer, len)
     };
     move_all(async || flow.readable().await, one).await
 }
 
 /// Carries datagrams from the destination until that fails.
-async fn back(flow: &UdpFlow, way: &Way, scratch: &Scratch) -> io::Error {
+async fn back(flow: &UdpFlow, socket: &UdpSocket, scratch: &Scratch) -> io::Error {
     let one = || {
         let buffer = &mut *scratch.borrow_mut();
-        let len = way.socket.try_recv(buffer)?;
-        match way.payload(&buffer[..len]) {
-            Some(payload) => flow.try_send(payload).map(|_| ()),
-            None => Ok(()),
-        }
+        let len = socket.try_recv(buffer)?;
+        flow.try_send(&buffer[..len]).map(|_| ())
     };
-    move_all(async || way.readable().await, one).await
+    move_all(async || readable(socket).await, one).await
 }
 
 /// Moves datagrams by `one` whenever some are there, until that fails.

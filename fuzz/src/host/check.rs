@@ -151,6 +151,9 @@ fn link(bytes: &[u8], hardware: [u8; 6]) -> Option<&[u8]> {
     }
 }
 
+/// Group management for IPv4.
+const IGMP: u8 = 2;
+
 fn sound_packet(bytes: &[u8]) -> Packet<'_> {
     let packet = Packet::parse(bytes).expect("a host sends sound packets");
     assert_eq!(packet.bytes.len(), bytes.len(), "bytes behind the packet");
@@ -175,6 +178,9 @@ fn sound_packet(bytes: &[u8]) -> Packet<'_> {
         protocol::ICMPV6 => {
             let message = icmpv6::Message::parse(&packet);
             assert!(message.is_ok(), "{message:?}");
+        }
+        IGMP => {
+            assert_eq!((packet.hop_limit, sum(packet.payload).checksum()), (1, 0), "{packet:?}");
         }
         other => panic!("a packet of protocol {other}"),
     }

@@ -1,6 +1,6 @@
 //! The calls on UDP sockets.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use lightwait_core::udp::{Transmit, UdpOptions};
 use lightwait_core::{Error, UdpId};
@@ -15,7 +15,7 @@ const SOCKETS: usize = 6;
 impl World {
     /// One call on a UDP socket of that end, or a datagram forged for one.
     pub(super) fn datagram(&mut self, side: usize, source: &mut Source<'_>) {
-        let choice = source.below(12);
+        let choice = source.below(14);
         let end = &mut self.ends[side];
         let index = source.below(end.udp.len());
         let Some(id) = end.udp.get(index).copied().filter(|_| choice > 1) else {
@@ -30,6 +30,20 @@ impl World {
                 if self.ends[side].host.udp_connect(self.now, id, remote).is_ok() {
                     let peer = self.ends[side].host.udp_peer_address(id).ok();
                     assert_eq!(peer.map(|it| it.port()), remote.map(|it| it.port()));
+                }
+            }
+            12 => {
+                let group = group(source);
+                let host = &mut self.ends[side].host;
+                if host.udp_join(id, group).is_ok() {
+                    assert_eq!(host.udp_join(id, group), Err(Error::AddressInUse));
+                }
+            }
+            13 => {
+                let group = group(source);
+                let host = &mut self.ends[side].host;
+                if host.udp_leave(id, group).is_ok() {
+                    assert_eq!(host.udp_leave(id, group), Err(Error::AddressNotAvailable));
                 }
             }
             10 => {
@@ -78,17 +92,32 @@ impl World {
 
     fn receive_datagrams(&mut self, side: usize, id: UdpId, source: &mut Source<'_>) {
         let mut out = vec![0; source.pick(&[100, 0, 1500, 70_000])];
-        let host = &mut self.ends[side].host;
         for _ in 0..source.below(20) + 1 {
+            let host = &mut self.ends[side].host;
             let peeked = host.udp_peek(id, &mut out);
             // An error is told once.
             match (peeked, host.udp_receive(id, &mut out)) {
-                (Ok(peeked), read) => assert_eq!(read, Ok(peeked)),
+                (Ok(peeked), read) => {
+                    assert_eq!(read, Ok(peeked));
+                    self.ledger.check_datagrams(&out[..peeked.len], peeked.segment);
+                }
                 (Err(Error::WouldBlock), read) => assert_eq!(read, Err(Error::WouldBlock)),
                 (Err(_), _) => {}
             }
         }
+        let host = &mut self.ends[side].host;
         let _ = (host.udp_error(id), host.udp_readiness(id));
+    }
+}
+
+/// A group, or what is none.
+fn group(source: &mut Source<'_>) -> IpAddr {
+    let (kind, last) = (source.u8(), source.u8() % 8);
+    match kind % 4 {
+        0 => IpAddr::from([224, 0, 0, last]),
+        1 => IpAddr::from([239, 1, 2, last]),
+        2 => IpAddr::from([0xff02, 0, 0, 0, 0, 0, 0, u16::from(last)]),
+        _ => setup::address(source),
     }
 }
 
@@ -106,5 +135,7 @@ fn options(source: &mut Source<'_>) -> UdpOptions {
         traffic_class: bits,
         hop_limit: has(5).then_some(1),
         multicast_hop_limit: bits >> 6,
+        multicast_loop_v4: has(0),
+        multicast_loop_v6: has(1),
     }
 }

@@ -50,6 +50,14 @@ impl Ledger {
         }
     }
 
+    /// Checks what was read of a UDP socket: every datagram was sent as one byte over and over.
+    pub(super) fn check_datagrams(&self, bytes: &[u8], segment: usize) {
+        for datagram in bytes.chunks(segment.max(1)).filter(|_| self.honest) {
+            let is_whole = datagram.iter().all(|byte| *byte == datagram[0]);
+            assert!(is_whole, "a datagram that nobody sent: {datagram:?}");
+        }
+    }
+
     /// The next `len` bytes to write.
     pub(super) fn next_bytes(&self, way: Way, len: usize) -> Vec<u8> {
         let start = self.written.get(&way).copied().unwrap_or(0);

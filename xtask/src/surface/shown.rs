@@ -1,5 +1,6 @@
 //! What `core` shows: each public item is named by another crate, or its file stands below with the
-//! reason why it need not be.
+//! reason why it need not be. And how many there are: those that its documentation hides are for
+//! our own measures, and promised to nobody; the others are [`SHOWN_MAX`] at most.
 
 use std::collections::HashSet;
 
@@ -28,6 +29,10 @@ const UNNAMED: &[(&str, &str)] = &[
 const IN_SIGNATURES: [&str; 7] =
     ["Reason", "Standing", "Bucket", "RecordRef", "Fragment", "Prefixes", "QuotedTcp"];
 
+/// Public items of `core` that its documentation shows, at most. One more wants its reason in the
+/// commit's message.
+const SHOWN_MAX: usize = 447;
+
 /// How a public item begins, behind `pub`.
 const KINDS: [&str; 7] = ["fn", "struct", "enum", "trait", "type", "const", "static"];
 
@@ -48,7 +53,66 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
             }
         }
     }
+    let count = count(sources);
+    if count > SHOWN_MAX {
+        let text = format!("{count} public items are shown, and {SHOWN_MAX} may be: hide or use");
+        findings.push(Finding::new(&format!("{CORE}lib.rs"), 0, text));
+    }
     findings
+}
+
+/// How many public items the documentation shows: those of files and types that it does not hide.
+fn count(sources: &[Source]) -> usize {
+    let inside = |source: &Source| Some(source.path.strip_prefix(CORE)?.to_owned());
+    let inside: Vec<(String, &Source)> =
+        sources.iter().filter_map(|source| Some((inside(source)?, source))).collect();
+    let (mut files, mut types) = (HashSet::new(), HashSet::new());
+    for (path, source) in &inside {
+        let module = path.trim_end_matches(".rs");
+        let folder = if module == "lib" { String::new() } else { format!("{module}/") };
+        for (kind, name) in hidden(&source.text) {
+            match kind {
+                "mod" | "use" => files.insert(format!("{folder}{name}")),
+                _ => types.insert(name.to_owned()),
+            };
+        }
+    }
+    let is_hidden = |path: &str| {
+        files.iter().any(|file| {
+            let rest = path.strip_prefix(file.as_str());
+            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        })
+    };
+    let of_shown = inside.iter().filter(|(path, _)| !is_test_path(path) && !is_hidden(path));
+    of_shown.map(|(_, source)| shown(&without(&source.text, &types)).count()).sum()
+}
+
+/// What a file hides, by kind and name: a module, what is used of one, or a type.
+fn hidden(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("#[doc(hidden)]\n").skip(1).filter_map(|behind| {
+        let item = behind.lines().find(|line| !line.starts_with("#["))?;
+        let mut words = words(item.strip_prefix("pub ")?);
+        Some((words.next()?, words.next()?))
+    })
+}
+
+/// A file without these types and their methods.
+fn without(text: &str, types: &HashSet<String>) -> String {
+    let (mut kept, mut skips) = (String::new(), false);
+    for line in text.lines() {
+        let begins = ["impl ", "impl<", "pub struct ", "pub enum "];
+        if begins.iter().any(|begin| line.starts_with(begin)) {
+            skips = words(line).any(|word| types.contains(word));
+        }
+        if !skips {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+        if line == "}" || line.ends_with(';') && line.starts_with("pub ") {
+            skips = false;
+        }
+    }
+    kept
 }
 
 /// The public items of a file, with their lines, before its tests.
@@ -85,6 +149,25 @@ mod tests {
         let findings = check(&[core, source("crates/sim/src/a.rs", "A::other()")]);
         let lines: Vec<_> = findings.iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [3], "{findings:?}");
+    }
+
+    #[test]
+    fn what_the_documentation_hides_is_not_counted() {
+        let lib = "#[doc(hidden)]\npub mod a;\npub mod b;\n";
+        let b =
+            "/// Text.\n#[doc(hidden)]\n#[derive(Debug)]\npub struct Hidden {\n    pub x: u8,\n}\n";
+        let methods =
+            "impl Hidden {\n    pub fn one() {}\n}\nimpl Shown {\n    pub fn two() {}\n}\n";
+        let b = &format!("{b}{methods}pub struct Shown;\n");
+        let file = |path: &str, text: &str| source(&format!("{CORE}{path}"), text);
+        let all = [
+            file("lib.rs", lib),
+            file("a.rs", "pub fn three() {}\n"),
+            file("a/c.rs", "pub fn four() {}\n"),
+            file("b.rs", b),
+            file("ab.rs", "pub const FIVE: u8 = 5;\n"),
+        ];
+        assert_eq!(count(&all), 3, "two, Shown and FIVE");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use clap::Args;
 use lightwait_core::address::Cidr;
 use lightwait_tunnel::Proxy;
 
+use crate::args::ShardArgs;
 use crate::plan::{Memory, Setting};
 
 /// The kernel's addresses at its end of the TUN: of a network that is set aside for benchmarks
@@ -47,6 +48,9 @@ pub(crate) struct TunnelArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 1500, help_heading = "Device",
           value_parser = clap::value_parser!(u16).range(1280..))]
     pub(crate) mtu: u16,
+
+    #[command(flatten)]
+    pub(crate) shards: ShardArgs,
 
     /// Memory for the buffers of connections, such as 512M or 2G [default: a quarter of the
     /// machine's, 1G at most]

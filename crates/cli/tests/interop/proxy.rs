@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub(crate) struct Manners {
     pub(crate) asks: bool,
     /// Knows no UDP ASSOCIATE.
     pub(crate) only_tcp: bool,
+    /// Counts the associations.
+    pub(crate) associations: Option<&'static AtomicUsize>,
 }
 
 /// Serves SOCKS5 as long as the test lives. Returns where.
@@ -79,6 +82,9 @@ fn serve_socks5(mut stream: TcpStream, manners: Manners) -> io::Result<()> {
             }
         },
         3 if !manners.only_tcp => {
+            if let Some(count) = manners.associations {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
             let relay = UdpSocket::bind("127.0.0.1:0")?;
             let port = relay.local_addr()?.port().to_be_bytes();
             // "Here": it names no address.

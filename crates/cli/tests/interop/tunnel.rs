@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,16 +42,12 @@ struct World {
 
 impl World {
     fn new(to: &str) -> World {
+        World::with(to, &[])
+    }
+
+    fn with(to: &str, flags: &[&str]) -> World {
         let client = Namespace::new();
-        let mut tunnel = Command::new(env!("CARGO_BIN_EXE_lightwait"))
-            .args(["tunnel", "--tun", "lw0", "--to", to])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(tunnel.stderr.take().unwrap());
-        let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
-        assert!(line.starts_with("TUN lw0 → ") && !line.contains("p%40ss"), "{line}");
+        let (tunnel, lines) = start(to, flags);
         client.take("lw0");
         client.ip("addr add 198.18.0.1/30 dev lw0");
         client.ip("addr add fd77::1/64 dev lw0 nodad");
@@ -119,16 +116,43 @@ impl Drop for World {
     }
 }
 
+/// The namespace's own check wants to have seen something.
+fn seen_on_loopback() {
+    drop(TcpStream::connect(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()));
+}
+
+/// Starts a tunnel, and returns it once it carries.
+fn start(to: &str, flags: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut tunnel = Command::new(env!("CARGO_BIN_EXE_lightwait"))
+        .args(["tunnel", "--tun", "lw0", "--to", to])
+        .args(flags)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(tunnel.stderr.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert!(line.starts_with("TUN lw0 → ") && !line.contains("p%40ss"), "{line}");
+    (tunnel, lines)
+}
+
+/// Sends back what comes to that port.
+fn echo_datagrams(port: u16) {
+    let echo = UdpSocket::bind((FAR[0], port)).unwrap();
+    thread::spawn(move || {
+        let mut buffer = vec![0; 70_000];
+        while let Ok((len, from)) = echo.recv_from(&mut buffer) {
+            echo.send_to(&buffer[..len], from).unwrap();
+        }
+    });
+}
+
 /// Runs `body` in a namespace that has the servers' addresses.
 fn tunnelled(test: &str, commands: &[&str], body: impl FnOnce()) {
     inside(test, commands, || {
         if !namespace::has_root() {
             eprintln!("left out: a TUN needs root");
-            // The namespace's own check wants to have seen something.
-            drop(TcpStream::connect(
-                TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(),
-            ));
-            return;
+            return seen_on_loopback();
         }
         namespace::ip(&format!("addr add {}/32 dev lo", FAR[0]));
         namespace::ip(&format!("addr add {}/128 dev lo nodad", FAR[1]));
@@ -320,6 +344,82 @@ fn a_proxy_that_is_down_or_unwilling_is_told_of() {
             }
             let told = world.stop();
             assert_eq!(told.matches(text).count(), 1, "{way}: {told}");
+        }
+    });
+}
+
+#[test]
+fn several_shards_carry_what_one_does() {
+    tunnelled("tunnel::several_shards_carry_what_one_does", &["nsenter"], || {
+        echo_datagrams(53);
+        let socks5 = format!("socks5://{}", proxy::socks5(Manners::default()));
+        for way in ["direct", &socks5] {
+            let world = World::with(way, &["--shards", "3"]);
+            for _ in 0..20 {
+                let [mut one, mut other] = world.joined();
+                one.write_all(b"there").unwrap();
+                other.read_exact(&mut [0; 5]).unwrap();
+                other.write_all(b"back").unwrap();
+                one.read_exact(&mut [0; 4]).unwrap();
+                let socket = world.within(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+                socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                socket.send_to(b"hello", (FAR[0], 53)).unwrap();
+                assert_eq!(socket.recv(&mut [0; 10]).unwrap(), 5, "{way}");
+            }
+            let told = world.stop();
+            assert!(told.contains("20 connections: 20 carried, 0 refused"), "{way}: {told}");
+            assert!(told.contains("20 UDP flows, 0 refused"), "{way}: {told}");
+        }
+    });
+}
+
+#[test]
+fn all_flows_of_a_client_share_an_association() {
+    tunnelled("tunnel::all_flows_of_a_client_share_an_association", &["nsenter"], || {
+        let associations: &AtomicUsize = Box::leak(Box::default());
+        let manners = Manners { associations: Some(associations), ..Manners::default() };
+        (53..56).for_each(echo_datagrams);
+        let world = World::new(&format!("socks5://{}", proxy::socks5(manners)));
+        for clients in 1..=2 {
+            let socket = world.within(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            for round in 0..2 {
+                for port in 53..56 {
+                    socket.send_to(&[round; 9], (FAR[0], port)).unwrap();
+                }
+                let mut from = Vec::new();
+                for _ in 0..3 {
+                    from.push(socket.recv_from(&mut [0; 10]).unwrap().1.port());
+                }
+                from.sort_unstable();
+                assert_eq!(from, [53, 54, 55], "each from where it was sent to");
+            }
+            assert_eq!(associations.load(Ordering::Relaxed), clients);
+        }
+        let told = world.stop();
+        assert!(told.contains("6 UDP flows, 0 refused"), "{told}");
+    });
+}
+
+#[test]
+fn a_way_that_leads_back_into_the_tunnel_is_told_of() {
+    tunnelled("tunnel::a_way_that_leads_back_into_the_tunnel_is_told_of", &[], || {
+        seen_on_loopback();
+        for way in ["socks5://198.51.100.9:1080", "http://198.51.100.9:3128", "direct"] {
+            let (mut tunnel, mut lines) = start(way, &[]);
+            namespace::ip("route add 198.51.100.0/24 dev lw0");
+            let to = "198.51.100.77:80".parse().unwrap();
+            let error = TcpStream::connect_timeout(&to, PATIENCE).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NetworkUnreachable, "{way}");
+            let id = tunnel.id().to_string();
+            assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+            let mut text = String::new();
+            lines.read_to_string(&mut text).unwrap();
+            assert!(tunnel.wait().unwrap().success());
+            assert!(text.contains("leads back into the tunnel"), "{way}: {text}");
+            let requested: u32 =
+                text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+            assert!(requested < 10, "{way}: {text}");
         }
     });
 }

@@ -45,6 +45,12 @@ fn from_halves(high: u64, low: u64) -> IpAddr {
 }
 
 impl Tuple {
+    /// The other end's view of the same.
+    pub(crate) fn reversed(&self) -> Tuple {
+        let (local, remote) = (self.local(), self.remote());
+        Tuple::new((remote.ip(), remote.port()), (local.ip(), local.port()))
+    }
+
     /// No ends at all.
     pub const NOBODY: Tuple = Tuple { words: [0; 4], ports: 0 };
 

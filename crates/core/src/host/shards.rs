@@ -71,6 +71,10 @@ impl Host {
                 self.ip.on_told(now, told);
                 false
             }
+            Content::Listens { group, listens } => {
+                self.ip.on_group_told(from, group, listens);
+                false
+            }
             Content::Routes(routes) => {
                 self.ip.adopt_routes(&routes);
                 self.note_addresses();

@@ -1,6 +1,7 @@
 //! The calls of UDP sockets (RFC 768, "User Interface"; RFC 1122 §4.1.4).
 
 mod flows;
+mod groups;
 mod input;
 mod output;
 
@@ -46,8 +47,8 @@ impl Host {
     }
 
     /// A UDP socket at `local`; the unspecified address stands for all of ours of its version
-    /// (`[::]` for both versions), and for broadcasts and groups. Port 0 picks one that no stranger
-    /// can guess.
+    /// (`[::]` for both versions), and for broadcasts and groups. A socket of a group's address
+    /// hears that group alone, once it has joined it. Port 0 picks one that no stranger can guess.
     ///
     /// On a host of several shards a datagram comes to the shard that owns both its ends: a service
     /// has a socket on each of them. A socket whose port was picked here hears all that is sent to
@@ -60,8 +61,8 @@ impl Host {
     /// many sockets as may be.
     pub fn udp_bind(&mut self, local: SocketAddr, options: UdpOptions) -> Result<UdpId, Error> {
         let ip = local.ip();
-        let is_broadcast = self.ip.class(ip) == Class::Broadcast;
-        if !ip.is_unspecified() && !is_broadcast && !self.ip.takes_or_will(ip) {
+        let is_of_many = matches!(self.ip.class(ip), Class::Broadcast | Class::Multicast);
+        if !ip.is_unspecified() && !is_of_many && !self.ip.takes_or_will(ip) {
             return Err(Error::AddressNotAvailable);
         }
         if self.udp.sockets.len() >= self.config.limits.udp_sockets {
@@ -153,27 +154,24 @@ impl Host {
                 return Err(Error::MessageTooLong);
             }
         }
-        let hop_limit = match leaving.is_multicast {
-            true => Some(options.multicast_hop_limit),
-            false => options.hop_limit,
-        };
-        let ecn = transmit.ecn.unwrap_or(options.traffic_class) & ECN;
-        let traffic_class = options.traffic_class & !ECN | ecn;
-        let departure = Departure {
-            ends: leaving.ends,
-            fields: IpFields { traffic_class, hop_limit },
-            dont_fragment: options.dont_fragment,
-        };
-        if hop_limit == Some(0) {
-            // It is for this host alone (RFC 1112 §6.1).
-            return Ok(());
-        }
+        let departure = departure_of(options, &leaving, transmit);
+        let loops = leaving.is_multicast && options.loops(leaving.ends.is_ipv6());
         let limit = options.send_bytes as usize;
         let pool = &mut self.shared.pool;
-        match socket.outgoing.push(pool, limit, bytes, segment, departure) {
-            Ok(()) if socket.is_ready => Ok(()),
+        let traffic_class = departure.fields.traffic_class;
+        let pushed = match departure.fields.hop_limit {
+            // It is for this host alone (RFC 1112 §6.1).
+            Some(0) => Ok(()),
+            _ => socket.outgoing.push(pool, limit, bytes, segment, departure),
+        };
+        match pushed {
             Ok(()) => {
-                self.udp.make_ready(id.index);
+                if !socket.is_ready {
+                    self.udp.make_ready(id.index);
+                }
+                if loops {
+                    self.loop_back(&leaving.ends, traffic_class, bytes, segment);
+                }
                 Ok(())
             }
             Err(Refusal::Full) => {
@@ -305,6 +303,7 @@ impl Host {
 
     /// Closes a socket. What waits to be sent still is; what waits to be read is dropped.
     pub fn udp_close(&mut self, id: UdpId) {
+        self.leave_all(id);
         let Some(socket) = self.udp.sockets.named_mut(id) else { return };
         socket.is_closed = true;
         socket.incoming.clear(&mut self.shared.pool);
@@ -319,6 +318,21 @@ impl Host {
     fn tell_of_udp(&mut self, index: u32, readiness: Readiness) {
         let id = self.udp.sockets.name(index);
         self.events.push_back(Event::Udp(id, readiness));
+    }
+}
+
+/// What is known of a datagram that is to leave.
+fn departure_of(options: &UdpOptions, leaving: &Leaving, transmit: &Transmit) -> Departure {
+    let hop_limit = match leaving.is_multicast {
+        true => Some(options.multicast_hop_limit),
+        false => options.hop_limit,
+    };
+    let ecn = transmit.ecn.unwrap_or(options.traffic_class) & ECN;
+    let traffic_class = options.traffic_class & !ECN | ecn;
+    Departure {
+        ends: leaving.ends,
+        fields: IpFields { traffic_class, hop_limit },
+        dont_fragment: options.dont_fragment,
     }
 }
 
@@ -354,7 +368,8 @@ fn ends_of(socket: &Socket, ip: &Ip, now: Instant, transmit: &Transmit) -> Resul
     let of_socket = match socket.connected {
         Some(ends) if ends.remote_ip() == to.ip() => Some(ends.local_ip()),
         _ => {
-            Some(local.ip()).filter(|it| !it.is_unspecified() && ip.class(*it) != Class::Broadcast)
+            let is_of_many = |it| matches!(ip.class(it), Class::Broadcast | Class::Multicast);
+            Some(local.ip()).filter(|it| !it.is_unspecified() && !is_of_many(*it))
         }
     };
     let from = match transmit.from.map(|it| it.to_canonical()).or(of_socket) {

@@ -134,7 +134,9 @@ impl Ip {
         let sound = self.is_sound_source(packet.source, origin);
         let asking = packet.protocol == protocol::ICMPV6
             && (packet.source.is_unspecified()
-                || self.is_ours(packet.source) && ndp::is_message(packet.payload));
+                || self.is_ours(packet.source) && ndp::is_message(packet.payload))
+            // A switch that asks has no address.
+            || packet.protocol == protocol::IGMP && packet.source.is_unspecified();
         if !sound && !asking {
             cx.counters.not_ours += 1;
             return Ok(None);
@@ -148,6 +150,10 @@ impl Ip {
             (protocol::UDP, _) => Ok(Some(Delivery::new(Transport::Udp, packet, frame, origin))),
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
                 self.icmp_error = self.on_icmp(cx, packet, from)?;
+                Ok(None)
+            }
+            (protocol::IGMP, IpAddr::V4(_)) => {
+                self.on_igmp(cx.now, packet)?;
                 Ok(None)
             }
             _ => {

@@ -118,6 +118,18 @@ impl Ip {
         ethernet::Header { destination, source: self.config.hardware, ethertype }
     }
 
+    /// Appends the link header of a packet to a group, on a medium that has one.
+    pub(super) fn write_group_link(&self, group: IpAddr, out: &mut Vec<u8>) {
+        if self.config.device.medium != Medium::Ethernet {
+            return;
+        }
+        let mac = match group {
+            IpAddr::V4(group) => ethernet::ipv4_group(group),
+            IpAddr::V6(group) => ethernet::ipv6_group(group),
+        };
+        self.link_header(mac, group.is_ipv4()).emit(out);
+    }
+
     /// Sends what the neighbour cache wants sent.
     pub(crate) fn emit(&mut self, outbox: &mut Outbox, counters: &mut Counters) {
         while outbox.room() > 0 {
@@ -275,6 +287,7 @@ impl Ip {
             || self.path_mtus.deadline().is_some()
             || self.reassembly.deadline().is_some()
             || self.reassembly.has_expired()
+            || self.groups.deadline() != Instant::FAR_FUTURE
     }
 
     /// When the first deadline of IP is due.
@@ -286,6 +299,7 @@ impl Ip {
             self.path_mtus.deadline(),
             self.autoconfigure.as_ref().and_then(Autoconfigure::deadline),
             self.reassembly.deadline(),
+            Some(self.groups.deadline()).filter(|at| *at != Instant::FAR_FUTURE),
         ];
         all.into_iter().flatten().min()
     }
@@ -308,6 +322,9 @@ impl Ip {
         }
         if is_due(self.reassembly.deadline()) || self.reassembly.has_expired() {
             self.on_reassembly_time(cx);
+        }
+        if self.groups.deadline() <= cx.now {
+            self.report_groups(cx.now);
         }
     }
 }

@@ -65,9 +65,8 @@ impl Ip {
                 }
                 Output::Withdrawn(address) => self.routes.remove_address(IpAddr::V6(address)),
                 Output::Packet { destination, bytes } => {
-                    let header = self.link_header(ethernet::ipv6_group(destination), false);
                     let mut frame = Vec::with_capacity(ethernet::HEADER_BYTES + bytes.len());
-                    header.emit(&mut frame);
+                    self.write_group_link(destination.into(), &mut frame);
                     frame.extend_from_slice(&bytes);
                     self.send(Outgoing::frame(frame));
                 }
@@ -80,7 +79,9 @@ impl Ip {
         match self.routes.class(address) {
             Class::Ours | Class::Broadcast => true,
             Class::Multicast => {
-                self.routes.is_our_group(address) || self.is_tentative_group(address)
+                self.routes.is_our_group(address)
+                    || self.groups.has(address)
+                    || self.is_tentative_group(address)
             }
             Class::Other => self.routes.is_taken(address),
             Class::Unspecified | Class::Loopback => false,
@@ -184,6 +185,7 @@ impl Ip {
 
     pub(super) fn on_mld(&mut self, now: Instant, message: &mld::Message) {
         let mld::Message::Query { version, max_response_ms, group } = *message else { return };
+        self.groups.on_mld_query(now, (version, group), max_response_ms);
         if let Some(own) = &mut self.autoconfigure {
             own.on_listener_query(now, version, group, max_response_ms);
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!   any shard ── Segment, Error ──▶ the owner of the connection
 //!   any shard ── Datagram, Error ─▶ the owner of both ends, and then that of our port
-//!   replica   ── Arp, Packet, Ask ─▶ the first shard, which speaks for the host on the link
+//!   replica   ── Arp, Packet, Ask, Listens ▶ the first shard, which speaks for the host
 //!   the first ── Neighbour, Routes ▶ replicas
 //!   any shard ── TooBig, Want, Grant ▶ any other
 //! ```
@@ -72,6 +72,8 @@ pub(crate) enum Content {
     Ask(IpAddr),
     /// The hardware address of a neighbour that was asked for, is new, or has changed.
     Neighbour(Told),
+    /// The sender listens to that group, or not.
+    Listens { group: IpAddr, listens: bool },
     /// The addresses and routes of the host.
     Routes(Arc<Routes>),
     /// That error was believed: the next hop takes packets of so many bytes.

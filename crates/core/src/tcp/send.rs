@@ -10,21 +10,26 @@
 //! `max` is one past the highest number ever sent: it differs from `nxt` only while a zero-window
 //! probe is out, which carries a byte that does not count as sent.
 
+#[doc(hidden)]
 pub mod buffer;
 pub(crate) mod flight;
 pub(crate) mod frto;
+#[doc(hidden)]
 pub mod los;
 mod losses;
 mod model;
 pub(crate) mod narrow;
 mod pace;
+#[doc(hidden)]
 pub mod pair;
 mod prr;
 pub(crate) mod rack;
 pub(crate) mod rare;
 mod record_ends;
+#[doc(hidden)]
 pub mod recovery;
 mod room;
+#[doc(hidden)]
 pub mod rtt;
 pub mod source;
 mod undo;

@@ -1,6 +1,7 @@
 //! One UDP socket.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::queue::Queue;
@@ -59,6 +60,8 @@ pub(crate) struct Socket {
     /// and the changes of our addresses and routes that there had been.
     pub recent: (Tuple, u64),
     pub options: UdpOptions,
+    /// The groups that it listens to.
+    pub groups: Vec<IpAddr>,
     pub incoming: Queue<Arrival>,
     pub outgoing: Queue<Departure>,
     pub progress: Progress,
@@ -88,6 +91,7 @@ impl Socket {
             key: our_end(local),
             recent: (Tuple::NOBODY, 0),
             options,
+            groups: Vec::new(),
             incoming: Queue::default(),
             outgoing: Queue::default(),
             progress: Progress::default(),

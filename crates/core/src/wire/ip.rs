@@ -17,6 +17,8 @@ pub use packet::{Header, Packet};
 pub mod protocol {
     /// ICMP for IPv4.
     pub const ICMPV4: u8 = 1;
+    /// Group management for IPv4.
+    pub(crate) const IGMP: u8 = 2;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.

@@ -105,8 +105,8 @@ pub(crate) enum Change {
 
 impl Change {
     /// The record's type: a host that listens to all sources excludes none, a host that no longer
-    /// listens includes none (RFC 3810 §5.2.12).
-    fn record_type(self) -> u8 {
+    /// listens includes none (RFC 3810 §5.2.12; RFC 3376 §4.2.12).
+    pub(super) fn record_type(self) -> u8 {
         match self {
             Change::Listening => 2,
             Change::Joined => 4,

@@ -10,6 +10,8 @@ mod frames;
 #[cfg(feature = "tokio-driver")]
 mod kernel_dns;
 #[cfg(feature = "tokio-driver")]
+mod kernel_groups;
+#[cfg(feature = "tokio-driver")]
 mod kernel_quic;
 #[cfg(feature = "tokio-driver")]
 mod kernel_tcp;

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use lightwait::net::{StackHandle, TcpListener, Transmit, UdpSocket};
@@ -422,5 +422,35 @@ fn a_stack_ends_once_its_last_socket_is_dropped() {
         for _ in 0..50 {
             assert_eq!(near.recv(&mut [0; 1000]).await.unwrap(), 1000, "all that was sent");
         }
+    });
+}
+
+#[test]
+fn groups_are_joined_and_left_from_any_thread() {
+    run(async {
+        let (server, client) = stacks();
+        let (near, far) = bound(&server, &client).await;
+        drop(near);
+        let near = UdpSocket::bind_on(&server, "0.0.0.0:5353").await.unwrap();
+        let (group, any) = ([224, 0, 0, 251].into(), [0; 4].into());
+        near.join_multicast_v4(group, any).unwrap();
+        assert_eq!(kind(near.join_multicast_v4(group, any)), Some(ErrorKind::AddrInUse));
+        let host = near.join_multicast_v4([10, 0, 0, 9].into(), any);
+        assert_eq!(kind(host), Some(ErrorKind::InvalidInput));
+        let six = "ff02::fb".parse().unwrap();
+        assert_eq!(kind(near.join_multicast_v6(&six, 0)), Some(ErrorKind::InvalidInput));
+        assert_eq!(kind(near.join_multicast_v6(&six, 3)), Some(ErrorKind::AddrNotAvailable));
+        for number in 1..20 {
+            near.join_multicast_v4([239, 0, 0, number].into(), any).unwrap();
+        }
+        let beyond = near.join_multicast_v4([239, 0, 0, 20].into(), any);
+        assert_eq!(kind(beyond), Some(ErrorKind::QuotaExceeded));
+        // The stack has joined once it has answered something later.
+        near.payload_max(server.address()).await.unwrap();
+        far.send_to(b"to all", (Ipv4Addr::new(224, 0, 0, 251), 5353)).await.unwrap();
+        let mut buffer = [0; 100];
+        assert_eq!(in_time(near.recv(&mut buffer)).await.unwrap(), 6);
+        near.leave_multicast_v4(group, any).unwrap();
+        assert_eq!(kind(near.leave_multicast_v4(group, any)), Some(ErrorKind::AddrNotAvailable));
     });
 }

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -188,5 +188,46 @@ fn options_are_as_they_were_set() {
         let long = socket.send_to(&[0; 65_508], server()).await.unwrap_err();
         assert_eq!(long.raw_os_error(), Some(libc::EMSGSIZE));
     });
+    world.finish(&client);
+}
+
+#[test]
+fn groups_are_joined_and_left_by_tokio_s_calls() {
+    let mut world = World::new();
+    let service = world.on_server(async {
+        let socket = UdpSocket::bind("0.0.0.0:5353").await.unwrap();
+        let (group, any) = ([224, 0, 0, 251].into(), [0; 4].into());
+        socket.join_multicast_v4(group, any).unwrap();
+        let again = socket.join_multicast_v4(group, any).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AddrInUse);
+        let host = socket.join_multicast_v4([10, 0, 0, 9].into(), any).unwrap_err();
+        assert_eq!(host.kind(), ErrorKind::InvalidInput);
+        let foreign = socket.join_multicast_v4([224, 9, 9, 9].into(), [9; 4].into()).unwrap_err();
+        assert_eq!(foreign.kind(), ErrorKind::AddrNotAvailable);
+        let version = socket.join_multicast_v6(&"ff02::fb".parse().unwrap(), 0).unwrap_err();
+        assert_eq!(version.kind(), ErrorKind::InvalidInput);
+        assert_eq!(
+            socket.join_multicast_v6(&"ff02::fb".parse().unwrap(), 7).unwrap_err().kind(),
+            ErrorKind::AddrNotAvailable
+        );
+        let mut buffer = [0; 100];
+        let (len, from) = socket.recv_from(&mut buffer).await.unwrap();
+        socket.send_to(&buffer[..len], from).await.unwrap();
+        socket.leave_multicast_v4(group, any).unwrap();
+        let gone = socket.leave_multicast_v4(group, any).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::AddrNotAvailable);
+    });
+    let client = world.on_client(async {
+        let socket = UdpSocket::bind("0.0.0.0:0").await.unwrap();
+        assert!(socket.multicast_loop_v4().unwrap() && socket.multicast_loop_v6().unwrap());
+        socket.set_multicast_loop_v4(false).unwrap();
+        socket.set_multicast_loop_v6(false).unwrap();
+        assert!(!socket.multicast_loop_v4().unwrap() && !socket.multicast_loop_v6().unwrap());
+        rt::sleep(Duration::from_millis(10)).await;
+        socket.send_to(b"to all", (Ipv4Addr::new(224, 0, 0, 251), 5353)).await.unwrap();
+        let mut buffer = [0; 100];
+        assert_eq!(socket.recv(&mut buffer).await.unwrap(), 6);
+    });
+    world.finish(&service);
     world.finish(&client);
 }

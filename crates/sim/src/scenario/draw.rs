@@ -12,7 +12,7 @@ use lightwait_netem::{
     Bucket, CodelConfig, FairConfig, LinkConfig, Loss, MarkFrom, QueueLimit, Rate,
 };
 
-use super::{Conversation, Ending, Scenario};
+use super::{Conversation, Ending, Exchange, Scenario};
 use crate::queues::Crew;
 
 /// The sizing rules of send buffers.
@@ -21,6 +21,9 @@ const RULES: [SendRule; 4] = [SendRule::Round, SendRule::Los, SendRule::Fixed, S
 /// The algorithms of congestion control.
 const ALGORITHMS: [Algorithm; 4] =
     [Algorithm::Cubic, Algorithm::Reno, Algorithm::Bbr, Algorithm::Dctcp];
+
+/// Bytes that a client sends in datagrams, at most but for its first call.
+const EXCHANGE_BYTES: u64 = 500_000;
 
 /// Draws everything, always in the same order.
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -45,6 +48,8 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         crews: [Crew::ONE; 2],
         pages: [None; 2],
         conversations: (0..count).map(|_| conversation(rng)).collect(),
+        exchanges: Vec::new(),
+        narrows: [None; 2],
     };
     scenario.tcp.iter_mut().for_each(|tcp| keep_time(rng, tcp));
     scenario.tcp.iter_mut().for_each(|tcp| place_time_wait(rng, tcp));
@@ -55,7 +60,36 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     }
     scenario.crews = [crew(rng), crew(rng)];
     scenario.pages = scenario.crews.map(|crew| pages(rng, crew));
+    if rng.chance(0.3) {
+        scenario.exchanges = (0..=rng.below(3)).map(|_| exchange(rng)).collect();
+        let least = if ipv6 { 1280 } else { 552 };
+        scenario.narrows = [(); 2].map(|()| {
+            let narrow = (micros(rng, 1000, 5_000_000), between(rng, least, mtu) as u16);
+            rng.chance(0.3).then_some(narrow)
+        });
+    }
     scenario
+}
+
+/// Draws one client's datagrams.
+fn exchange(rng: &mut Rng) -> Exchange {
+    let largest = [100, 1472, 9000, 65_507][rng.below(4) as usize];
+    let least = spread(rng, 1, largest);
+    let batch = if rng.chance(0.3) { between(rng, 2, 20) } else { 1 };
+    // A queue without a bound and a slow link would hold all else up for minutes.
+    let most = (EXCHANGE_BYTES / (batch * largest)).clamp(1, 60);
+    Exchange {
+        start: micros(rng, 1, 2_000_000),
+        calls: spread(rng, 1, most) as u32,
+        bytes: (least, between(rng, least, largest)),
+        batch: batch as usize,
+        pause: micros(rng, 1, 500_000),
+        is_connected: rng.chance(0.5),
+        dont_fragment: rng.chance(0.2),
+        joined: rng.chance(0.3),
+        receive_bytes: if rng.chance(0.3) { spread(rng, 200, 20_000) as u32 } else { 212_992 },
+        is_unheard: rng.chance(0.1),
+    }
 }
 
 /// Draws how many shards a host has, and how often its device steers wrongly. Most hosts have one.

@@ -5,10 +5,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use lightwait::device::{Device, Sink};
+use lightwait_core::capture::pcapng::Direction;
 use lightwait_core::capture::pretty::Line;
 use lightwait_core::frame::in_bursts;
 use lightwait_core::wire::ip;
@@ -16,6 +17,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 use lightwait_netem::{Link, LinkConfig, Packet};
 
 use super::Packets;
+use super::capture::Capture;
 use crate::cable::fold;
 
 /// From one host to another.
@@ -43,11 +45,20 @@ struct Way {
     due: Option<Instant>,
     is_cut: bool,
     filter: Option<Filter>,
+    /// Recordings of what is sent, and as what.
+    captures: Vec<(Capture, Direction)>,
     packets: Packets,
 }
 
-/// The address of the first host; the others follow.
+/// The addresses of the first host; the others follow.
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+
+const FIRST_IPV6: Ipv6Addr = Ipv6Addr::new(0xfd09, 0, 0, 0, 0, 0, 0, 1);
+
+/// The IPv6 address of a host.
+pub(super) fn ipv6_address(number: usize) -> Ipv6Addr {
+    Ipv6Addr::from_bits(FIRST_IPV6.to_bits() + number as u128)
+}
 
 /// The address of a host.
 pub(super) fn address(number: usize) -> Ipv4Addr {
@@ -76,8 +87,9 @@ impl Switch {
         for other in 0..number {
             for ends in [(number, other), (other, number)] {
                 let link = Link::changeable(now, self.seeded(ends, &self.usual));
-                let (due, is_cut, filter) = (None, false, None);
-                let way = Way { link, due, is_cut, filter, packets: Packets::default() };
+                let (due, is_cut, filter, captures) = (None, false, None, Vec::new());
+                let packets = Packets::default();
+                let way = Way { link, due, is_cut, filter, captures, packets };
                 self.links.insert(ends, way);
             }
         }
@@ -114,6 +126,10 @@ impl Switch {
         self.way(ends).filter = Some(filter);
     }
 
+    pub(super) fn record(&mut self, ends: Ends, capture: &Capture, direction: Direction) {
+        self.way(ends).captures.push((capture.clone(), direction));
+    }
+
     pub(super) fn packets(&self, ends: Ends) -> Packets {
         self.links.get(&ends).map_or(Packets::default(), |way| way.packets)
     }
@@ -144,16 +160,23 @@ impl Switch {
 
     /// The host that a packet is for; `None` if it is for all, or for nobody.
     fn host_of(&self, packet: &[u8]) -> Option<usize> {
-        let IpAddr::V4(to) = ip::Packet::parse(packet).ok()?.destination else { return None };
-        let number = to.to_bits().checked_sub(FIRST.to_bits())? as usize;
-        Some(number).filter(|number| *number < self.hosts)
+        let number = match ip::Packet::parse(packet).ok()?.destination {
+            IpAddr::V4(to) => to.to_bits().checked_sub(FIRST.to_bits())?.into(),
+            IpAddr::V6(to) => to.to_bits().checked_sub(FIRST_IPV6.to_bits())?,
+        };
+        let number = usize::try_from(number).ok();
+        number.filter(|number| *number < self.hosts)
     }
 
     fn push(&mut self, now: Instant, ends: Ends, bytes: &[u8]) {
         let way = self.way(ends);
         way.packets.sent += 1;
         let is_filtered = way.filter.as_mut().is_some_and(|filter| filter(bytes));
-        if way.is_cut || is_filtered {
+        let is_lost = way.is_cut || is_filtered;
+        for (capture, direction) in &way.captures {
+            capture.add(now, *direction, is_lost, bytes);
+        }
+        if is_lost {
             way.packets.lost += 1;
             return;
         }

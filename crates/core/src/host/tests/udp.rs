@@ -3,6 +3,7 @@
 mod errors;
 mod flows;
 mod fragments;
+mod groups;
 mod shards;
 
 use alloc::vec::Vec;

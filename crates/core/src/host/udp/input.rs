@@ -42,8 +42,8 @@ impl Host {
             return;
         }
         self.shared.counters.datagrams_in += 1;
-        match self.udp.sockets.find_and_note(&ends) {
-            Some(index) => self.keep_datagram(index, &ends, delivery, datagram.payload),
+        match self.listener_to(&ends) {
+            Some(index) => self.keep_delivery(index, &ends, delivery, datagram.payload),
             None => self.on_unheard(now, &ends, delivery, datagram.payload),
         }
     }
@@ -51,7 +51,7 @@ impl Host {
     /// No socket hears a datagram: it makes one, or its port is unreachable.
     fn on_unheard(&mut self, now: Instant, ends: &Tuple, delivery: &Delivery<'_>, payload: &[u8]) {
         match self.begin_flow(ends) {
-            Ok(Some(index)) => return self.keep_datagram(index, ends, delivery, payload),
+            Ok(Some(index)) => return self.keep_delivery(index, ends, delivery, payload),
             Ok(None) => {}
             Err(TooMany) => return,
         }
@@ -63,8 +63,7 @@ impl Host {
     }
 
     /// Puts a datagram, or several that came joined, into the queue of the socket in that slot.
-    fn keep_datagram(&mut self, index: u32, ends: &Tuple, from: &Delivery<'_>, payload: &[u8]) {
-        let Some(socket) = self.udp.sockets.get_mut(index) else { return };
+    fn keep_delivery(&mut self, index: u32, ends: &Tuple, from: &Delivery<'_>, payload: &[u8]) {
         let meta = Arrival {
             from: ends.remote(),
             to: ends.local_ip(),
@@ -75,6 +74,18 @@ impl Host {
             0 => payload.len(),
             size => size.min(payload.len()),
         };
+        self.keep_datagram(index, meta, payload, segment);
+    }
+
+    /// Puts datagrams of `segment` bytes into the queue of the socket in that slot.
+    pub(super) fn keep_datagram(
+        &mut self,
+        index: u32,
+        meta: Arrival,
+        payload: &[u8],
+        segment: usize,
+    ) {
+        let Some(socket) = self.udp.sockets.get_mut(index) else { return };
         let (pool, limit) = (&mut self.shared.pool, socket.options.receive_bytes as usize);
         let was_empty = socket.incoming.is_empty();
         let joins = socket.options.joined

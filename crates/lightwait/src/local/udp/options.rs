@@ -4,10 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
+use lightwait_core::Error;
 use lightwait_core::udp::UdpOptions;
 
 use super::UdpSocket;
-use crate::datagrams::{datagram_options, octet};
+use crate::datagrams::{check_interface_index, datagram_options, octet};
 use crate::error::io_error;
 use crate::options::hop_limit;
 use crate::shard::Handle;
@@ -60,6 +61,26 @@ impl UdpSocket {
     /// The error that the next call would fail with, once.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         Ok(self.error().map(io_error))
+    }
+
+    fn join(&self, group: IpAddr) -> io::Result<()> {
+        self.join_group(group).map_err(io_error)
+    }
+
+    pub(crate) fn join_group(&self, group: IpAddr) -> Result<(), Error> {
+        self.local.host_mut().udp_join(self.id, group)?;
+        self.local.touch();
+        Ok(())
+    }
+
+    pub(crate) fn leave(&self, group: IpAddr) -> io::Result<()> {
+        self.local.host_mut().udp_leave(self.id, group).map_err(io_error)?;
+        self.local.touch();
+        Ok(())
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        self.local.host().addresses().contains(&address)
     }
 
     /// The host's hop limit.

@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Waker};
 
-use lightwait_core::udp::{Received, Transmit, UdpOptions};
+use lightwait_core::udp::{GROUPS_MAX, Received, Transmit, UdpOptions};
 use lightwait_core::{Error, Readiness};
 
 use super::queue::{Queue, cost_of};
@@ -60,6 +60,8 @@ struct State {
     /// address leads nowhere must not end a server's loop that reads.
     refusal: Option<Error>,
     reported: VecDeque<(SocketAddr, Error)>,
+    /// The groups that the application has joined.
+    groups: Vec<IpAddr>,
     /// The application has dropped the socket.
     is_closed: bool,
     /// The stack has ended.
@@ -113,6 +115,7 @@ impl Crossing {
             error: None,
             refusal: None,
             reported: VecDeque::new(),
+            groups: Vec::new(),
             is_closed: false,
             has_ended: false,
             // The task looks when it begins.
@@ -240,6 +243,55 @@ impl Crossing {
         state.options = options;
         self.notify(state);
         Ok(())
+    }
+
+    /// Has the socket join a group, behind what was asked for before.
+    pub(super) fn join(self: &Arc<Crossing>, group: IpAddr) -> io::Result<()> {
+        let mut state = self.lock();
+        let local = state.ends.local;
+        let is_any_ipv6 = local.is_ipv6() && local.ip().is_unspecified();
+        let speaks = local.is_ipv4() == group.is_ipv4()
+            || group.is_ipv4() && is_any_ipv6 && !state.options.only_ipv6;
+        if !group.is_multicast() || !speaks {
+            let text = "no group that this socket could hear";
+            return Err(io_error(Error::InvalidInput(text)));
+        }
+        if state.groups.contains(&group) {
+            return Err(io_error(Error::AddressInUse));
+        }
+        if state.groups.len() == GROUPS_MAX {
+            return Err(io_error(Error::Limit("groups of a socket")));
+        }
+        let crossing = self.clone();
+        state.order(Order::Call(Box::new(move |socket| {
+            if let Err(error) = socket.join_group(group) {
+                crossing.refuse_group(group, error);
+            }
+        })))?;
+        state.groups.push(group);
+        self.notify(state);
+        Ok(())
+    }
+
+    /// Has the socket leave a group, behind what was asked for before.
+    pub(super) fn leave(&self, group: IpAddr) -> io::Result<()> {
+        let mut state = self.lock();
+        let at = state.groups.iter().position(|joined| *joined == group);
+        let at = at.ok_or_else(|| io_error(Error::AddressNotAvailable))?;
+        state.order(Order::Call(Box::new(move |socket| {
+            // The application's end has joined it.
+            let _ = socket.leave(group);
+        })))?;
+        state.groups.swap_remove(at);
+        self.notify(state);
+        Ok(())
+    }
+
+    /// The stack has not let the socket join a group.
+    fn refuse_group(&self, group: IpAddr, error: Error) {
+        let mut state = self.lock();
+        state.groups.retain(|joined| *joined != group);
+        state.refusal = Some(error);
     }
 
     pub(super) fn ends(&self) -> Ends {

@@ -8,7 +8,7 @@ use lightwait_core::Error;
 use lightwait_core::udp::UdpOptions;
 
 use super::UdpSocket;
-use crate::datagrams::{datagram_options, octet};
+use crate::datagrams::{check_interface_index, datagram_options, octet};
 use crate::error::io_error;
 use crate::local;
 use crate::net::StackHandle;
@@ -47,6 +47,20 @@ impl UdpSocket {
             return Err(io_error(Error::InvalidInput("a hop limit of 0 lets no packet leave")));
         }
         self.crossing().set_options(options)
+    }
+
+    /// What only the stack finds out, that it has no room for a group, is the error of the next
+    /// call that sends.
+    fn join(&self, group: IpAddr) -> io::Result<()> {
+        self.crossing().join(group)
+    }
+
+    fn leave(&self, group: IpAddr) -> io::Result<()> {
+        self.crossing().leave(group)
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        self.stack.defaults().addresses.contains(&address)
     }
 
     /// The host's hop limit.
