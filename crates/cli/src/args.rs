@@ -21,6 +21,7 @@ use crate::plan::{
 use crate::serve::admin::AdminAddress;
 use crate::ss::SsArgs;
 use crate::top::TopArgs;
+use crate::trace::TraceArgs;
 use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
 use crate::zone;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Tunnel(Box<TunnelArgs>),
     Ss(SsArgs),
     Top(TopArgs),
+    Trace(TraceArgs),
     Knobs(KnobsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -386,8 +388,8 @@ pub(crate) struct ServeArgs {
 
     /// Answer questions about the server by HTTP on the kernel's stack, at an address such as
     /// 127.0.0.1:9100, or at unix:PATH: a live page at /, /metrics for Prometheus, /connections,
-    /// /rates, /summary, /capture, /healthz, /readyz, /config; `lightwait ss` and `lightwait top`
-    /// use it. It asks for no password: keep it from strangers
+    /// /rates, /summary, /capture, /events, /healthz, /readyz, /config; `lightwait ss` and
+    /// `lightwait top` use it. It asks for no password: keep it from strangers
     #[arg(long, value_name = "ADDR|unix:PATH", help_heading = "Watching")]
     pub(crate) admin: Option<AdminAddress>,
 

@@ -484,9 +484,14 @@ impl Stacks {
         self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }
 
-    /// Gives `look` the server's stack, and its time.
+    /// The server's stack.
+    fn server_stack(&self) -> &Handle {
+        &self.all[0].1
+    }
+
+    /// Gives `look` the server's host, and its time.
     fn with_server<R>(&self, look: impl FnOnce(&Host, Instant) -> R) -> R {
-        let (_, stack) = &self.all[0];
+        let stack = self.server_stack();
         let now = stack.now();
         stack.with_host(|host| look(host, now))
     }

@@ -57,6 +57,7 @@ mod io_traits;
 pub mod local;
 mod lookup;
 pub mod net;
+pub mod observe;
 mod options;
 pub mod rt;
 pub mod shard;

@@ -38,6 +38,7 @@ use crate::clock::Clock;
 use crate::device::Device;
 use crate::driver::{Descriptor, Driven, WAKES_HZ};
 use crate::executor::{JoinHandle, spawn_on};
+use crate::observe::{Log, Observer, Watching};
 
 /// Limits of the work of a shard's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,13 +191,19 @@ impl Shard {
 
     /// Runs one pass through everything. Returns true if there is more to do at once.
     fn round(&mut self, now: Instant) -> bool {
-        let received = self.receive(now);
-        self.receive_mail(now);
-        self.local.host_mut().on_time(now);
+        // One look a round: an observer that comes or goes meanwhile does so for the next.
+        let is_observed = self.local.is_observed();
+        let received = self.receive(now, is_observed);
+        self.receive_mail(now, is_observed);
+        if is_observed {
+            self.local.on_time_observed(now);
+        } else {
+            self.local.host_mut().on_time(now);
+        }
         self.local.wake_waiters();
         self.local.wake_sleepers(now);
         self.local.executor().run(self.budgets.tasks);
-        let sent_all = self.transmit(now);
+        let sent_all = self.transmit(now, is_observed);
         self.send_mail();
         self.local.wake_waiters();
         received >= self.budgets.receive_frames
@@ -205,9 +212,16 @@ impl Shard {
     }
 
     /// Takes what other shards of the host, and other threads, have sent.
-    fn receive_mail(&mut self, now: Instant) {
+    fn receive_mail(&mut self, now: Instant, is_observed: bool) {
         let Some(seat) = &mut self.seat else { return };
-        let errands = seat.receive(now, &mut self.local.host_mut());
+        let local = &self.local;
+        let errands = seat.receive(|from, message| {
+            let host = &mut local.host_mut();
+            match local.observer().as_mut().filter(|_| is_observed) {
+                Some(observer) => observer.on_message(host, now, from, message),
+                None => host.on_message(now, from, message),
+            }
+        });
         // With nothing borrowed: they may call anything.
         for errand in errands {
             errand(&Handle { local: self.local.clone() });
@@ -226,13 +240,19 @@ impl Shard {
         }
     }
 
-    fn receive(&mut self, now: Instant) -> usize {
+    fn receive(&mut self, now: Instant, is_observed: bool) -> usize {
         if self.failure.is_some() {
             return 0;
         }
         let mut host = self.local.host_mut();
         let budget = self.budgets.receive_frames;
-        let result = self.device.receive(now, budget, &mut |frames| host.on_frames(now, frames));
+        let mut observer = is_observed.then(|| self.local.observer());
+        let result = match observer.as_mut().and_then(|it| it.as_mut()) {
+            Some(observer) => self.device.receive(now, budget, &mut |frames| {
+                observer.on_frames(&mut host, now, frames);
+            }),
+            None => self.device.receive(now, budget, &mut |frames| host.on_frames(now, frames)),
+        };
         if self.device.take_link_up() {
             host.on_link_up(now);
         }
@@ -243,8 +263,12 @@ impl Shard {
     }
 
     /// Fills the outbox and empties it into the device. Returns false if frames stay.
-    fn transmit(&mut self, now: Instant) -> bool {
-        self.local.host_mut().emit(now, &mut self.outbox);
+    fn transmit(&mut self, now: Instant, is_observed: bool) -> bool {
+        if is_observed {
+            self.local.emit_observed(now, &mut self.outbox);
+        } else {
+            self.local.host_mut().emit(now, &mut self.outbox);
+        }
         if self.failure.is_some() {
             self.outbox.clear();
         } else if let Err(error) = self.device.transmit(now, &mut self.outbox) {
@@ -378,6 +402,17 @@ impl Handle {
     /// Gives `look` the host: its counters, addresses and tables.
     pub fn with_host<R>(&self, look: impl FnOnce(&Host) -> R) -> R {
         look(&self.local.host())
+    }
+
+    /// Observes connections from the next pass on, in place of what was observed before.
+    pub fn observe(&self, watching: Watching) {
+        self.local.set_observer(Some(Observer::new(watching)));
+    }
+
+    /// Ends that. Returns what was seen; `None` if nothing is observed, or it has taken too long.
+    pub fn observed(&self) -> Option<Log> {
+        let now = self.now();
+        self.local.set_observer(None).map(|it| it.log(now))
     }
 
     /// Waits until all configured addresses are ours: at once, unless they are to be probed

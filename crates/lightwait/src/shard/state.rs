@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
 use lightwait_core::buffer::{ConnectionRoom, Level};
-use lightwait_core::{ConnectionId, Host, Instant, ListenerId, UdpId};
+use lightwait_core::{ConnectionId, Host, Instant, ListenerId, Outbox, UdpId};
 
 use super::memory::Budget;
 use super::timers::Timers;
@@ -17,6 +17,7 @@ use super::waiters::{Waiter, WaiterTable};
 use crate::clock::Clock;
 use crate::executor::Executor;
 use crate::executor::inbox::Inbox;
+use crate::observe::Observer;
 
 thread_local! {
     /// The shard whose turn runs on this thread.
@@ -53,6 +54,8 @@ pub(crate) struct Local {
     memory: RefCell<Budget>,
     /// A buffer for reads into room that is not initialised.
     scratch: RefCell<Vec<u8>>,
+    is_observed: Cell<bool>,
+    observer: RefCell<Option<Box<Observer>>>,
 }
 
 impl Local {
@@ -73,6 +76,8 @@ impl Local {
             driver: RefCell::default(),
             memory: RefCell::default(),
             scratch: RefCell::default(),
+            is_observed: Cell::new(false),
+            observer: RefCell::default(),
         })
     }
 
@@ -91,6 +96,41 @@ impl Local {
     /// Borrows the host mutably. Call [`Local::touch`] after a call that leaves work.
     pub(crate) fn host_mut(&self) -> RefMut<'_, Host> {
         self.host.borrow_mut()
+    }
+
+    /// True if there is an [`observer`](Self::observer).
+    pub(super) fn is_observed(&self) -> bool {
+        self.is_observed.get()
+    }
+
+    /// What looks at the host between its inputs.
+    pub(super) fn observer(&self) -> RefMut<'_, Option<Box<Observer>>> {
+        self.observer.borrow_mut()
+    }
+
+    /// Puts another in its place, and returns the last one.
+    pub(super) fn set_observer(&self, observer: Option<Observer>) -> Option<Box<Observer>> {
+        self.is_observed.set(observer.is_some());
+        std::mem::replace(&mut *self.observer(), observer.map(Box::new))
+    }
+
+    /// Lets time pass, with an observer, which goes if its own is over.
+    pub(super) fn on_time_observed(&self, now: Instant) {
+        match &mut *self.observer() {
+            Some(observer) => observer.on_time(&mut self.host_mut(), now),
+            None => self.host_mut().on_time(now),
+        }
+        if self.observer().as_mut().is_some_and(|it| it.is_over(now)) {
+            drop(self.set_observer(None));
+        }
+    }
+
+    /// Fills the outbox, with an observer.
+    pub(super) fn emit_observed(&self, now: Instant, outbox: &mut Outbox) {
+        match &mut *self.observer() {
+            Some(observer) => observer.emit(&mut self.host_mut(), now, outbox),
+            None => self.host_mut().emit(now, outbox),
+        }
     }
 
     pub(crate) fn timers(&self) -> RefMut<'_, Timers> {
