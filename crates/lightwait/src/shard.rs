@@ -14,6 +14,7 @@
 //! the time that it returned.
 
 mod memory;
+mod observed;
 mod peers;
 pub(crate) mod state;
 pub(crate) mod timers;
@@ -191,19 +192,16 @@ impl Shard {
 
     /// Runs one pass through everything. Returns true if there is more to do at once.
     fn round(&mut self, now: Instant) -> bool {
-        // One look a round: an observer that comes or goes meanwhile does so for the next.
-        let is_observed = self.local.is_observed();
-        let received = self.receive(now, is_observed);
-        self.receive_mail(now, is_observed);
-        if is_observed {
-            self.local.on_time_observed(now);
-        } else {
-            self.local.host_mut().on_time(now);
+        if self.local.is_observed() {
+            return self.observed_round(now);
         }
+        let received = self.receive(now);
+        self.receive_mail(now);
+        self.local.host_mut().on_time(now);
         self.local.wake_waiters();
         self.local.wake_sleepers(now);
         self.local.executor().run(self.budgets.tasks);
-        let sent_all = self.transmit(now, is_observed);
+        let sent_all = self.transmit(now);
         self.send_mail();
         self.local.wake_waiters();
         received >= self.budgets.receive_frames
@@ -212,16 +210,9 @@ impl Shard {
     }
 
     /// Takes what other shards of the host, and other threads, have sent.
-    fn receive_mail(&mut self, now: Instant, is_observed: bool) {
+    fn receive_mail(&mut self, now: Instant) {
         let Some(seat) = &mut self.seat else { return };
-        let local = &self.local;
-        let errands = seat.receive(|from, message| {
-            let host = &mut local.host_mut();
-            match local.observer().as_mut().filter(|_| is_observed) {
-                Some(observer) => observer.on_message(host, now, from, message),
-                None => host.on_message(now, from, message),
-            }
-        });
+        let errands = seat.receive(now, &mut self.local.host_mut());
         // With nothing borrowed: they may call anything.
         for errand in errands {
             errand(&Handle { local: self.local.clone() });
@@ -240,19 +231,13 @@ impl Shard {
         }
     }
 
-    fn receive(&mut self, now: Instant, is_observed: bool) -> usize {
+    fn receive(&mut self, now: Instant) -> usize {
         if self.failure.is_some() {
             return 0;
         }
         let mut host = self.local.host_mut();
         let budget = self.budgets.receive_frames;
-        let mut observer = is_observed.then(|| self.local.observer());
-        let result = match observer.as_mut().and_then(|it| it.as_mut()) {
-            Some(observer) => self.device.receive(now, budget, &mut |frames| {
-                observer.on_frames(&mut host, now, frames);
-            }),
-            None => self.device.receive(now, budget, &mut |frames| host.on_frames(now, frames)),
-        };
+        let result = self.device.receive(now, budget, &mut |frames| host.on_frames(now, frames));
         if self.device.take_link_up() {
             host.on_link_up(now);
         }
@@ -263,12 +248,12 @@ impl Shard {
     }
 
     /// Fills the outbox and empties it into the device. Returns false if frames stay.
-    fn transmit(&mut self, now: Instant, is_observed: bool) -> bool {
-        if is_observed {
-            self.local.emit_observed(now, &mut self.outbox);
-        } else {
-            self.local.host_mut().emit(now, &mut self.outbox);
-        }
+    fn transmit(&mut self, now: Instant) -> bool {
+        self.local.host_mut().emit(now, &mut self.outbox);
+        self.empty_outbox(now)
+    }
+
+    fn empty_outbox(&mut self, now: Instant) -> bool {
         if self.failure.is_some() {
             self.outbox.clear();
         } else if let Err(error) = self.device.transmit(now, &mut self.outbox) {

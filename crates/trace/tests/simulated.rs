@@ -179,7 +179,7 @@ fn what_nobody_ends_ends_by_itself() {
 }
 
 #[test]
-fn a_stalled_reader_shows_as_a_closed_window_and_a_writer_that_waits() {
+fn a_stalled_reader_closes_the_window_and_blocks_the_writer() {
     let mut world = World::two_hosts(&LinkConfig::default(), 7);
     let server = (world.address(Side::B), 80);
     let listener = TcpListener::bind_on(&world.handle(Side::B), server).unwrap();

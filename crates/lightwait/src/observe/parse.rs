@@ -54,11 +54,11 @@ pub(super) fn sent(medium: Medium, frame: &Frame) -> Option<Found> {
     let (source, destination, start) = match packet.first()? >> 4 {
         4 if *packet.get(IPV4_PROTOCOL)? == ip::protocol::TCP => {
             let start = usize::from(packet[0] & 15) * 4;
-            let address = |at: usize| Some(<[u8; 4]>::try_from(packet.get(at..at + 4)?).ok()?);
+            let address = |at: usize| <[u8; 4]>::try_from(packet.get(at..at + 4)?).ok();
             (IpAddr::from(address(12)?), IpAddr::from(address(16)?), start)
         }
         6 if *packet.get(IPV6_NEXT)? == ip::protocol::TCP => {
-            let address = |at: usize| Some(<[u8; 16]>::try_from(packet.get(at..at + 16)?).ok()?);
+            let address = |at: usize| <[u8; 16]>::try_from(packet.get(at..at + 16)?).ok();
             (IpAddr::from(address(8)?), IpAddr::from(address(24)?), IPV6_HEADER)
         }
         _ => return None,

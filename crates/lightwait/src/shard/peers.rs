@@ -120,9 +120,13 @@ impl Seat {
         self.bell().is_rung.load(Ordering::Acquire)
     }
 
-    /// Hands all that has come from other shards to `take`, each with the index of its sender, and
-    /// returns the errands.
-    pub(super) fn receive(&mut self, mut take: impl FnMut(u16, Message)) -> Vec<Errand> {
+    /// Hands all that has come from other shards to `host`, and returns the errands.
+    pub(super) fn receive(&mut self, now: Instant, host: &mut Host) -> Vec<Errand> {
+        self.receive_by(|from, message| host.on_message(now, from, message))
+    }
+
+    /// Hands it to `take`, each with the index of its sender.
+    pub(super) fn receive_by(&mut self, mut take: impl FnMut(u16, Message)) -> Vec<Errand> {
         if !self.has_mail() {
             return Vec::new();
         }

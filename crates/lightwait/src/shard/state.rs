@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use std::time::Instant as StdInstant;
 
 use lightwait_core::buffer::{ConnectionRoom, Level};
-use lightwait_core::{ConnectionId, Host, Instant, ListenerId, Outbox, UdpId};
+use lightwait_core::{ConnectionId, Host, Instant, ListenerId, UdpId};
 
 use super::memory::Budget;
 use super::timers::Timers;
@@ -112,25 +112,6 @@ impl Local {
     pub(super) fn set_observer(&self, observer: Option<Observer>) -> Option<Box<Observer>> {
         self.is_observed.set(observer.is_some());
         std::mem::replace(&mut *self.observer(), observer.map(Box::new))
-    }
-
-    /// Lets time pass, with an observer, which goes if its own is over.
-    pub(super) fn on_time_observed(&self, now: Instant) {
-        match &mut *self.observer() {
-            Some(observer) => observer.on_time(&mut self.host_mut(), now),
-            None => self.host_mut().on_time(now),
-        }
-        if self.observer().as_mut().is_some_and(|it| it.is_over(now)) {
-            drop(self.set_observer(None));
-        }
-    }
-
-    /// Fills the outbox, with an observer.
-    pub(super) fn emit_observed(&self, now: Instant, outbox: &mut Outbox) {
-        match &mut *self.observer() {
-            Some(observer) => observer.emit(&mut self.host_mut(), now, outbox),
-            None => self.host_mut().emit(now, outbox),
-        }
     }
 
     pub(crate) fn timers(&self) -> RefMut<'_, Timers> {
