@@ -73,6 +73,8 @@ pub struct Shard {
     /// The last round ended with work left that needs no time to pass.
     is_busy: bool,
     failure: Option<io::Error>,
+    #[cfg(feature = "tracing")]
+    limits: crate::edges::Limits,
 }
 
 impl Shard {
@@ -131,6 +133,8 @@ impl Shard {
             seat: None,
             is_busy: true,
             failure: None,
+            #[cfg(feature = "tracing")]
+            limits: crate::edges::Limits::default(),
         })
     }
 
@@ -167,6 +171,8 @@ impl Shard {
             }
         }
         self.note_turn();
+        #[cfg(feature = "tracing")]
+        self.limits.look(&local.host(), now);
         local.end_turn();
         self.deadline(now)
     }
