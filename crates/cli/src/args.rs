@@ -14,6 +14,7 @@ use lightwait_http::{CacheRule, ServerConfig};
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
+use crate::log::{AccessOutput, Level, Requests};
 use crate::plan::{
     Bytes, ErrorPage, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting, ShardCount,
     SitePath, Vhost, origin,
@@ -373,9 +374,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) log: Option<PathBuf>,
 
-    /// Append the request lines to a file of their own; SIGHUP opens that file again
-    #[arg(long, value_name = "FILE", help_heading = "Watching")]
-    pub(crate) access_log: Option<PathBuf>,
+    /// Write the request lines elsewhere: append them to a file, which SIGHUP opens again; or to
+    /// standard output (-), or to journald (journald, or journald:SOCKET)
+    #[arg(long, value_name = "FILE|-|journald", help_heading = "Watching")]
+    pub(crate) access_log: Option<AccessOutput>,
+
+    /// The form of the request lines: combined, fields (as by --log-fields), json, or a format with
+    /// nginx's variables, such as '$remote_addr [$time_local] "$request" $status $request_time'.
+    /// escape=json before it escapes values for JSON. docs/serving.md has the variables
+    #[arg(long, value_name = "FORMAT", help_heading = "Watching", conflicts_with = "log_fields")]
+    pub(crate) access_log_format: Option<Requests>,
 
     /// Add fields to each request's line, behind Combined's: the host and port that were asked for,
     /// the time in ms, …
@@ -392,6 +400,17 @@ pub(crate) struct ServeArgs {
     /// `lightwait top` use it. It asks for no password: keep it from strangers
     #[arg(long, value_name = "ADDR|unix:PATH", help_heading = "Watching")]
     pub(crate) admin: Option<AdminAddress>,
+
+    /// Log what happens to connections on our stack: limits that were reached (warn), connections
+    /// that ended in an error (info), each that is accepted, opened or closed (debug)
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        help_heading = "Watching",
+        default_value = "off",
+        hide_possible_values = true
+    )]
+    pub(crate) log_level: Level,
 
     /// Log failed connections as well
     #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]

@@ -412,7 +412,7 @@ fn page() -> Answer {
 async fn of_metrics(state: &State, form: Form) -> Answer {
     let report = |stacks: &Stacks| Report { counts: stacks.counts(), times: stacks.times.clone() };
     let reports = state.shards.ask_all(report).await;
-    let body = metrics::write(reports, state.health.stalls(), form);
+    let body = metrics::write(reports, &state.health.counters(), form);
     answer_with(StatusCode::OK, form.content_type(), body)
 }
 
