@@ -201,7 +201,7 @@ impl Log {
         let shared = Arc::new(Shared::default());
         let ours = shared.clone();
         let builder = std::thread::Builder::new().name("log".to_owned());
-        let thread = builder.spawn(move || write_all(&receiver, &ours, form, outputs))?;
+        let thread = builder.spawn(move || write_all(&receiver, &ours, &form, outputs))?;
         Ok((Log { sender, shared }, Writer(thread)))
     }
 
@@ -250,14 +250,14 @@ impl Writer {
 fn write_all(
     receiver: &Receiver<(SystemTime, Message)>,
     shared: &Shared,
-    form: Form,
+    form: &Form,
     mut outputs: Outputs,
 ) {
     let write = |outputs: &mut Outputs, time, record: &Record| {
         let is_access = matches!(record, Record::Access(_));
         // A closed output is the reader's choice; serving goes on.
         let written = match record {
-            Record::Access(access) => outputs.line(&of_request(time, access, &form), is_access),
+            Record::Access(access) => outputs.line(&of_request(time, access, form), is_access),
             _ if form.is_json => outputs.line(&machine(time, record), is_access),
             Record::Counts(counts) => outputs.table(&counts.table()),
             _ => outputs.line(&human(time, record), is_access),

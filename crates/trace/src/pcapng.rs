@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         let flags = self.option(PACKET_FLAGS, options, end - 4);
         let flags = flags.and_then(|it| it.first_chunk::<4>());
         let way = flags.map_or(0, |it| (if self.is_big { it[3] } else { it[0] }) & 3);
-        let ms = units as u128 * 1_000_000_000 / u128::from(interface.per_second);
+        let ms = u128::from(units) * 1_000_000_000 / u128::from(interface.per_second);
         Some(Packet {
             ms: ms as f64 / 1e6,
             link: interface.link,

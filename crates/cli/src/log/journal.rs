@@ -35,7 +35,7 @@ impl Journal {
         self.datagram.extend_from_slice(b"PRIORITY=6\nSYSLOG_IDENTIFIER=lightwait\nMESSAGE\n");
         // A value with its length may hold anything.
         self.datagram.extend_from_slice(&(end as u64).to_le_bytes());
-        self.datagram.extend_from_slice(line[..end].as_bytes());
+        self.datagram.extend_from_slice(&line.as_bytes()[..end]);
         self.datagram.push(b'\n');
         self.socket.send_to(&self.datagram, &self.path).map(drop)
     }
