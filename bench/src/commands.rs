@@ -17,6 +17,8 @@ pub(crate) mod time_wait;
 pub(crate) mod timers;
 #[cfg(target_os = "linux")]
 pub(crate) mod today;
+#[cfg(target_os = "linux")]
+pub(crate) mod watched;
 
 use lightwait_bench::instructions::Uncounted;
 use lightwait_bench::say_line;

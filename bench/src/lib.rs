@@ -28,3 +28,5 @@ pub mod time_wait;
 pub mod timers;
 #[cfg(target_os = "linux")]
 pub mod today;
+#[cfg(target_os = "linux")]
+pub mod watched;

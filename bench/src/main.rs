@@ -53,6 +53,9 @@ enum Bench {
     /// Long files for many clients, beside nginx and the limit of a TAP; takes root and wrk
     #[cfg(target_os = "linux")]
     Today(commands::today::Today),
+    /// What it costs a server to be watched; takes root, wrk and curl
+    #[cfg(target_os = "linux")]
+    Watched(commands::watched::Watched),
     /// Answers requests with ready-made segments over a TAP, for `today`
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
@@ -77,6 +80,8 @@ fn main() -> ExitCode {
         Bench::Golden(golden) => golden.run(),
         #[cfg(target_os = "linux")]
         Bench::Today(today) => today.run(),
+        #[cfg(target_os = "linux")]
+        Bench::Watched(watched) => watched.run(),
         #[cfg(target_os = "linux")]
         Bench::TapLimit(limit) => limit.run(),
     };

@@ -14,6 +14,7 @@ use lightwait_http::{CacheRule, ServerConfig};
 use lightwait_netem::LinkConfig;
 
 use crate::load::args::LoadArgs;
+use crate::log::{AccessOutput, Level, Requests};
 use crate::plan::{
     BasicAuth, Bytes, ErrorPage, Hardware, Memory, PoolPolicy, Ports, SendBuffer, Setting,
     ShardCount, SitePath, Vhost, origin,
@@ -21,6 +22,7 @@ use crate::plan::{
 use crate::serve::admin::AdminAddress;
 use crate::ss::SsArgs;
 use crate::top::TopArgs;
+use crate::trace::TraceArgs;
 use crate::tunnel::args::TunnelArgs;
 use crate::wan::args::WanArgs;
 use crate::zone;
@@ -42,6 +44,7 @@ pub(crate) enum Command {
     Tunnel(Box<TunnelArgs>),
     Ss(SsArgs),
     Top(TopArgs),
+    Trace(TraceArgs),
     Knobs(KnobsArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -381,9 +384,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", help_heading = "Watching")]
     pub(crate) log: Option<PathBuf>,
 
-    /// Append the request lines to a file of their own; SIGHUP opens that file again
-    #[arg(long, value_name = "FILE", help_heading = "Watching")]
-    pub(crate) access_log: Option<PathBuf>,
+    /// Write the request lines elsewhere: append them to a file, which SIGHUP opens again; or to
+    /// standard output (-), or to journald (journald, or journald:SOCKET)
+    #[arg(long, value_name = "FILE|-|journald", help_heading = "Watching")]
+    pub(crate) access_log: Option<AccessOutput>,
+
+    /// The form of the request lines: combined, fields (as by --log-fields), json, or a format with
+    /// nginx's variables, such as '$remote_addr [$time_local] "$request" $status $request_time'.
+    /// escape=json before it escapes values for JSON. docs/serving.md has the variables
+    #[arg(long, value_name = "FORMAT", help_heading = "Watching", conflicts_with = "log_fields")]
+    pub(crate) access_log_format: Option<Requests>,
 
     /// Add fields to each request's line, behind Combined's: the host and port that were asked for,
     /// the time in ms, …
@@ -396,10 +406,21 @@ pub(crate) struct ServeArgs {
 
     /// Answer questions about the server by HTTP on the kernel's stack, at an address such as
     /// 127.0.0.1:9100, or at unix:PATH: a live page at /, /metrics for Prometheus, /connections,
-    /// /rates, /summary, /capture, /healthz, /readyz, /config; `lightwait ss` and `lightwait top`
-    /// use it. It asks for no password: keep it from strangers
+    /// /rates, /summary, /capture, /events, /healthz, /readyz, /config; `lightwait ss` and
+    /// `lightwait top` use it. It asks for no password: keep it from strangers
     #[arg(long, value_name = "ADDR|unix:PATH", help_heading = "Watching")]
     pub(crate) admin: Option<AdminAddress>,
+
+    /// Log what happens to connections on our stack: limits that were reached (warn), connections
+    /// that ended in an error (info), each that is accepted, opened or closed (debug)
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        help_heading = "Watching",
+        default_value = "off",
+        hide_possible_values = true
+    )]
+    pub(crate) log_level: Level,
 
     /// Log failed connections as well
     #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]

@@ -51,6 +51,8 @@ pub(crate) enum Failure {
     HostAddress(KernelAddress),
     /// Another host on the link has the address, or claims it.
     Conflict(Conflict),
+    /// A file cannot be read, or is not what it should be; the text says why.
+    Input(PathBuf, String),
     /// A file cannot be written.
     Output(PathBuf, io::Error),
     /// The delay router's device failed.
@@ -137,6 +139,7 @@ impl fmt::Display for Failure {
                  it, too; choose another, or see to that host first",
                 mac(*claimant),
             ),
+            Failure::Input(path, why) => write!(f, "{}: {why}", path.display()),
             Failure::Output(path, error) => {
                 write!(f, "{}: cannot be written: {error}", path.display())
             }

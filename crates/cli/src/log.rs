@@ -4,14 +4,20 @@
 //! thread falls too far behind, lines are dropped and counted, and the count is logged.
 
 mod access;
+mod events;
+mod format;
+mod journal;
 mod outputs;
 
-pub(crate) use outputs::Outputs;
+pub(crate) use events::{Level, collect};
+use format::Format;
+pub(crate) use outputs::{AccessOutput, Outputs};
 
 use std::io;
 #[cfg(test)]
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -21,21 +27,57 @@ use std::time::{Duration, SystemTime};
 use lightwait_core::ip::conflict::Conflict;
 use lightwait_http::Access;
 use lightwait_http::date::Utc;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::counts::Counts;
 use crate::failure::mac;
 use crate::serve::admin::AdminAddress;
 
 /// The form of the lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Words for people, and a request's line as Combined has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// Lines that are of no request are JSON; else words for people.
+    pub(crate) is_json: bool,
+    /// The form of a request's line.
+    pub(crate) requests: Requests,
+}
+
+/// The form of a request's line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Requests {
+    /// Combined, as Apache and nginx write it.
     Combined,
-    /// As `Combined`; our own fields follow on a request's line.
+    /// Combined, and our own fields behind it.
     Fields,
     /// JSON.
     Json,
+    /// The user's own.
+    Format(Arc<Format>),
+}
+
+impl Form {
+    /// Words for people.
+    pub(crate) const COMBINED: Form = Form { is_json: false, requests: Requests::Combined };
+    /// The same, with our own fields.
+    pub(crate) const FIELDS: Form = Form { is_json: false, requests: Requests::Fields };
+    /// JSON.
+    pub(crate) const JSON: Form = Form { is_json: true, requests: Requests::Json };
+}
+
+impl FromStr for Requests {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Requests, String> {
+        match text {
+            "combined" => Ok(Requests::Combined),
+            "fields" => Ok(Requests::Fields),
+            "json" => Ok(Requests::Json),
+            _ if text.contains('$') => Ok(Requests::Format(Arc::new(text.parse()?))),
+            _ => Err("give combined, fields, json, or a format with variables such as \
+                      '$remote_addr \"$request\" $status'"
+                .to_owned()),
+        }
+    }
 }
 
 /// Lines that may wait for the writer.
@@ -66,6 +108,8 @@ pub(crate) enum Record {
     Trouble { text: String },
     /// A problem with closed connections that concerns the operator.
     Closed(Concern),
+    /// Something at the edge of a connection, or a limit.
+    Event { level: &'static str, what: String, fields: Map<String, Value> },
     /// A stack's counters: for people a table, apart from the lines.
     Counts(Box<Counts>),
     /// A frame, by `--trace`, and the shard if there are several.
@@ -130,7 +174,10 @@ pub(crate) struct Log {
 /// The writer's inputs beside records.
 #[derive(Debug, Default)]
 struct Shared {
+    /// Lines dropped since the log told of that.
     dropped: AtomicU64,
+    /// Lines dropped, or not written, since the beginning.
+    lost: AtomicU64,
     /// The writer should open its files again.
     reopen: AtomicBool,
 }
@@ -154,7 +201,7 @@ impl Log {
         let shared = Arc::new(Shared::default());
         let ours = shared.clone();
         let builder = std::thread::Builder::new().name("log".to_owned());
-        let thread = builder.spawn(move || write_all(&receiver, &ours, form, outputs))?;
+        let thread = builder.spawn(move || write_all(&receiver, &ours, &form, outputs))?;
         Ok((Log { sender, shared }, Writer(thread)))
     }
 
@@ -163,7 +210,13 @@ impl Log {
     pub(crate) fn write(&self, record: Record) {
         if self.sender.try_send((SystemTime::now(), Message::Record(record))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Counts the lines that are lost, also when the log itself is gone.
+    pub(crate) fn losses(&self) -> Losses {
+        Losses(self.shared.clone())
     }
 
     /// Opens the log's files again, after they were moved.
@@ -171,6 +224,18 @@ impl Log {
         self.shared.reopen.store(true, Ordering::Relaxed);
         // If the channel is full, the writer looks at the flag anyway.
         let _ = self.sender.try_send((SystemTime::now(), Message::Nudge));
+    }
+}
+
+/// The lines of a log that are lost.
+#[derive(Clone, Debug)]
+pub(crate) struct Losses(Arc<Shared>);
+
+impl Losses {
+    /// Lines dropped since the beginning because the writer was too slow, or that it could not
+    /// write.
+    pub(crate) fn lines(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -185,16 +250,17 @@ impl Writer {
 fn write_all(
     receiver: &Receiver<(SystemTime, Message)>,
     shared: &Shared,
-    form: Form,
+    form: &Form,
     mut outputs: Outputs,
 ) {
     let write = |outputs: &mut Outputs, time, record: &Record| {
         let is_access = matches!(record, Record::Access(_));
         // A closed output is the reader's choice; serving goes on.
         let written = match record {
-            _ if form == Form::Json => outputs.line(&machine(time, record), is_access),
+            Record::Access(access) => outputs.line(&of_request(time, access, form), is_access),
+            _ if form.is_json => outputs.line(&machine(time, record), is_access),
             Record::Counts(counts) => outputs.table(&counts.table()),
-            _ => outputs.line(&human(time, record, form), is_access),
+            _ => outputs.line(&human(time, record), is_access),
         };
         written.unwrap_or_else(|error| outputs.complain(&error));
     };
@@ -215,13 +281,24 @@ fn write_all(
             write(&mut outputs, SystemTime::now(), &Record::Dropped { lines });
         }
         outputs.flush().unwrap_or_else(|error| outputs.complain(&error));
+        shared.lost.fetch_add(outputs.take_lost(), Ordering::Relaxed);
         std::thread::sleep(GATHERING);
     }
 }
 
+/// The line of a request.
+fn of_request(time: SystemTime, access: &Access, form: &Form) -> String {
+    match &form.requests {
+        Requests::Combined => access::line(time, access, false),
+        Requests::Fields => access::line(time, access, true),
+        Requests::Json => stamped(time, access::object(access)),
+        Requests::Format(format) => format.line(time, access),
+    }
+}
+
 /// A line for people: the date with its zone, and the event.
-fn human(time: SystemTime, record: &Record, form: Form) -> String {
-    let words = words(time, record, form);
+fn human(time: SystemTime, record: &Record) -> String {
+    let words = words(time, record);
     match record {
         // Both have a time of their own.
         Record::Access(_) | Record::Frame { .. } => words,
@@ -229,7 +306,7 @@ fn human(time: SystemTime, record: &Record, form: Form) -> String {
     }
 }
 
-fn words(time: SystemTime, record: &Record, form: Form) -> String {
+fn words(time: SystemTime, record: &Record) -> String {
     match record {
         Record::Asking { addresses, longest } => {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
@@ -262,9 +339,16 @@ fn words(time: SystemTime, record: &Record, form: Form) -> String {
         Record::Reloaded { path, keys } => {
             format!("{path} was read again: {} from now on.", keys.join(", "))
         }
-        Record::Access(access) => access::line(time, access, form == Form::Fields),
+        Record::Access(access) => access::line(time, access, false),
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
+        Record::Event { level, what, fields } => {
+            let field = |(name, value): (&String, &Value)| match value {
+                Value::String(text) => format!(" {name}={text}"),
+                other => format!(" {name}={other}"),
+            };
+            format!("{level} {what}{}", fields.iter().map(field).collect::<String>())
+        }
         Record::Closed(concern) => human_concern(*concern),
         Record::Counts(counts) => counts.table(),
         Record::Frame { shard: None, line } => line.clone(),
@@ -367,8 +451,7 @@ fn machine_concern(concern: Concern) -> Value {
 
 /// A JSON object for programs, on one line; times in seconds since 1970 and in microseconds.
 fn machine(time: SystemTime, record: &Record) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut object = match record {
+    let object = match record {
         Record::Asking { addresses, longest } => json!({
             "event": "asking",
             "addresses": addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -396,6 +479,12 @@ fn machine(time: SystemTime, record: &Record) -> String {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })
         }
         Record::Trouble { text } => json!({ "event": "trouble", "text": text }),
+        Record::Event { level, what, fields } => {
+            let mut object = Value::Object(fields.clone());
+            (object["event"], object["level"]) = ("event".into(), (*level).into());
+            object["what"] = what.as_str().into();
+            object
+        }
         Record::Closed(concern) => machine_concern(*concern),
         Record::Counts(counts) => counts.object(),
         Record::Frame { shard: None, line } => json!({ "event": "frame", "line": line }),
@@ -408,6 +497,12 @@ fn machine(time: SystemTime, record: &Record) -> String {
         Record::Stopped { unfinished } => json!({ "event": "stopped", "unfinished": unfinished }),
         Record::Dropped { lines } => json!({ "event": "dropped", "lines": lines }),
     };
+    stamped(time, object)
+}
+
+/// An object with its time, on one line.
+fn stamped(time: SystemTime, mut object: Value) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     object["time_s"] = json!(since.as_secs_f64());
     object.to_string()
 }

@@ -19,6 +19,7 @@ mod rates;
 mod serve;
 mod ss;
 mod top;
+mod trace;
 mod tunnel;
 mod wan;
 mod zone;
@@ -83,6 +84,7 @@ fn run() -> Result<ExitCode, Failure> {
         Command::Tunnel(args) => tunnel::tunnel(&args),
         Command::Ss(args) => ss::ss(&args),
         Command::Top(args) => top::top(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Knobs(args) => knobs::print(args.name.as_deref()),
         Command::Completions(args) => pages::completions(args.shell),
         Command::Man(args) => pages::man(args.what.as_deref()),

@@ -5,6 +5,7 @@ mod buffers;
 mod capture;
 mod files;
 mod knobs;
+mod log;
 mod memory;
 mod ports;
 mod shards;
@@ -17,6 +18,7 @@ pub(crate) use files::{BasicAuth, ErrorPage, SitePath, Vhost, origin};
 use files::{bridged_connections, descriptors, files, vhosts};
 use knobs::page_bytes;
 pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
+pub(crate) use log::LogPlan;
 pub(crate) use memory::Memory;
 pub(crate) use ports::Ports;
 pub(crate) use shards::ShardCount;
@@ -35,7 +37,6 @@ use lightwait_netem::LinkConfig;
 
 use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
-use crate::log::Form;
 use crate::serve::admin::AdminAddress;
 
 /// Everything `lightwait serve` needs to know.
@@ -168,20 +169,6 @@ pub(crate) struct Watch {
     pub(crate) fault: Option<LinkConfig>,
 }
 
-/// The records to log, and the form of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LogPlan {
-    pub(crate) form: Form,
-    /// The file, if it is not standard output.
-    pub(crate) file: Option<PathBuf>,
-    /// A file for the lines of responses alone.
-    pub(crate) access_file: Option<PathBuf>,
-    /// A line for each response.
-    pub(crate) requests: bool,
-    /// A line for each connection that failed.
-    pub(crate) failures: bool,
-}
-
 /// A response that waits for longer is reset before it goes on.
 const FILE_DELAY_MOST: Duration = Duration::from_secs(30);
 
@@ -200,23 +187,7 @@ impl Plan {
         }
         let capture = Capture::new(args)?;
         let watch = Watch { capture, trace: args.trace, fault: fault(args)? };
-        let requests = !args.quiet || args.access_log.is_some();
-        if args.log_fields && !requests {
-            let text = "--log-fields is for the lines of requests, and --quiet leaves them out: \
-                        give --access-log FILE as well, or leave one out";
-            return Err(usage(text.to_owned()));
-        }
-        let log = LogPlan {
-            form: match (args.json, args.log_fields) {
-                (true, _) => Form::Json,
-                (false, true) => Form::Fields,
-                (false, false) => Form::Combined,
-            },
-            file: args.log.clone(),
-            access_file: args.access_log.clone(),
-            requests,
-            failures: args.verbose > 0,
-        };
+        let log = LogPlan::new(args)?;
         let stack = stack(args)?;
         let tls = tls::plan(&args.tls, &stack)?;
         if let Some(text) = args.memory.and_then(Memory::excess) {

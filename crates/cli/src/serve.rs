@@ -42,7 +42,7 @@ use tokio::runtime::Runtime;
 use crate::config_file::{ConfigFile, Source};
 use crate::counts::Counts;
 use crate::failure::Failure;
-use crate::log::{Log, Outputs, Record};
+use crate::log::{self, Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
 use admin::{Door, Times};
 use crew::Crew;
@@ -78,10 +78,11 @@ pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<E
     let out: Box<dyn Write + Send> =
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
     let outputs = Outputs::new(out, io::stderr())
-        .with_files(plan.log.file.as_deref(), plan.log.access_file.as_deref())?;
-    let (log, writer) = Log::start(plan.log.form, outputs).map_err(Failure::Stack)?;
+        .with_files(plan.log.file.as_deref(), plan.log.access.as_ref())?;
+    let (log, writer) = Log::start(plan.log.form.clone(), outputs).map_err(Failure::Stack)?;
+    let collecting = log::collect(plan.log.level, &log);
     let outcome = run(plan, file.map(Reload::new), &log);
-    drop(log);
+    drop((collecting, log));
     writer.finish();
     outcome
 }
@@ -435,9 +436,14 @@ impl Stacks {
         self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }
 
-    /// Gives `look` the server's stack, and its time.
+    /// The server's stack.
+    fn server_stack(&self) -> &Handle {
+        &self.all[0].1
+    }
+
+    /// Gives `look` the server's host, and its time.
     fn with_server<R>(&self, look: impl FnOnce(&Host, Instant) -> R) -> R {
-        let (_, stack) = &self.all[0];
+        let stack = self.server_stack();
         let now = stack.now();
         stack.with_host(|host| look(host, now))
     }

@@ -36,7 +36,9 @@
 //! Features: `tokio-driver` (on by default) drives stacks inside a tokio runtime
 //! ([`driver::drive`]) and has the [`bridge`] to the kernel's sockets. `axum` lets `axum::serve`
 //! take a [`net::TcpListener`]. `hyper` implements hyper's
-//! `Read` and `Write` for [`local::TcpStream`], and its timer ([`rt`]).
+//! `Read` and `Write` for [`local::TcpStream`], and its timer ([`rt`]). `tracing` tells
+//! subscribers of that crate of connections opened, accepted, closed and ended, and of limits that
+//! were reached.
 #![deny(unsafe_code)]
 
 mod address;
@@ -48,6 +50,8 @@ pub mod clock;
 mod datagrams;
 pub mod device;
 pub mod driver;
+#[cfg(feature = "tracing")]
+mod edges;
 mod error;
 pub mod executor;
 mod halves;
@@ -57,6 +61,7 @@ mod io_traits;
 pub mod local;
 mod lookup;
 pub mod net;
+pub mod observe;
 mod options;
 pub mod rt;
 pub mod shard;

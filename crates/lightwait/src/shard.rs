@@ -14,6 +14,7 @@
 //! the time that it returned.
 
 mod memory;
+mod observed;
 mod peers;
 pub(crate) mod state;
 pub(crate) mod timers;
@@ -38,6 +39,7 @@ use crate::clock::Clock;
 use crate::device::Device;
 use crate::driver::{Descriptor, Driven, WAKES_HZ};
 use crate::executor::{JoinHandle, spawn_on};
+use crate::observe::{Log, Observer, Watching};
 
 /// Limits of the work of a shard's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub struct Shard {
     /// The last round ended with work left that needs no time to pass.
     is_busy: bool,
     failure: Option<io::Error>,
+    #[cfg(feature = "tracing")]
+    limits: crate::edges::Limits,
 }
 
 impl Shard {
@@ -129,6 +133,8 @@ impl Shard {
             seat: None,
             is_busy: true,
             failure: None,
+            #[cfg(feature = "tracing")]
+            limits: crate::edges::Limits::default(),
         })
     }
 
@@ -165,6 +171,8 @@ impl Shard {
             }
         }
         self.note_turn();
+        #[cfg(feature = "tracing")]
+        self.limits.look(&local.host(), now);
         local.end_turn();
         self.deadline(now)
     }
@@ -190,6 +198,9 @@ impl Shard {
 
     /// Runs one pass through everything. Returns true if there is more to do at once.
     fn round(&mut self, now: Instant) -> bool {
+        if self.local.is_observed() {
+            return self.observed_round(now);
+        }
         let received = self.receive(now);
         self.receive_mail(now);
         self.local.host_mut().on_time(now);
@@ -245,6 +256,10 @@ impl Shard {
     /// Fills the outbox and empties it into the device. Returns false if frames stay.
     fn transmit(&mut self, now: Instant) -> bool {
         self.local.host_mut().emit(now, &mut self.outbox);
+        self.empty_outbox(now)
+    }
+
+    fn empty_outbox(&mut self, now: Instant) -> bool {
         if self.failure.is_some() {
             self.outbox.clear();
         } else if let Err(error) = self.device.transmit(now, &mut self.outbox) {
@@ -378,6 +393,17 @@ impl Handle {
     /// Gives `look` the host: its counters, addresses and tables.
     pub fn with_host<R>(&self, look: impl FnOnce(&Host) -> R) -> R {
         look(&self.local.host())
+    }
+
+    /// Observes connections from the next pass on, in place of what was observed before.
+    pub fn observe(&self, watching: Watching) {
+        self.local.set_observer(Some(Observer::new(watching)));
+    }
+
+    /// Ends that. Returns what was seen; `None` if nothing is observed, or it has taken too long.
+    pub fn observed(&self) -> Option<Log> {
+        let now = self.now();
+        self.local.set_observer(None).map(|it| it.log(now))
     }
 
     /// Waits until all configured addresses are ours: at once, unless they are to be probed

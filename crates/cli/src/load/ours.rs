@@ -35,7 +35,7 @@ pub(super) fn run(
 ) -> Result<Option<Outcome>, Failure> {
     // Standard output is for the report.
     let outputs = Outputs::new(io::stderr(), io::stderr());
-    let (log, writer) = Log::start(Form::Combined, outputs).map_err(Failure::Stack)?;
+    let (log, writer) = Log::start(Form::COMBINED, outputs).map_err(Failure::Stack)?;
     let outcome = run_logged(plan, on, tuples, signals, watcher, &log);
     drop(log);
     writer.finish();

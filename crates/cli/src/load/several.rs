@@ -41,7 +41,7 @@ impl Several<'_> {
     pub(super) fn put_on(&self, mut whole: LoadPlan) -> Result<Option<Report>, Failure> {
         // Standard output is for the report.
         let outputs = Outputs::new(io::stderr(), io::stderr());
-        let (log, writer) = Log::start(Form::Combined, outputs).map_err(Failure::Stack)?;
+        let (log, writer) = Log::start(Form::COMBINED, outputs).map_err(Failure::Stack)?;
         let reports = self.run(&mut whole, &log);
         drop(log);
         writer.finish();

@@ -69,7 +69,7 @@ fn quote(line: &mut String, before: &str, text: Option<&str>) {
 }
 
 /// Appends `text` as nginx does: no byte of it ends the field or the line.
-fn escape(line: &mut String, text: &[u8]) {
+pub(super) fn escape(line: &mut String, text: &[u8]) {
     for &byte in text {
         match byte {
             b'"' | b'\\' | ..b' ' | 0x7f.. => {

@@ -6,14 +6,15 @@ fn access() -> Record {
 }
 
 fn human(time: SystemTime, record: &Record) -> String {
-    super::human(time, record, Form::Combined)
+    super::human(time, record)
 }
 
 #[test]
 fn fields_of_our_own_stand_behind_combined_if_asked_for() {
-    let line = |form| super::human(SystemTime::UNIX_EPOCH, &access(), form);
-    let fields = line(Form::Fields);
-    let combined = line(Form::Combined);
+    let Record::Access(access) = access() else { unreachable!() };
+    let line = |form: &Form| of_request(SystemTime::UNIX_EPOCH, &access, form);
+    let fields = line(&Form::FIELDS);
+    let combined = line(&Form::COMBINED);
     assert!(fields.starts_with(&combined) && fields.contains(" port=5 "), "{fields}");
 }
 
@@ -97,8 +98,9 @@ fn files_that_were_moved_are_opened_again_and_nothing_is_lost() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name| directory.path().join(name);
     let outputs = Outputs::new(io::sink(), io::sink());
-    let outputs = outputs.with_files(Some(&at("log")), Some(&at("access"))).unwrap();
-    let (log, writer) = Log::start(Form::Combined, outputs).unwrap();
+    let to = AccessOutput::File(at("access"));
+    let outputs = outputs.with_files(Some(&at("log")), Some(&to)).unwrap();
+    let (log, writer) = Log::start(Form::COMBINED, outputs).unwrap();
     let both = |text: &str| {
         log.write(Record::Trouble { text: text.to_owned() });
         log.write(access());
@@ -129,7 +131,7 @@ fn a_file_that_cannot_be_opened_again_is_written_on() {
     let (path, moved) = (directory.path().join("sub/log"), directory.path().join("moved"));
     std::fs::create_dir(path.parent().unwrap()).unwrap();
     let outputs = Outputs::new(io::sink(), io::sink()).with_files(Some(&path), None).unwrap();
-    let (log, writer) = Log::start(Form::Combined, outputs).unwrap();
+    let (log, writer) = Log::start(Form::COMBINED, outputs).unwrap();
     std::fs::rename(path.parent().unwrap(), &moved).unwrap();
     log.reopen();
     log.write(Record::Trouble { text: "after".to_owned() });
@@ -142,7 +144,7 @@ fn a_file_that_cannot_be_opened_again_is_written_on() {
 #[test]
 fn everything_is_written_before_the_end() {
     let page = Page::default();
-    let (log, writer) = Log::start(Form::Combined, Outputs::new(page.clone(), io::sink())).unwrap();
+    let (log, writer) = Log::start(Form::COMBINED, Outputs::new(page.clone(), io::sink())).unwrap();
     for _ in 0..100 {
         log.write(access());
     }
@@ -154,15 +156,64 @@ fn everything_is_written_before_the_end() {
 #[test]
 fn a_writer_that_stands_still_stops_nobody_and_the_loss_is_told() {
     let page = Page::default();
-    let (log, writer) = Log::start(Form::Json, Outputs::new(page.clone(), io::sink())).unwrap();
+    let (log, writer) = Log::start(Form::JSON, Outputs::new(page.clone(), io::sink())).unwrap();
     let held = page.0.lock().unwrap();
     for _ in 0..3 * WAITING_LINES {
         log.write(access());
     }
+    let losses = log.losses();
     drop(held);
     drop(log);
     writer.finish();
     let text = page.text();
-    assert!(text.contains("\"event\":\"dropped\""));
-    assert!(text.lines().count() < 3 * WAITING_LINES);
+    let written = text.matches("\"event\":\"access\"").count();
+    let lost = losses.lines() as usize;
+    assert_eq!(written + lost, 3 * WAITING_LINES);
+    assert!(lost > WAITING_LINES, "{lost}");
+    assert!(text.contains(&format!("\"lines\":{lost}")), "{lost}");
+}
+
+#[test]
+fn lines_that_a_full_disk_refuses_are_counted() {
+    let to = AccessOutput::File("/dev/full".into());
+    let outputs = Outputs::new(io::sink(), io::sink()).with_files(None, Some(&to)).unwrap();
+    let (log, writer) = Log::start(Form::COMBINED, outputs).unwrap();
+    let losses = log.losses();
+    for _ in 0..100 {
+        log.write(access());
+    }
+    drop(log);
+    writer.finish();
+    assert_eq!(losses.lines(), 100);
+}
+
+#[test]
+fn requests_have_a_form_and_an_output_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal");
+    let journal = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let to: AccessOutput = format!("journald:{}", path.display()).parse().unwrap();
+    let page = Page::default();
+    let outputs = Outputs::new(page.clone(), io::sink()).with_files(None, Some(&to)).unwrap();
+    let requests = "$remote_addr $status".parse().unwrap();
+    let (log, writer) = Log::start(Form { is_json: true, requests }, outputs).unwrap();
+    log.write(access());
+    log.write(Record::Trouble { text: "x".to_owned() });
+    drop(log);
+    writer.finish();
+    let mut datagram = [0; 1000];
+    let len = journal.recv(&mut datagram).unwrap();
+    assert!(datagram[..len].ends_with(b"192.0.2.1 200\n"));
+    assert!(page.text().contains(r#""event":"trouble""#) && page.text().lines().count() == 1);
+}
+
+#[test]
+fn a_form_and_an_output_are_words_or_more() {
+    assert_eq!("fields".parse(), Ok(Requests::Fields));
+    let fault = "apache".parse::<Requests>().unwrap_err();
+    assert!(fault.starts_with("give combined, fields, json"), "{fault}");
+    assert!("$statsu".parse::<Requests>().unwrap_err().contains("did you mean $status?"));
+    assert_eq!("-".parse(), Ok(AccessOutput::Stdout));
+    assert_eq!("a/journald".parse(), Ok(AccessOutput::File("a/journald".into())));
+    assert!("journald:".parse::<AccessOutput>().is_err());
 }

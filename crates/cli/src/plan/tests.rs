@@ -1,5 +1,6 @@
 use super::*;
 use crate::args::{Command, CommandLine};
+use crate::log::{AccessOutput, Form, Level};
 use clap::Parser;
 use lightwait_core::config::PoolPolicy::{Naive, Priority, RoundRobin};
 use lightwait_core::config::{Algorithm, SendSize};
@@ -45,11 +46,12 @@ fn with_nothing_said_the_bridge_serves_this_directory() {
     assert_eq!(
         plan.log,
         LogPlan {
-            form: Form::Combined,
+            form: Form::COMBINED,
             file: None,
-            access_file: None,
+            access: None,
             requests: true,
-            failures: false
+            failures: false,
+            level: Level::Off
         }
     );
     assert!(plan.watch.capture.is_none() && !plan.watch.trace && plan.watch.fault.is_none());
@@ -61,7 +63,7 @@ fn a_quiet_server_still_writes_an_access_log_of_its_own() {
     for line in ["-q --access-log f", "-q --access-log f --log-fields", "-q --access-log f --json"]
     {
         let log = plan(line).unwrap().log;
-        assert!(log.requests && log.access_file == Some("f".into()), "{line}");
+        assert!(log.requests && log.access == Some(AccessOutput::File("f".into())), "{line}");
     }
     assert!(refusal("-q --log-fields").contains("give --access-log FILE as well"));
 }
@@ -238,7 +240,14 @@ fn files_and_logs_follow_their_flags() {
     assert!(!plan.files.listing && plan.files.hidden && plan.files.index == "home.html");
     assert_eq!(
         plan.log,
-        LogPlan { form: Form::Json, file: None, access_file: None, requests: true, failures: true }
+        LogPlan {
+            form: Form::JSON,
+            file: None,
+            access: None,
+            requests: true,
+            failures: true,
+            level: Level::Off
+        }
     );
     assert!(refusal("--index a/b").contains("--index"));
 }

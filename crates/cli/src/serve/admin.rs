@@ -8,6 +8,7 @@
 
 mod capture;
 pub(crate) mod connections;
+mod events;
 mod metrics;
 mod questions;
 mod rates;
@@ -73,6 +74,7 @@ const INDEX: &str = "\
 /rates        what happens a second, as JSON; ?seconds=1
 /summary      all sockets together, and those worth a look, as JSON
 /capture      frames as pcapng; ?filter=dst+10.0.0.2:4000&seconds=5&bytes=4194304
+/events       what happens on connections, as qlog; ?filter=dst+10.0.0.2&sample=10&seconds=5
 /config       the knobs in force, as JSON
 ";
 
@@ -307,6 +309,10 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
             Ok(query) => captured(state, &query).await,
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
+        "/events" => match events::Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(query) => observed(state, &query).await,
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        },
         "/summary" => object(&summary::of(&state.shards).await),
         "/config" => config(state).await,
         _ => text(StatusCode::NOT_FOUND, format!("There is:\n{INDEX}")),
@@ -332,9 +338,39 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
     })
 }
 
+/// Why there is no capture, and no log of events.
+const BUSY: &str = "a capture or a log of events runs, or is being sent: there is one at a time\n";
+
+/// The events of a while, to be saved.
+async fn observed(state: &State, query: &events::Query) -> Answer {
+    let Ok(permit) = state.capturing.clone().try_acquire_owned() else {
+        return text(StatusCode::CONFLICT, BUSY);
+    };
+    match events::take(&state.shards, query).await {
+        Ok(log) => {
+            let name = "attachment; filename=\"lightwait.sqlog\"";
+            to_be_saved(lightwait_trace::qlog::MEDIA_TYPE, name, log, permit)
+        }
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+    }
+}
+
+/// A file, which is counted until it was sent.
+fn to_be_saved(
+    content_type: &'static str,
+    disposition: &'static str,
+    file: Vec<u8>,
+    permit: OwnedSemaphorePermit,
+) -> Answer {
+    let mut answer = answer_with(StatusCode::OK, content_type, file);
+    answer.body_mut().permit = Some(permit);
+    let disposition = HeaderValue::from_static(disposition);
+    answer.headers_mut().insert(header::CONTENT_DISPOSITION, disposition);
+    answer
+}
+
 /// The frames of a while, to be saved.
 async fn captured(state: &State, query: &capture::Query) -> Answer {
-    const BUSY: &str = "a capture runs, or is being sent: there is one at a time\n";
     let Ok(permit) = state.capturing.clone().try_acquire_owned() else {
         return text(StatusCode::CONFLICT, BUSY);
     };
@@ -348,13 +384,10 @@ async fn captured(state: &State, query: &capture::Query) -> Answer {
                 return text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"));
             }
         };
-    let mut answer = answer_with(StatusCode::OK, "application/vnd.tcpdump.pcap", pcapng);
-    answer.body_mut().permit = Some(permit);
-    let headers = answer.headers_mut();
-    let name = HeaderValue::from_static("attachment; filename=\"lightwait.pcapng\"");
-    headers.insert(header::CONTENT_DISPOSITION, name);
+    let name = "attachment; filename=\"lightwait.pcapng\"";
+    let mut answer = to_be_saved("application/vnd.tcpdump.pcap", name, pcapng, permit);
     let is_cut = HeaderValue::from_static(if is_cut { "true" } else { "false" });
-    headers.insert("lightwait-truncated", is_cut);
+    answer.headers_mut().insert("lightwait-truncated", is_cut);
     answer
 }
 
@@ -379,7 +412,7 @@ fn page() -> Answer {
 async fn of_metrics(state: &State, form: Form) -> Answer {
     let report = |stacks: &Stacks| Report { counts: stacks.counts(), times: stacks.times.clone() };
     let reports = state.shards.ask_all(report).await;
-    let body = metrics::write(reports, state.health.stalls(), form);
+    let body = metrics::write(reports, &state.health.counters(), form);
     answer_with(StatusCode::OK, form.content_type(), body)
 }
 

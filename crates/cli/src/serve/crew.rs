@@ -15,7 +15,7 @@ use super::admin::{AdminAddress, Question};
 use super::manager::Manager;
 use super::reload::Reload;
 use crate::counts::{Counter, Counts};
-use crate::log::{Log, Record};
+use crate::log::{Log, Losses, Record};
 
 /// How long a turn may take before the other shards report it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -53,6 +53,7 @@ impl Crew {
         admin: Option<AdminAddress>,
     ) -> Crew {
         let all = usize::from(shards);
+        let health = Health { log: Some(log.losses()), ..Health::default() };
         Crew {
             clients: Clients::default(),
             admin,
@@ -63,7 +64,7 @@ impl Crew {
             stopping: Gather::new(shards),
             stopped: Gather::new(shards),
             end: Barrier::new(all),
-            health: Arc::default(),
+            health: Arc::new(health),
             questions: Mutex::new(questions.into_iter().map(Some).collect()),
         }
     }
@@ -89,7 +90,7 @@ impl Crew {
             sums.iter_mut().zip(&shard).for_each(|(sum, counts)| sum.merge(counts));
         }
         if let Some(first) = sums.first_mut() {
-            first.add(&[self.health.stalls()]);
+            first.add(&self.health.counters());
         }
         for counts in sums {
             self.log.write(Record::Counts(Box::new(counts)));
@@ -129,13 +130,23 @@ pub(super) struct Health {
     /// Turns that took longer than patience.
     stalls: AtomicU64,
     is_stopping: AtomicBool,
+    /// Lines of the log that are lost.
+    log: Option<Losses>,
 }
 
 impl Health {
     /// Turns of any shard that took too long.
-    pub(super) fn stalls(&self) -> Counter {
+    fn stalls(&self) -> Counter {
         const MEANING: &str = "Times that a shard was busy with one thing for two seconds.";
         Counter::of("shard_stalls", self.stalls.load(Ordering::Relaxed), MEANING)
+    }
+
+    /// What is counted for the program, and not for a shard.
+    pub(super) fn counters(&self) -> [Counter; 2] {
+        const MEANING: &str = "Lines of the log, also of requests, that were lost: its output was \
+                               too slow, or failed.";
+        let lost = self.log.as_ref().map_or(0, Losses::lines);
+        [self.stalls(), Counter::of("log_lines_lost", lost, MEANING)]
     }
 
     /// True once a shard has begun to stop.
@@ -206,7 +217,7 @@ mod tests {
     #[tokio::test]
     async fn a_shard_waits_for_the_others_or_a_cut() {
         let outputs = crate::log::Outputs::new(std::io::sink(), std::io::sink());
-        let (log, _writer) = Log::start(crate::log::Form::Json, outputs).unwrap();
+        let (log, _writer) = Log::start(crate::log::Form::JSON, outputs).unwrap();
         let crew = Crew::new(2, log, Vec::new(), None);
         let never = std::future::pending;
         tokio::join!(crew.all_stopped(never()), crew.all_stopped(never()));

@@ -290,6 +290,42 @@ fn an_asker_that_leaves_ends_its_capture() {
     }
 }
 
+#[test]
+fn events_of_a_connection_or_of_a_sample_are_logged_for_a_while() {
+    let (_directory, server) = served(&["--shards", "2"]);
+    let mut streams = ss::kept(&server, 6);
+    let (all, _) = connections(&server, "");
+    let peer = all[2]["peer"].as_str().unwrap();
+    let mut logged = |query: &str| {
+        thread::scope(|scope| {
+            let log = scope.spawn(|| get(&server, &format!("/events?seconds=1{query}")));
+            thread::sleep(Duration::from_millis(300));
+            assert_eq!(get(&server, "/events?seconds=0.1").status, 409, "one at a time");
+            assert_eq!(get(&server, "/capture?seconds=0.1").status, 409, "or a capture");
+            for stream in &mut streams {
+                stream.write_all(b"GET /hello.txt HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+            }
+            log.join().unwrap()
+        })
+    };
+    let groups = |body: &str| {
+        let records = body.split('\u{1e}').skip(2);
+        let records = records.map(|it| serde_json::from_str::<serde_json::Value>(it).unwrap());
+        let groups = records.map(|it| it["group_id"].as_str().unwrap().to_owned());
+        groups.collect::<std::collections::BTreeSet<_>>()
+    };
+    let answer = logged("");
+    assert_eq!((answer.status, groups(&answer.body).len()), (200, 6));
+    assert!(answer.body.contains("tcp:segment_sent"), "{}", answer.body);
+    let one = groups(&logged(&format!("&filter=dst+=+{peer}")).body);
+    assert!(one.len() == 1 && one.first().unwrap().ends_with(peer), "{one:?}");
+    // Each shard has a part of the places, and says what it had no room for.
+    let few = logged("&connections=2").body;
+    assert!(groups(&few).len() <= 2 && few.contains("\"connections_left_out\":"), "{few}");
+    assert!(groups(&logged("&sample=1000000").body).is_empty());
+    assert_eq!(get(&server, "/events?sample=0").status, 400);
+}
+
 /// The names of our metrics in a text.
 fn metric_names(text: &str) -> std::collections::BTreeSet<&str> {
     let is_of_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

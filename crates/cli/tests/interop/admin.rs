@@ -179,6 +179,53 @@ fn counters_are_those_of_a_capture() {
     });
 }
 
+/// The mean of a histogram of the server, between two scrapes, in ms, and how many there were.
+fn mean_ms(before: &str, after: &str, name: &str) -> (f64, u64) {
+    let counted = |text: &str| sum(text, &format!("lightwait_{name}_count"));
+    let seconds = |text: &str| {
+        let name = format!("lightwait_{name}_sum");
+        let lines = text.lines().filter(|line| line.split('{').next() == Some(&*name));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum::<f64>()
+    };
+    let count = counted(after) - counted(before);
+    ((seconds(after) - seconds(before)) * 1e3 / count as f64, count)
+}
+
+/// Both measure round trips of 200 ms, beside which a busy machine is quick: the server from its own
+/// answers to their acknowledgements, the load from its own SYNs and requests to the answers.
+#[test]
+fn histograms_are_those_of_a_load() {
+    let test = "admin::histograms_are_those_of_a_load";
+    namespace::inside(test, &[], || {
+        let directory = tools::directory();
+        let server = served(directory.path(), &["--shards", "2", "--fault", "delay=100ms"]);
+        fs::write(directory.path().join("short"), [b'x'; 500]).unwrap();
+        let before = metrics();
+        let mut load = tools::command(env!("CARGO_BIN_EXE_lightwait"));
+        load.args(["load", &format!("http://{}/short", OURS[0]), "--stack", "kernel", "--json"]);
+        load.args(["--rate", "50", "--warm-up", "0", "--duration", "4s"]);
+        let told: Value = serde_json::from_str(&output(&mut load)).unwrap();
+        assert_eq!(told["requests_answered"], 200, "{told}");
+        // The last acknowledgements have come.
+        thread::sleep(Duration::from_secs(1));
+        let after = metrics();
+        // A load tries the server once before it begins.
+        for (ours, theirs, wanted) in
+            [("handshake_seconds", "connect", 201), ("response_seconds", "first_byte", 200)]
+        {
+            let (mean, count) = mean_ms(&before, &after, ours);
+            let of_load = told["latency_ns"][theirs]["mean"].as_f64().unwrap() / 1e6;
+            assert_eq!(count, wanted, "{ours}");
+            assert!(
+                (mean / of_load - 1.0).abs() < 0.1,
+                "{ours}: {mean} ms, {theirs}: {of_load} ms"
+            );
+            assert!(mean >= 200.0, "{ours}: {mean} ms");
+        }
+        server.stop();
+    });
+}
+
 #[test]
 fn a_browser_shows_the_live_page_and_a_connection() {
     let test = "admin::a_browser_shows_the_live_page_and_a_connection";

@@ -14,6 +14,7 @@ mod browser;
 mod capture;
 mod client;
 mod download;
+mod events;
 mod files;
 mod host;
 mod latency;

@@ -46,6 +46,29 @@ pub struct Message {
     pub(crate) content: Content,
 }
 
+/// A TCP segment that another shard has handed over.
+#[derive(Clone, Copy, Debug)]
+pub struct Handed<'a> {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// Our address.
+    pub destination: IpAddr,
+    /// The segment, from its header on.
+    pub bytes: &'a [u8],
+    /// Payload size of the segments that were joined into it; 0 if it is a single one.
+    pub segment_size: u16,
+}
+
+impl Message {
+    /// The segment in it, if it hands one over.
+    pub fn segment(&self) -> Option<Handed<'_>> {
+        let Content::Segment(it) = &self.content else { return None };
+        let bytes = it.packet.get(usize::from(it.start)..)?;
+        let Delivery { source, destination, segment_size, .. } = *it;
+        Some(Handed { source, destination, bytes, segment_size })
+    }
+}
+
 /// How far a datagram, or an error about one, has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hop {

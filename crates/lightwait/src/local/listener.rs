@@ -111,6 +111,8 @@ impl TcpListener {
                     // The connection may be over already, and have no peer any more: take the next
                     // one then.
                     if let Ok(peer) = self.local.host().peer_address(id) {
+                        #[cfg(feature = "tracing")]
+                        crate::edges::accepted(&self.local.host(), id, peer);
                         return Poll::Ready(Ok((stream, peer)));
                     }
                 }

@@ -123,8 +123,12 @@ impl TcpStream {
 
     /// Waits until the connection is established, or has failed.
     pub(crate) async fn established(self) -> io::Result<TcpStream> {
-        poll_fn(|context| self.poll_established(context)).await?;
-        Ok(self)
+        let opened = poll_fn(|context| self.poll_established(context)).await;
+        #[cfg(feature = "tracing")]
+        if let Ok(peer) = self.peer_addr() {
+            crate::edges::opened(peer, &opened);
+        }
+        opened.map(|()| self)
     }
 
     /// The stream of a connection that the host has just returned.
@@ -467,6 +471,8 @@ impl Drop for TcpStream {
     fn drop(&mut self) {
         let now = self.local.now();
         self.local.forget(self.id);
+        #[cfg(feature = "tracing")]
+        crate::edges::left(&mut self.local.host_mut(), self.id);
         self.local.host_mut().close(now, self.id);
         self.local.touch();
     }

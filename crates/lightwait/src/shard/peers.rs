@@ -122,6 +122,11 @@ impl Seat {
 
     /// Hands all that has come from other shards to `host`, and returns the errands.
     pub(super) fn receive(&mut self, now: Instant, host: &mut Host) -> Vec<Errand> {
+        self.receive_by(|from, message| host.on_message(now, from, message))
+    }
+
+    /// Hands it to `take`, each with the index of its sender.
+    pub(super) fn receive_by(&mut self, mut take: impl FnMut(u16, Message)) -> Vec<Errand> {
         if !self.has_mail() {
             return Vec::new();
         }
@@ -132,7 +137,7 @@ impl Seat {
             let Some(ring) = ring else { continue };
             for _ in 0..ring.slots() {
                 let Ok(message) = ring.pop() else { break };
-                host.on_message(now, from as u16, message);
+                take(from as u16, message);
             }
         }
         std::mem::take(&mut self.bell().inside().errands)

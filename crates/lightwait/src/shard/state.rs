@@ -17,6 +17,7 @@ use super::waiters::{Waiter, WaiterTable};
 use crate::clock::Clock;
 use crate::executor::Executor;
 use crate::executor::inbox::Inbox;
+use crate::observe::Observer;
 
 thread_local! {
     /// The shard whose turn runs on this thread.
@@ -53,6 +54,8 @@ pub(crate) struct Local {
     memory: RefCell<Budget>,
     /// A buffer for reads into room that is not initialised.
     scratch: RefCell<Vec<u8>>,
+    is_observed: Cell<bool>,
+    observer: RefCell<Option<Box<Observer>>>,
 }
 
 impl Local {
@@ -73,6 +76,8 @@ impl Local {
             driver: RefCell::default(),
             memory: RefCell::default(),
             scratch: RefCell::default(),
+            is_observed: Cell::new(false),
+            observer: RefCell::default(),
         })
     }
 
@@ -91,6 +96,22 @@ impl Local {
     /// Borrows the host mutably. Call [`Local::touch`] after a call that leaves work.
     pub(crate) fn host_mut(&self) -> RefMut<'_, Host> {
         self.host.borrow_mut()
+    }
+
+    /// True if there is an [`observer`](Self::observer).
+    pub(super) fn is_observed(&self) -> bool {
+        self.is_observed.get()
+    }
+
+    /// What looks at the host between its inputs.
+    pub(super) fn observer(&self) -> RefMut<'_, Option<Box<Observer>>> {
+        self.observer.borrow_mut()
+    }
+
+    /// Puts another in its place, and returns the last one.
+    pub(super) fn set_observer(&self, observer: Option<Observer>) -> Option<Box<Observer>> {
+        self.is_observed.set(observer.is_some());
+        std::mem::replace(&mut *self.observer(), observer.map(Box::new))
     }
 
     pub(crate) fn timers(&self) -> RefMut<'_, Timers> {

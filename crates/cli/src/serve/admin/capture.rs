@@ -15,7 +15,7 @@ use super::questions::Shards;
 use crate::filter::{Filter, States};
 
 /// How long a capture takes, unless the request says.
-const USUAL: Duration = Duration::from_secs(5);
+pub(super) const USUAL: Duration = Duration::from_secs(5);
 /// The shortest and the longest.
 const LEAST: Duration = Duration::from_millis(100);
 const MOST: Duration = Duration::from_secs(60);
@@ -58,22 +58,8 @@ impl Query {
         let mut asked = Query { filter: None, time: USUAL, bytes: BYTES };
         for (key, value) in parts(query) {
             match key {
-                "filter" if value.trim().is_empty() => {}
-                "filter" => {
-                    // A frame has no state: naming one would seem to choose by it.
-                    if value.split_whitespace().any(|word| matches!(word, "state" | "exclude")) {
-                        return Err(format!("filter={value}: a frame has no state; give its ends"));
-                    }
-                    let filter = Filter::parse(&value, States::ALL);
-                    asked.filter =
-                        Some(filter.map_err(|error| format!("filter={value}: {error}"))?);
-                }
-                "seconds" => {
-                    let given = value.parse().ok();
-                    let given = given.and_then(|it| Duration::try_from_secs_f64(it).ok());
-                    let given = given.filter(|time| (LEAST..=MOST).contains(time));
-                    asked.time = given.ok_or_else(|| format!("seconds={value}: give 0.1 to 60"))?;
-                }
+                "filter" => asked.filter = of_ends(&value)?,
+                "seconds" => asked.time = seconds(&value)?,
                 "bytes" => {
                     let given = value.parse().ok();
                     let given = given.filter(|it| (BYTES_LEAST..=BYTES_MOST).contains(it));
@@ -99,6 +85,26 @@ impl Query {
             }
         })
     }
+}
+
+/// The filter of both ends that a request gives, if it gives one.
+pub(super) fn of_ends(value: &str) -> Result<Option<Filter>, String> {
+    if value.trim().is_empty() {
+        return Ok(None);
+    }
+    // A frame has no state: naming one would seem to choose by it.
+    if value.split_whitespace().any(|word| matches!(word, "state" | "exclude")) {
+        return Err(format!("filter={value}: a frame has no state; give its ends"));
+    }
+    let filter = Filter::parse(value, States::ALL);
+    filter.map(Some).map_err(|error| format!("filter={value}: {error}"))
+}
+
+/// The time that a request gives.
+pub(super) fn seconds(value: &str) -> Result<Duration, String> {
+    let given = value.parse().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
+    let given = given.filter(|time| (LEAST..=MOST).contains(time));
+    given.ok_or_else(|| format!("seconds={value}: give 0.1 to 60"))
 }
 
 /// Captures for the time that is asked for, or until it is full.

@@ -156,12 +156,12 @@ pub(super) struct Report {
 }
 
 /// Writes the metrics of all shards; `None` is a shard that did not answer.
-pub(super) fn write(shards: Vec<Option<Report>>, stalls: Counter, form: Form) -> String {
+pub(super) fn write(shards: Vec<Option<Report>>, whole: &[Counter], form: Form) -> String {
     let mut registry = Registry::with_prefix(PREFIX);
     let version = Info::new([("version", env!("LIGHTWAIT_VERSION"))]);
     // The crate ends this text with a full stop.
     registry.register("build", "The program", version);
-    registry.register_collector(Box::new(Scrape { shards, stalls }));
+    registry.register_collector(Box::new(Scrape { shards, whole: whole.to_vec() }));
     let mut text = String::new();
     let written = match form {
         Form::Prometheus => prometheus_text::encode(&mut text, &registry),
@@ -178,7 +178,8 @@ type Labels = [(&'static str, String); 2];
 #[derive(Debug)]
 struct Scrape {
     shards: Vec<Option<Report>>,
-    stalls: Counter,
+    /// What is counted for the program.
+    whole: Vec<Counter>,
 }
 
 impl Scrape {
@@ -275,9 +276,10 @@ impl Collector for Scrape {
             let labels = [("shard", shard.to_string())];
             ConstGauge::new(i64::from(report.is_some())).encode(up.encode_family(&labels)?)?;
         }
-        let Counter { name, meaning, value, .. } = self.stalls;
-        let stalls = encoder.encode_descriptor(name, meaning, None, MetricType::Counter)?;
-        ConstCounter::new(value).encode(stalls)?;
+        for Counter { name, meaning, value, .. } in &self.whole {
+            let counter = encoder.encode_descriptor(name, meaning, None, MetricType::Counter)?;
+            ConstCounter::new(*value).encode(counter)?;
+        }
         self.levels(encoder)?;
         self.counters(encoder)?;
         self.malformed(encoder)?;
@@ -329,8 +331,8 @@ mod tests {
         Report { counts: vec![counts], times: Some(Times::new()) }
     }
 
-    fn stalls() -> Counter {
-        Counter::of("shard_stalls", 3, "Stalls.")
+    fn stalls() -> [Counter; 1] {
+        [Counter::of("shard_stalls", 3, "Stalls.")]
     }
 
     #[test]
@@ -351,7 +353,7 @@ mod tests {
     #[test]
     fn every_metric_is_described_once_and_labelled() {
         for form in [Form::Prometheus, Form::OpenMetrics] {
-            let text = write(vec![Some(report()), None, Some(report())], stalls(), form);
+            let text = write(vec![Some(report()), None, Some(report())], &stalls(), form);
             let mut names: Vec<&str> =
                 text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
             let count = names.len();
@@ -388,7 +390,7 @@ mod tests {
         times.note_end(0);
         times.note_end(7);
         let report = Report { counts: Vec::new(), times: Some(times) };
-        let text = write(vec![Some(report)], stalls(), Form::Prometheus);
+        let text = write(vec![Some(report)], &stalls(), Form::Prometheus);
         for (name, count) in [
             ("response_seconds", 2),
             ("round_trip_seconds", 1),

@@ -168,7 +168,7 @@ fn orphans_that_peers_keep_open_are_a_level_of_their_own() {
 fn records_evicted_are_one_line_an_interval_with_their_number() {
     let page = crate::log::Page::default();
     let (log, writer) =
-        Log::start(Form::Combined, Outputs::new(page.clone(), std::io::sink())).unwrap();
+        Log::start(Form::COMBINED, Outputs::new(page.clone(), std::io::sink())).unwrap();
     let mut fixture = Fixture::new();
     let server = fixture.shards[1].handle();
     server.spawn_local(watch(server.clone(), Tally::default, log));

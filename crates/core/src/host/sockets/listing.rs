@@ -8,6 +8,7 @@ use crate::config::Algorithm;
 use crate::event::ConnectionId;
 use crate::flow::Tuple;
 use crate::tcp::slot::Slot;
+use crate::tcp::syn_cache::{HalfOpen, is_entry};
 use crate::tcp::time_wait::{Record, TimeWait};
 use crate::tcp::timers::{Deadlines, Timer};
 use crate::tcp::{ConnectionInfo, State};
@@ -138,6 +139,20 @@ impl LiveConnection<'_> {
     }
 }
 
+impl LiveConnection<'_> {
+    /// When each of its timers is due, in the order of [`Timer::ALL`].
+    pub fn timers(&self) -> [Option<Instant>; Timer::ALL.len()] {
+        let view = self.slot.view();
+        let at = |timer| view.deadlines.is_set(timer).then(|| view.deadlines.at(timer));
+        Timer::ALL.map(at)
+    }
+
+    /// True if its writer waits for room in the send buffer, or for memory.
+    pub fn waits_for_room(&self) -> bool {
+        self.slot.view().blocked.waits_for_room()
+    }
+}
+
 /// The timer that fires next; the one after which a connection may rest is none of TCP's.
 fn next(deadlines: &Deadlines) -> Option<(Timer, Instant)> {
     let set = Timer::ALL.into_iter().filter(|timer| *timer != Timer::Rest);
@@ -243,6 +258,32 @@ impl Host {
         })
     }
 
+    /// What there is between these ends: a connection, a handshake or a record.
+    pub fn socket_between(&self, ends: &Tuple) -> Option<Socket<'_>> {
+        let hash = self.live.hasher.hash(ends);
+        match self.find(hash, ends) {
+            Some(number) if is_entry(number) => {
+                let entry = self.opening.syn_cache.get(number)?;
+                Some(Socket::HalfOpen(half_open_info(entry)))
+            }
+            Some(index) => {
+                let slot = self.slots.get(index)?;
+                Some(Socket::Connection(LiveConnection { host: self, slot, index }))
+            }
+            None => self.record_between(hash, ends),
+        }
+    }
+
+    fn record_between(&self, hash: u64, ends: &Tuple) -> Option<Socket<'_>> {
+        let orphans = self.closed.fin_wait_2.records();
+        let tables =
+            [(&self.closed.time_wait, State::TimeWait), (orphans, State::FinWait2)].into_iter();
+        let mut found = tables.filter_map(|(table, state)| {
+            table.get(hash, ends).map(|it| record_info(&it.record(), state))
+        });
+        found.next().map(Socket::Record)
+    }
+
     /// What lies at a place, and the number of the next one in its part.
     fn look_at(&self, place: SocketPlace) -> (Option<Socket<'_>>, Option<u32>) {
         let SocketPlace { part, number } = place;
@@ -259,12 +300,7 @@ impl Host {
             }
             HALF_OPEN => {
                 let half_open = &self.opening.syn_cache;
-                let found = half_open.at(number).map(|it| HalfOpenInfo {
-                    local: it.tuple.local(),
-                    remote: it.tuple.remote(),
-                    due: it.due(),
-                    attempts: it.syn.attempts,
-                });
+                let found = half_open.at(number).map(half_open_info);
                 (found.map(Socket::HalfOpen), behind(half_open.end()))
             }
             CONNECTIONS => {
@@ -307,6 +343,15 @@ impl Host {
     fn sleeps(&self, tuple: &Tuple) -> bool {
         let hash = self.live.hasher.hash(tuple);
         self.find_connection(hash, tuple).is_none()
+    }
+}
+
+fn half_open_info(entry: &HalfOpen) -> HalfOpenInfo {
+    HalfOpenInfo {
+        local: entry.tuple.local(),
+        remote: entry.tuple.remote(),
+        due: entry.due(),
+        attempts: entry.syn.attempts,
     }
 }
 

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use super::pair::{Pair, Side};
 use super::peer::{Peer, S, Say, plain};
 use crate::config::Algorithm;
+use crate::flow::Tuple;
 use crate::host::{Socket, SocketPlace};
 use crate::tcp::State;
 use crate::tcp::timers::Timer;
@@ -148,4 +149,34 @@ fn a_place_that_is_none_ends_the_walk() {
         assert_eq!(pair.server.sockets_from(place).filter(|(_, it)| it.is_some()).count(), 0);
         assert!(pair.server.sockets_from(place).count() <= 13, "{bits:x}");
     }
+}
+
+#[test]
+fn what_lies_between_two_ends_is_what_the_walk_finds() {
+    let mut pair = Pair::new();
+    let listener = pair.server.listen("0.0.0.0:80".parse().unwrap(), 16).unwrap();
+    let (client, server) = pair.connect(listener);
+    pair.close(Side::Server, server, ms(5));
+    pair.close(Side::Client, client, ms(100));
+    pair.connect(listener);
+    let mut states = Vec::new();
+    let mut half_open = Peer::listening(plain());
+    half_open.say(Say::new(S, 0, 0).mss(1000));
+    half_open.hear();
+    for host in [&pair.server, &pair.client, &half_open.host] {
+        for it in host.sockets() {
+            let Some(remote) = it.remote() else { continue };
+            let end = |at: SocketAddr| (at.ip(), at.port());
+            let ends = Tuple::new(end(it.local()), end(remote));
+            let found = host.socket_between(&ends).unwrap();
+            assert_eq!((found.local(), found.remote()), (it.local(), it.remote()));
+            assert_eq!((found.state(), found.id()), (it.state(), it.id()));
+            states.push(found.state());
+            let swapped = Tuple::new(end(remote), end(it.local()));
+            assert!(host.socket_between(&swapped).is_none(), "the peer's view of it");
+        }
+    }
+    states.sort_by_key(|state| *state as u8);
+    let (open, half) = (State::Established, State::SynReceived);
+    assert_eq!(states, [half, open, open, State::TimeWait]);
 }
