@@ -217,9 +217,11 @@ impl Cable {
             let is_lost = match fate {
                 Fate::Passes => self.push(now, side, &scratch),
                 Fate::Cut(pieces) => {
-                    let lost = pieces.iter().map(|piece| self.push(now, side, piece));
-                    // Not `any`: each piece is sent.
-                    lost.fold(false, |one, other| one || other)
+                    let mut is_lost = false;
+                    for piece in &pieces {
+                        is_lost |= self.push(now, side, piece);
+                    }
+                    is_lost
                 }
                 Fate::TooBig(error) => {
                     self.push(now, side.other(), &error);
