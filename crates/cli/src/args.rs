@@ -391,6 +391,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|unix:PATH", help_heading = "Watching")]
     pub(crate) admin: Option<AdminAddress>,
 
+    /// Take over from the process that serves with the same PATH, which ends its connections
+    /// meanwhile, and let the next process take over here: a socket, for this user alone. No
+    /// connection is refused or reset, and no TIME-WAIT forgotten. For the bridge, --tap, --tun and
+    /// --af-packet
+    #[arg(long, value_name = "PATH", help_heading = "Restarts")]
+    pub(crate) takeover: Option<PathBuf>,
+
     /// Log failed connections as well
     #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]
     pub(crate) verbose: u8,

@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     Door(String, DoorError),
     /// The device cannot be opened; its own text says what to do.
     Device(String, io::Error),
+    /// No other process can take over there, or this one cannot from another.
+    Takeover(PathBuf, String),
     /// The kernel's own stack has the address.
     KernelAddress(KernelAddress),
     /// Another interface has the address that the kernel's end of a TAP would have.
@@ -120,6 +122,7 @@ impl fmt::Display for Failure {
             Failure::Admin(address, error) => admin(f, address, error),
             Failure::Door(name, error) => write!(f, "{name}: {error}"),
             Failure::Device(name, error) => write!(f, "{name}: {error}"),
+            Failure::Takeover(path, why) => write!(f, "--takeover {}: {why}", path.display()),
             Failure::KernelAddress(KernelAddress { address, interface }) => write!(
                 f,
                 "--ip {}: the kernel itself has this address, on {interface}; choose another, or \

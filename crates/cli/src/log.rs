@@ -58,6 +58,12 @@ pub(crate) enum Record {
     Certificates { sha256: Vec<String> },
     /// A configuration file was read again; the keys whose new values hold from now on.
     Reloaded { path: String, keys: Vec<String> },
+    /// This process has taken a shard over from another, with connections that still end there.
+    TakenOver { pid: u64, shard: u16, connections: usize, records: usize },
+    /// Another process serves from now on.
+    HandedOver { pid: u64 },
+    /// The process before this one is gone; so many of its connections were left.
+    Drained { pid: u64, left: usize },
     /// A response is over.
     Access(Box<Access>),
     /// A connection ended in an error.
@@ -262,6 +268,20 @@ fn words(time: SystemTime, record: &Record, form: Form) -> String {
         Record::Reloaded { path, keys } => {
             format!("{path} was read again: {} from now on.", keys.join(", "))
         }
+        Record::TakenOver { pid, shard, connections, records } => format!(
+            "Shard {shard} takes over from process {pid}: {} end there, {} of closed ones are kept \
+             here.",
+            many(*connections as u64, "connection"),
+            many(*records as u64, "record"),
+        ),
+        Record::HandedOver { pid } => format!("Process {pid} has taken over."),
+        Record::Drained { pid, left: 0 } => {
+            format!("Process {pid}, which served before this one, is done.")
+        }
+        Record::Drained { pid, left } => format!(
+            "Process {pid}, which served before this one, is gone; {} had not ended.",
+            many(*left as u64, "connection")
+        ),
         Record::Access(access) => access::line(time, access, form == Form::Fields),
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
@@ -391,6 +411,15 @@ fn machine(time: SystemTime, record: &Record) -> String {
         Record::Reloaded { path, keys } => {
             json!({ "event": "reloaded", "path": path, "keys": keys })
         }
+        Record::TakenOver { pid, shard, connections, records } => json!({
+            "event": "taken_over",
+            "pid": pid,
+            "shard": shard,
+            "connections": connections,
+            "records": records,
+        }),
+        Record::HandedOver { pid } => json!({ "event": "handed_over", "pid": pid }),
+        Record::Drained { pid, left } => json!({ "event": "drained", "pid": pid, "left": left }),
         Record::Access(access) => access::object(access),
         Record::Failed { peer, error } => {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })

@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) log: LogPlan,
     /// Where the admin door is.
     pub(crate) admin: Option<AdminAddress>,
+    /// Where another process takes over.
+    pub(crate) takeover: Option<PathBuf>,
     /// Shards, a thread each.
     pub(crate) shards: u16,
     pub(crate) cores: Cores,
@@ -243,6 +245,7 @@ impl Plan {
             return Err(usage(format!("--file-delay: {FILE_DELAY_MOST:?} at most")));
         }
         let (shards, cores) = args.shards.plan()?;
+        let takeover = takeover(args, &stack)?;
         let plan = Plan {
             directory,
             vhosts: vhosts(&args.vhost)?,
@@ -257,11 +260,29 @@ impl Plan {
             watch,
             log,
             admin: args.admin.clone(),
+            takeover,
             shards,
             cores,
         };
         plan.check_parts()?;
         Ok(plan)
+    }
+}
+
+/// The path of `--takeover`. Refuses devices whose frames another process cannot get.
+fn takeover(args: &ServeArgs, stack: &Stack) -> Result<Option<PathBuf>, Failure> {
+    let Stack::Device { device, .. } = stack else { return Ok(args.takeover.clone()) };
+    let flag = match device {
+        DevicePlan::AfXdp { .. } => "--afxdp",
+        DevicePlan::Macvtap { .. } => "--macvtap",
+        DevicePlan::Tap { .. } | DevicePlan::AfPacket { .. } => return Ok(args.takeover.clone()),
+    };
+    match args.takeover {
+        Some(_) => Err(usage(format!(
+            "--takeover: a device of {flag} cannot be handed over; it can with --tap, --tun or \
+             --af-packet, and through the bridge"
+        ))),
+        None => Ok(None),
     }
 }
 

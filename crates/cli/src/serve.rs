@@ -11,11 +11,13 @@ mod entrance;
 mod hardware;
 mod manager;
 mod memory;
+mod parting;
 mod reload;
 mod secure;
 pub(crate) mod signals;
 mod slow;
 mod suspect;
+pub(crate) mod takeover;
 mod tallies;
 mod transport;
 mod watched;
@@ -48,13 +50,15 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
-use admin::{Door, Times};
+use admin::{Door, Shards, Times};
 use crew::Crew;
 use entrance::{Entrance, Service};
+use parting::Parting;
 use reload::Reload;
 use secure::Secure;
 use signals::Signals;
 use slow::Slow;
+use takeover::Takeover;
 use watched::Watched;
 
 /// Threads that read files which the kernel's caches do not hold.
@@ -69,8 +73,13 @@ const DRAIN_POLL: Duration = Duration::from_millis(5);
 /// How long a stop waits for FINs once no data is on its way any more.
 const FIN_PATIENCE: Duration = Duration::from_millis(500);
 
+/// How long connections may wait for their next request once another process serves.
+const PARTING: Duration = Duration::from_secs(5);
+/// How long that process takes to hear of the last records.
+const LAST_REPORT: Duration = Duration::from_millis(50);
+
 /// A file service over one shard's connections.
-type FileServer = Server<Sites<Slow>>;
+type FileServer = Server<Parting>;
 
 /// Serves until a signal comes or the device fails. `file`: the configuration file, if there is
 /// one, and what it says. Returns the status to end with.
@@ -152,22 +161,29 @@ struct Front {
 
 fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
+    let mut takeover = Takeover::open(plan)?;
     let mut parts = match &plan.stack {
-        Stack::Bridge { listen } => bridge::listen(*listen, plan)?,
-        Stack::Device { .. } => device::open(plan, log)?,
+        Stack::Bridge { listen } => bridge::listen(*listen, plan, takeover.as_mut())?,
+        Stack::Device { .. } => device::open(plan, takeover.as_mut(), log)?,
     };
     let secure = Secure::open(plan)?;
     let watched = Watched::open(plan, log)?;
-    let (door, questions) = match &plan.admin {
-        Some(address) => {
-            Door::open(address, plan.shards).map(|(door, asked)| (Some(door), asked))?
-        }
-        None => (None, Vec::new()),
-    };
+    let (asked, questions) = Shards::new(plan.shards);
+    let had = takeover.as_mut().and_then(|takeover| takeover.take_admin());
+    let door = plan.admin.as_ref().map(|address| Door::open(address, &asked, had)).transpose()?;
+    if let (Some(takeover), Some(door)) = (&takeover, &door) {
+        takeover.hold_admin(door.socket().map_err(Failure::Stack)?);
+    }
     let admin = door.as_ref().map(|door| door.address.clone());
-    let _socket = admin.clone().map(admin::SocketFile::new);
+    let mut socket = admin.clone().map(admin::SocketFile::new);
+    let takeover = takeover.map(Arc::new);
+    let _end = takeover::End(takeover.clone());
     let crew = Crew::new(plan.shards, log.clone(), questions, admin);
-    let crew = Arc::new(crew.with_file(reload));
+    let crew = Arc::new(crew.with_file(reload).with_takeover(takeover.clone()));
+    if let Some(takeover) = &takeover {
+        let given = crew.health.given.clone();
+        takeover.stay(asked, given, &signals, log).map_err(Failure::Stack)?;
+    }
     if let (Some(door), Some(captures)) = (door, watched.captures()) {
         door.answer(crew.health.clone(), captures.clone()).map_err(Failure::Stack)?;
     }
@@ -179,6 +195,11 @@ fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failu
     } else {
         let work = |seat: Seat, part| common.serve_on(part, Some(seat));
         shards::threads(parts, plan.cores, work, || signals.cut())?;
+    }
+    if crew.is_given()
+        && let Some(socket) = &mut socket
+    {
+        socket.leave();
     }
     Ok(signals.exit_code())
 }
@@ -209,6 +230,11 @@ impl Common<'_> {
         if !claim::wait(&mut shards, &handle, signals, log)? {
             return Ok(());
         }
+        if let Some(takeover) = &crew.takeover
+            && !takeover.join(member, &handle, signals, log)?
+        {
+            return Ok(());
+        }
         if plan.tls.as_ref().is_some_and(|tls| tls.redirects) {
             // The kernel may have chosen it.
             plan.server.redirect_to = entrances.get(1).map(|secure| secure.port);
@@ -227,6 +253,7 @@ impl Common<'_> {
             handle.spawn_local(entrance.accept_all(service.clone(), credentials))
         });
         let mut stopping = Stopping {
+            fronts: Vec::new(),
             tasks: accepting.collect(),
             stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times },
             service,
@@ -240,7 +267,8 @@ impl Common<'_> {
     /// Says that the server serves, and does what SIGHUP asks for.
     fn begin(&self, handle: &Handle, urls: Vec<String>, stack: String) {
         let (log, admin) = (self.log, self.crew.admin.clone());
-        self.crew.manager.ready(&format!("Serving at {}", urls.join(" and ")));
+        let has_taken = self.crew.takeover.as_ref().is_some_and(|it| it.has_taken());
+        self.crew.manager.ready(&format!("Serving at {}", urls.join(" and ")), has_taken);
         log.write(Record::Serving { directory: shown(self.plan), urls, stack, admin });
         if let Some(secure) = self.secure {
             secure.tell(log);
@@ -283,7 +311,7 @@ fn drive(
     let relays = bridges.into_iter();
     let relays =
         relays.map(|bridge| client.spawn_local(async move { match bridge.run().await {} }));
-    stopping.tasks.extend(relays);
+    stopping.fronts.extend(relays);
     stopping.watch(&handle, "the server's stack");
     stopping.watch(&client, "the bridge's client stack");
     stopping.stacks.answer(&handle, signals);
@@ -319,7 +347,7 @@ fn file_server(
         wall: Rc::new(SystemTime::now),
     };
     let memory = Memory::new(Budget(stack.memory()));
-    let sites = sites_of(plan, sources, &clock, &memory);
+    let sites = Parting::new(sites_of(plan, sources, &clock, &memory));
     let server = Server::new(sites, plan.server.clone(), clock).with_memory(memory);
     let mut server = server.with_clients(crew.clients.clone());
     if let Some(percent) = plan.ask_at {
@@ -392,6 +420,8 @@ impl Keeper for Budget {
 
 /// The tasks and stacks that a graceful stop ends.
 struct Stopping {
+    /// The tasks that accept connections on the kernel's stack.
+    fronts: Vec<JoinHandle<()>>,
     /// The tasks that accept connections and those that watch the stack.
     tasks: Vec<JoinHandle<()>>,
     /// The stacks whose connections must be over before the stop ends.
@@ -420,6 +450,10 @@ impl Stopping {
     /// Lets responses finish and written data arrive; `hurry` cuts both short. Logs the counters at
     /// the end in either case.
     async fn run(self, signals: &Signals) {
+        self.fronts.iter().for_each(JoinHandle::abort);
+        if self.stacks.crew.is_given() {
+            self.part(signals).await;
+        }
         // Dropping a listener resets the connections that were not accepted.
         self.tasks.iter().for_each(JoinHandle::abort);
         let stop = self.service.server.stop();
@@ -439,9 +473,29 @@ impl Stopping {
         stop.cut();
         let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
         let unfinished = if is_finished { 0 } else { self.cut_short().await };
+        if self.stacks.crew.is_given() {
+            // The process that has taken over hears what is left of the last ones.
+            lightwait::rt::sleep(LAST_REPORT).await;
+        }
         self.stacks.tell(crew::LAST_ROUND);
         self.stacks.crew.stopped(self.stacks.member, unfinished);
         self.stacks.crew.all_stopped(signals.hurry()).await;
+    }
+
+    /// Another process serves: connections that were begun are accepted, and each answer closes its
+    /// own. A client that waits longer than that with its next request finds a closed connection.
+    async fn part(&self, signals: &Signals) {
+        self.service.server.handler().part();
+        let ended = async {
+            let stop = self.service.server.stop();
+            while stop.tracked() + self.stacks.sum(Host::half_open) > 0 {
+                lightwait::rt::sleep(DRAIN_POLL).await;
+            }
+        };
+        tokio::select! {
+            _ = lightwait::rt::timeout(PARTING, ended) => {}
+            () = signals.hurry() => {}
+        }
     }
 
     /// Connections whose clients lack some of an answer, after the cut.
@@ -460,7 +514,7 @@ impl Stopping {
         let mut patience = FIN_PATIENCE;
         while !patience.is_zero() && self.stacks.sum(Host::connections) > 0 {
             lightwait::rt::sleep(DRAIN_POLL).await;
-            if self.stacks.sum(Host::pages_in_use) == 0 {
+            if self.stacks.sum(Host::pages_in_use) == 0 && !self.stacks.crew.is_given() {
                 patience = patience.saturating_sub(DRAIN_POLL);
             }
         }

@@ -54,7 +54,7 @@ use std::time::{Instant, SystemTime};
 
 pub use access::{Access, RequestLine};
 pub use admission::{Admission, CONNECTION_BYTES, Clients, Entry, Refusal, TLS_BYTES, Tally};
-pub use body::Body;
+pub use body::{Body, RequestBody};
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::http2::{HTTP2_BYTES, Http2};

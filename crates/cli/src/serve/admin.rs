@@ -18,12 +18,13 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -41,7 +42,6 @@ use lightwait::wrap::pcap::Captures;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -52,14 +52,15 @@ use capture::{Captured, Refusal};
 use connections::Query;
 pub(super) use metrics::Times;
 use metrics::{Form, Report};
-use questions::Shards;
-pub(super) use questions::{Question, answer};
+pub(super) use questions::{Question, Shards, answer};
 
 /// Connections at a time: others wait.
 const CONNECTIONS: usize = 128;
 /// How long a connection may wait for a request, and how long it may take.
 const IDLE: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(600);
+/// What a capture is.
+const CAPTURE_TYPE: &str = "application/vnd.tcpdump.pcap";
 /// The wait after `accept` has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -123,28 +124,45 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Listens, for a server of so many shards. Returns where each shard finds its questions, too.
+    /// Listens, for a server of these shards; at the socket that another process `had` there, if
+    /// one has.
     pub(super) fn open(
         address: &AdminAddress,
-        shards: u16,
-    ) -> Result<(Door, Vec<Receiver<Question>>), Failure> {
+        shards: &Shards,
+        had: Option<OwnedFd>,
+    ) -> Result<Door, Failure> {
         let refuse = |error| Failure::Admin(address.clone(), error);
         let (listener, address) = match address {
             AdminAddress::Tcp(at) => {
-                let listener = std::net::TcpListener::bind(at).map_err(refuse)?;
+                let listener = match had {
+                    Some(socket) => std::net::TcpListener::from(socket),
+                    None => std::net::TcpListener::bind(at).map_err(refuse)?,
+                };
                 listener.set_nonblocking(true).map_err(refuse)?;
                 let at = listener.local_addr().map_err(refuse)?;
                 (Listener::Tcp(listener), AdminAddress::Tcp(at))
             }
             AdminAddress::Unix(path) => {
-                remove_stale(path);
-                let listener = std::os::unix::net::UnixListener::bind(path).map_err(refuse)?;
+                let listener = match had {
+                    Some(socket) => std::os::unix::net::UnixListener::from(socket),
+                    None => {
+                        remove_stale(path);
+                        std::os::unix::net::UnixListener::bind(path).map_err(refuse)?
+                    }
+                };
                 listener.set_nonblocking(true).map_err(refuse)?;
                 (Listener::Unix(listener), address.clone())
             }
         };
-        let (shards, questions) = Shards::new(shards);
-        Ok((Door { listener, address, shards }, questions))
+        Ok(Door { listener, address, shards: shards.clone() })
+    }
+
+    /// Its socket, for another process.
+    pub(super) fn socket(&self) -> io::Result<OwnedFd> {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+            Listener::Unix(listener) => listener.as_fd().try_clone_to_owned(),
+        }
     }
 
     /// Answers on a thread of its own, to the end of the program.
@@ -153,20 +171,28 @@ impl Door {
         let Door { listener, shards, address } = self;
         let is_local = matches!(address, AdminAddress::Tcp(at) if at.ip().is_loopback());
         let work = move || {
-            let capturing = Arc::new(Semaphore::new(1));
+            let (capturing, given) = (Arc::new(Semaphore::new(1)), health.given.clone());
             let state = Arc::new(State { shards, health, captures, capturing, is_local });
             // The thread has nothing to tell its failure to: a listener that is there is taken.
             let _: io::Result<()> = runtime.block_on(async {
-                match listener {
-                    Listener::Tcp(listener) => {
-                        let listener = TcpListener::from_std(listener)?;
-                        accept(&state, async || Ok(listener.accept().await?.0)).await
+                let accepting = async {
+                    match listener {
+                        Listener::Tcp(listener) => {
+                            let listener = TcpListener::from_std(listener)?;
+                            accept(&state, async || Ok(listener.accept().await?.0)).await
+                        }
+                        Listener::Unix(listener) => {
+                            let listener = UnixListener::from_std(listener)?;
+                            accept(&state, async || Ok(listener.accept().await?.0)).await
+                        }
                     }
-                    Listener::Unix(listener) => {
-                        let listener = UnixListener::from_std(listener)?;
-                        accept(&state, async || Ok(listener.accept().await?.0)).await
-                    }
+                };
+                tokio::select! {
+                    failed = accepting => return failed,
+                    () = given.notified() => {}
                 }
+                // Another process answers from here on; what was begun goes on.
+                std::future::pending().await
             });
         };
         thread::Builder::new().name("admin".to_owned()).spawn(work).map(drop)
@@ -174,17 +200,22 @@ impl Door {
 }
 
 /// The file of a door in the file system, which goes with the program.
-pub(super) struct SocketFile(AdminAddress);
+pub(super) struct SocketFile(Option<AdminAddress>);
 
 impl SocketFile {
     pub(super) fn new(address: AdminAddress) -> SocketFile {
-        SocketFile(address)
+        SocketFile(Some(address))
+    }
+
+    /// Leaves the file to another process.
+    pub(super) fn leave(&mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let AdminAddress::Unix(path) = &self.0 {
+        if let Some(AdminAddress::Unix(path)) = &self.0 {
             // The next program removes it, if this one cannot.
             let _ = std::fs::remove_file(path);
         }
@@ -304,6 +335,7 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
         "/capture" => match capture::Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(_) if *request.method() == Method::HEAD => capture_head(),
             Ok(query) => captured(state, &query).await,
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
@@ -332,6 +364,14 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
     })
 }
 
+/// What a capture's answer begins with; it captures nothing.
+fn capture_head() -> Answer {
+    let mut answer = answer_with(StatusCode::OK, CAPTURE_TYPE, Vec::new());
+    // The length of a capture is not known before.
+    answer.headers_mut().remove(header::CONTENT_LENGTH);
+    answer
+}
+
 /// The frames of a while, to be saved.
 async fn captured(state: &State, query: &capture::Query) -> Answer {
     const BUSY: &str = "a capture runs, or is being sent: there is one at a time\n";
@@ -348,7 +388,7 @@ async fn captured(state: &State, query: &capture::Query) -> Answer {
                 return text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"));
             }
         };
-    let mut answer = answer_with(StatusCode::OK, "application/vnd.tcpdump.pcap", pcapng);
+    let mut answer = answer_with(StatusCode::OK, CAPTURE_TYPE, pcapng);
     answer.body_mut().permit = Some(permit);
     let headers = answer.headers_mut();
     let name = HeaderValue::from_static("attachment; filename=\"lightwait.pcapng\"");
@@ -379,7 +419,8 @@ fn page() -> Answer {
 async fn of_metrics(state: &State, form: Form) -> Answer {
     let report = |stacks: &Stacks| Report { counts: stacks.counts(), times: stacks.times.clone() };
     let reports = state.shards.ask_all(report).await;
-    let body = metrics::write(reports, state.health.stalls(), form);
+    let expiries = state.health.expiries.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let body = metrics::write(reports, state.health.stalls(), expiries, form);
     answer_with(StatusCode::OK, form.content_type(), body)
 }
 
@@ -452,14 +493,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("door");
         let address = AdminAddress::Unix(path.clone());
-        let door = Door::open(&address, 1).unwrap();
-        assert!(Door::open(&address, 1).is_err(), "it is in use");
+        let open = |address| Door::open(address, &Shards::new(1).0, None);
+        let door = open(&address).unwrap();
+        assert!(open(&address).is_err(), "it is in use");
         drop(door);
         assert!(path.exists());
-        drop(Door::open(&address, 1).unwrap());
+        drop(open(&address).unwrap());
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "a file").unwrap();
-        assert!(Door::open(&address, 1).is_err());
+        assert!(open(&address).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"a file");
     }
 }

@@ -67,6 +67,11 @@ impl Signals {
         self.asked.send_modify(|stops| *stops = (*stops).max(2));
     }
 
+    /// Stops the program from within, as a first signal does: another process serves.
+    pub(crate) fn hand_over(&self) {
+        self.asked.send_modify(|stops| *stops = (*stops).max(1));
+    }
+
     /// True once a signal has asked for a stop.
     pub(crate) fn is_stop(&self) -> bool {
         *self.stops.borrow() > 0

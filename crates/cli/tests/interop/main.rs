@@ -23,6 +23,7 @@ mod namespace;
 mod peers;
 mod proxy;
 mod readme;
+mod restarts;
 mod server;
 mod shards;
 mod short_connections;
