@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     Knob(String, String),
     /// The directory cannot be served.
     Directory(PathBuf, io::Error),
+    /// The file of that flag, which stands for others, is not there.
+    Page(&'static str, PathBuf),
     /// A certificate or a key does not serve; the text says why.
     Certificate(PathBuf, String),
     /// The kernel does not let us have io_uring.
@@ -113,6 +115,13 @@ impl fmt::Display for Failure {
                     }
                     _ => write!(f, "{path}: {error}"),
                 }
+            }
+            Failure::Page(flag, path) => {
+                write!(
+                    f,
+                    "{flag}: there is no file {}; give its path in the directory",
+                    path.display()
+                )
             }
             Failure::Certificate(path, why) => write!(f, "{}: {why}", path.display()),
             Failure::Uring(error) => {

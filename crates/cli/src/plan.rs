@@ -7,6 +7,7 @@ mod files;
 mod knobs;
 mod memory;
 mod ports;
+mod restarts;
 mod shards;
 mod time_wait;
 mod tls;
@@ -16,7 +17,7 @@ pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 pub(crate) use files::{ErrorPage, SitePath, Vhost, origin};
 use files::{bridged_connections, descriptors, files, vhosts};
 use knobs::page_bytes;
-pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
+pub(crate) use knobs::{Knobs, Setting, complaint_of, knobs_named, refuse_two_values};
 pub(crate) use memory::Memory;
 pub(crate) use ports::Ports;
 pub(crate) use shards::ShardCount;
@@ -33,7 +34,7 @@ use lightwait_core::address::Cidr;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
-use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
+use crate::args::{DeviceArgs, FileIo, OnOff, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
 use crate::log::Form;
 use crate::serve::admin::AdminAddress;
@@ -62,6 +63,8 @@ pub(crate) struct Plan {
     pub(crate) admin: Option<AdminAddress>,
     /// Where another process takes over.
     pub(crate) takeover: Option<PathBuf>,
+    /// What the server does not do it may not do.
+    pub(crate) sandbox: bool,
     /// Shards, a thread each.
     pub(crate) shards: u16,
     pub(crate) cores: Cores,
@@ -235,7 +238,6 @@ impl Plan {
             let most = bridged_connections(descriptors(), files.cache_open);
             server.max_connections = server.max_connections.min(most);
         }
-        let directory = args.dir.clone();
         let disk = match args.file_io {
             FileIo::Threads => Disk::Threads,
             FileIo::IoUring => Disk::Uring,
@@ -245,9 +247,9 @@ impl Plan {
             return Err(usage(format!("--file-delay: {FILE_DELAY_MOST:?} at most")));
         }
         let (shards, cores) = args.shards.plan()?;
-        let takeover = takeover(args, &stack)?;
         let plan = Plan {
-            directory,
+            directory: args.dir.clone(),
+            takeover: restarts::takeover(args, &stack)?,
             vhosts: vhosts(&args.vhost)?,
             files,
             disk,
@@ -260,29 +262,12 @@ impl Plan {
             watch,
             log,
             admin: args.admin.clone(),
-            takeover,
+            sandbox: args.sandbox == OnOff::On,
             shards,
             cores,
         };
         plan.check_parts()?;
         Ok(plan)
-    }
-}
-
-/// The path of `--takeover`. Refuses devices whose frames another process cannot get.
-fn takeover(args: &ServeArgs, stack: &Stack) -> Result<Option<PathBuf>, Failure> {
-    let Stack::Device { device, .. } = stack else { return Ok(args.takeover.clone()) };
-    let flag = match device {
-        DevicePlan::AfXdp { .. } => "--afxdp",
-        DevicePlan::Macvtap { .. } => "--macvtap",
-        DevicePlan::Tap { .. } | DevicePlan::AfPacket { .. } => return Ok(args.takeover.clone()),
-    };
-    match args.takeover {
-        Some(_) => Err(usage(format!(
-            "--takeover: a device of {flag} cannot be handed over; it can with --tap, --tun or \
-             --af-packet, and through the bridge"
-        ))),
-        None => Ok(None),
     }
 }
 

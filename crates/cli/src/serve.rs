@@ -13,9 +13,11 @@ mod manager;
 mod memory;
 mod parting;
 mod reload;
+mod sandbox;
 mod secure;
 pub(crate) mod signals;
 mod slow;
+mod stopping;
 mod suspect;
 pub(crate) mod takeover;
 mod tallies;
@@ -23,16 +25,16 @@ mod transport;
 mod watched;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
-use lightwait::bridge::Bridge;
+use lightwait::bridge::{Bridge, Clients};
 use lightwait::driver::{self, Stop as DriverStop};
-use lightwait::executor::JoinHandle;
 use lightwait::rt::Timer;
 use lightwait::shard::{self, Handle, Shard};
 use lightwait::shards::{self, Seat};
@@ -40,7 +42,7 @@ use lightwait_core::buffer::{self, Level};
 use lightwait_core::config::Member;
 use lightwait_core::{Host, Instant};
 use lightwait_http::{
-    Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Sites, Tally, ThreadPoolFiles,
+    Clock, ConnectionRoom, Files, Keeper, Memory, Pending, Server, Sites, ThreadPoolFiles,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
@@ -55,28 +57,17 @@ use crew::Crew;
 use entrance::{Entrance, Service};
 use parting::Parting;
 use reload::Reload;
+use sandbox::Sandbox;
+pub(crate) use sandbox::drop_privileges;
 use secure::Secure;
 use signals::Signals;
 use slow::Slow;
+use stopping::Stopping;
 use takeover::Takeover;
 use watched::Watched;
 
 /// Threads that read files which the kernel's caches do not hold.
 const FILE_THREADS: usize = 4;
-/// How long responses may take to finish after the first signal.
-const GRACE: Duration = Duration::from_secs(30);
-
-/// How long connections that were cut may take to end: a turn or two.
-const CUT_PATIENCE: Duration = Duration::from_millis(200);
-/// How often a stop checks whether the last connections have closed.
-const DRAIN_POLL: Duration = Duration::from_millis(5);
-/// How long a stop waits for FINs once no data is on its way any more.
-const FIN_PATIENCE: Duration = Duration::from_millis(500);
-
-/// How long connections may wait for their next request once another process serves.
-const PARTING: Duration = Duration::from_secs(5);
-/// How long that process takes to hear of the last records.
-const LAST_REPORT: Duration = Duration::from_millis(50);
 
 /// A file service over one shard's connections.
 type FileServer = Server<Parting>;
@@ -87,13 +78,17 @@ pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<E
     raise_descriptor_limit();
     // Each shard opens it again; this tells what is wrong before anything else is opened.
     files_of(plan, 1)?;
+    plan.check_pages()?;
+    // Before there is another thread.
+    let config = file.as_ref().map(|(source, _)| source.path());
+    let sandbox = plan.sandbox.then(|| Sandbox::of_files(plan, config));
     let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
     let out: Box<dyn Write + Send> =
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
     let outputs = Outputs::new(out, io::stderr())
         .with_files(plan.log.file.as_deref(), plan.log.access_file.as_deref())?;
     let (log, writer) = Log::start(plan.log.form, outputs).map_err(Failure::Stack)?;
-    let outcome = run(plan, file.map(Reload::new), &log);
+    let outcome = run(plan, file.map(Reload::new), sandbox, &log);
     drop(log);
     writer.finish();
     outcome
@@ -159,7 +154,12 @@ struct Front {
     bridges: Vec<Bridge>,
 }
 
-fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failure> {
+fn run(
+    plan: &Plan,
+    reload: Option<Reload>,
+    sandbox: Option<Sandbox>,
+    log: &Log,
+) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
     let mut takeover = Takeover::open(plan)?;
     let mut parts = match &plan.stack {
@@ -176,6 +176,7 @@ fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failu
     }
     let admin = door.as_ref().map(|door| door.address.clone());
     let mut socket = admin.clone().map(admin::SocketFile::new);
+    let restricted = Mutex::new(sandbox.map(Sandbox::of_calls));
     let takeover = takeover.map(Arc::new);
     let _end = takeover::End(takeover.clone());
     let crew = Crew::new(plan.shards, log.clone(), questions, admin);
@@ -187,8 +188,15 @@ fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failu
     if let (Some(door), Some(captures)) = (door, watched.captures()) {
         door.answer(crew.health.clone(), captures.clone()).map_err(Failure::Stack)?;
     }
-    let common =
-        Common { plan, crew: &crew, secure: &secure, signals: &signals, watched: &watched, log };
+    let common = Common {
+        plan,
+        crew: &crew,
+        secure: &secure,
+        signals: &signals,
+        watched: &watched,
+        restricted: &restricted,
+        log,
+    };
     if plan.shards == 1 {
         let part = parts.pop().expect("one shard has one part");
         common.serve_on(part, None)?;
@@ -211,6 +219,8 @@ struct Common<'a> {
     secure: &'a Option<Secure>,
     signals: &'a Signals,
     watched: &'a Watched<'a>,
+    /// What is said of the sandbox once the server serves.
+    restricted: &'a Mutex<Option<Record>>,
     log: &'a Log,
 }
 
@@ -249,13 +259,14 @@ impl Common<'_> {
         let credentials = self.secure.as_ref().map(|secure| secure.credentials.clone());
         // The first is without TLS.
         let credentials = [None, credentials];
+        let clients = entrances.iter().filter_map(|entrance| entrance.clients.clone()).collect();
         let accepting = entrances.into_iter().zip(credentials).map(|(entrance, credentials)| {
             handle.spawn_local(entrance.accept_all(service.clone(), credentials))
         });
         let mut stopping = Stopping {
             fronts: Vec::new(),
             tasks: accepting.collect(),
-            stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times },
+            stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times, clients },
             service,
         };
         if let Some(peers) = peers {
@@ -270,15 +281,17 @@ impl Common<'_> {
         let has_taken = self.crew.takeover.as_ref().is_some_and(|it| it.has_taken());
         self.crew.manager.ready(&format!("Serving at {}", urls.join(" and ")), has_taken);
         log.write(Record::Serving { directory: shown(self.plan), urls, stack, admin });
+        let restricted = self.restricted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        restricted.into_iter().for_each(|record| log.write(record));
         if let Some(secure) = self.secure {
-            secure.tell(log);
+            secure.tell(log, &self.crew.health.expiries);
         }
         let (log, secure, crew) = (log.clone(), self.secure.clone(), self.crew.clone());
         handle.spawn_local(self.signals.whenever_hung_up(move || {
             crew.manager.reloading(|| {
                 log.reopen();
                 if let Some(secure) = &secure {
-                    secure.reload(&log);
+                    secure.reload(&log, &crew.health.expiries);
                 }
                 if let Some(reload) = &crew.reload {
                     reload.again(&log);
@@ -418,109 +431,6 @@ impl Keeper for Budget {
     }
 }
 
-/// The tasks and stacks that a graceful stop ends.
-struct Stopping {
-    /// The tasks that accept connections on the kernel's stack.
-    fronts: Vec<JoinHandle<()>>,
-    /// The tasks that accept connections and those that watch the stack.
-    tasks: Vec<JoinHandle<()>>,
-    /// The stacks whose connections must be over before the stop ends.
-    stacks: Stacks,
-    service: Service,
-}
-
-impl Stopping {
-    /// Adds a stack to the stop: it waits for the stack's connections, and watches the stack until
-    /// then.
-    fn watch(&mut self, stack: &Handle, name: &str) {
-        // The first is the server's.
-        let server = self.stacks.all.is_empty().then(|| self.service.server.clone());
-        let kept = server.clone();
-        let tally = move || server.as_ref().map_or_else(Tally::default, |server| server.tally());
-        let full = closed::watch(stack.clone(), tally, self.service.log.clone());
-        let conflicts = claim::watch(stack.clone(), self.service.log.clone());
-        let faults = suspect::watch(stack.clone(), self.stacks.member, self.service.log.clone());
-        self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
-        self.tasks.push(stack.spawn_local(faults));
-        let kept = move || kept.as_ref().map_or(0, |server| server.handler().cache_tally().bytes);
-        self.tasks.push(stack.spawn_local(memory::watch(stack.clone(), kept)));
-        self.stacks.all.push((name.to_owned(), stack.clone()));
-    }
-
-    /// Lets responses finish and written data arrive; `hurry` cuts both short. Logs the counters at
-    /// the end in either case.
-    async fn run(self, signals: &Signals) {
-        self.fronts.iter().for_each(JoinHandle::abort);
-        if self.stacks.crew.is_given() {
-            self.part(signals).await;
-        }
-        // Dropping a listener resets the connections that were not accepted.
-        self.tasks.iter().for_each(JoinHandle::abort);
-        let stop = self.service.server.stop();
-        self.stacks.crew.stopping(self.stacks.member, stop.tracked());
-        stop.request();
-        // From here on, memory is held only for responses in flight.
-        self.service.server.handler().set_cache_bytes(0);
-        let finished = async {
-            stop.finished().await;
-            self.drained().await;
-        };
-        let is_finished = tokio::select! {
-            within = lightwait::rt::timeout(GRACE, finished) => within.is_ok(),
-            () = signals.hurry() => false,
-        };
-        // Their access records come before the last lines.
-        stop.cut();
-        let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
-        let unfinished = if is_finished { 0 } else { self.cut_short().await };
-        if self.stacks.crew.is_given() {
-            // The process that has taken over hears what is left of the last ones.
-            lightwait::rt::sleep(LAST_REPORT).await;
-        }
-        self.stacks.tell(crew::LAST_ROUND);
-        self.stacks.crew.stopped(self.stacks.member, unfinished);
-        self.stacks.crew.all_stopped(signals.hurry()).await;
-    }
-
-    /// Another process serves: connections that were begun are accepted, and each answer closes its
-    /// own. A client that waits longer than that with its next request finds a closed connection.
-    async fn part(&self, signals: &Signals) {
-        self.service.server.handler().part();
-        let ended = async {
-            let stop = self.service.server.stop();
-            while stop.tracked() + self.stacks.sum(Host::half_open) > 0 {
-                lightwait::rt::sleep(DRAIN_POLL).await;
-            }
-        };
-        tokio::select! {
-            _ = lightwait::rt::timeout(PARTING, ended) => {}
-            () = signals.hurry() => {}
-        }
-    }
-
-    /// Connections whose clients lack some of an answer, after the cut.
-    async fn cut_short(&self) -> usize {
-        // The stacks give back the memory of those that were cut.
-        lightwait::rt::sleep(DRAIN_POLL).await;
-        let stop = self.service.server.stop();
-        // Of connections whose tasks ended before, the stacks alone know, and not how many.
-        let is_undelivered = self.stacks.sum(Host::pages_in_use) > 0;
-        (stop.cut_short() + stop.tracked()).max(is_undelivered.into())
-    }
-
-    /// Waits until the peers have acknowledged all written data, and for their FINs. It does not
-    /// wait long for the FIN of a peer that keeps its half open.
-    async fn drained(&self) {
-        let mut patience = FIN_PATIENCE;
-        while !patience.is_zero() && self.stacks.sum(Host::connections) > 0 {
-            lightwait::rt::sleep(DRAIN_POLL).await;
-            if self.stacks.sum(Host::pages_in_use) == 0 && !self.stacks.crew.is_given() {
-                patience = patience.saturating_sub(DRAIN_POLL);
-            }
-        }
-    }
-}
-
 /// All stacks with their names, and the server on the first.
 #[derive(Clone)]
 struct Stacks {
@@ -531,9 +441,16 @@ struct Stacks {
     crew: Arc<Crew>,
     /// What responses took, if somebody may ask.
     times: Option<Times>,
+    /// Who is behind bridged connections.
+    clients: Vec<Clients>,
 }
 
 impl Stacks {
+    /// The client whose connection the server sees coming from there, if a bridge is between.
+    fn client_behind(&self, peer: SocketAddr) -> Option<SocketAddr> {
+        self.clients.iter().find_map(|clients| Some(clients.behind(peer)?.address()))
+    }
+
     fn sum(&self, count: impl Fn(&Host) -> usize) -> usize {
         self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }

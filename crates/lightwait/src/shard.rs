@@ -97,8 +97,8 @@ impl Shard {
         Shard::on_clock(config, device, budgets, clock, resolutions)
     }
 
-    /// A shard whose time began at `origin`: that of another shard of the same host, before this one
-    /// ([`Handle::origin`]). Its timestamps and initial sequence numbers go on.
+    /// A shard whose time began at `origin`: that of another shard of the same host, before this
+    /// one ([`Handle::origin`]). Its timestamps and initial sequence numbers go on.
     pub fn since(config: Config, device: Box<dyn Device>, origin: StdInstant) -> io::Result<Shard> {
         let clock = Clock::with_origin(origin);
         let resolutions =
@@ -403,8 +403,8 @@ impl Handle {
         self.local.host_mut().take_remains(self.local.now())
     }
 
-    /// Keeps what is left of connections of the process before this one ([`Host::inherit`]); how many
-    /// it keeps. `cookies`: that one has sent SYN cookies lately.
+    /// Keeps what is left of connections of the process before this one ([`Host::inherit`]); how
+    /// many it keeps. `cookies`: that one has sent SYN cookies lately.
     pub fn inherit(&self, remains: &[Remains], cookies: bool) -> usize {
         let now = self.local.now();
         let mut host = self.local.host_mut();

@@ -14,6 +14,7 @@ use tokio::sync::mpsc::Receiver;
 use super::admin::{AdminAddress, Question};
 use super::manager::Manager;
 use super::reload::Reload;
+use super::secure::Expiries;
 use super::takeover::Takeover;
 use crate::counts::{Counter, Counts};
 use crate::log::{Log, Record};
@@ -146,6 +147,8 @@ pub(super) struct Health {
     /// Turns that took longer than patience.
     stalls: AtomicU64,
     is_stopping: AtomicBool,
+    /// When its certificates expire.
+    pub(super) expiries: Expiries,
     /// Tells those who accept on the kernel's stack that another process does now.
     pub(super) given: Arc<tokio::sync::Notify>,
 }

@@ -133,8 +133,8 @@ impl Queue {
 }
 
 /// Opens a device with a queue for each shard of a host that has the addresses in `ranges` as well.
-/// Tells it which shard owns a connection, and logs it if that is refused. `legacy`: another process
-/// has opened it and set it up.
+/// Tells it which shard owns a connection, and logs it if that is refused. `legacy`: another
+/// process has opened it and set it up.
 pub(crate) fn open_queues(
     stack: &Stack,
     knobs: &Knobs,

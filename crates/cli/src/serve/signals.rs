@@ -40,6 +40,8 @@ impl Signals {
         let [(asks, counts), (hangs_up, hangups)] = [0; 2].map(watch::channel);
         let mut signals = iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            // It needs none; the program's other threads drop theirs later.
+            let _ = super::sandbox::drop_privileges();
             for signal in signals.forever() {
                 match signal {
                     SIGUSR1 => {

@@ -286,8 +286,8 @@ fn the_old_process_goes_on_if_the_new_one_is_not_alike_or_dies() {
 }
 
 #[test]
-fn the_old_process_ends_its_connections_if_the_new_one_is_killed() {
-    let test = "restarts::the_old_process_ends_its_connections_if_the_new_one_is_killed";
+fn the_old_process_ends_its_connections_if_the_new_one_dies() {
+    let test = "restarts::the_old_process_ends_its_connections_if_the_new_one_dies";
     namespace::inside(test, &["curl", "sha256sum"], || {
         let (site, run) = (site(), tools::directory());
         let path = run.path().join("takeover.sock");

@@ -9,8 +9,8 @@
 //!     take_remains ─────────────────▶  inherit
 //! ```
 //!
-//! A host that has stepped down ends its connections and begins none. It does not answer what belongs to
-//! none of them: that is the new host's.
+//! A host that has stepped down ends its connections and begins none. It does not answer what
+//! belongs to none of them: that is the new host's.
 
 use alloc::vec::Vec;
 

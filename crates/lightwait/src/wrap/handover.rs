@@ -302,7 +302,8 @@ const TCP: u8 = 6;
 const ICMPV6: u8 = 58;
 /// Types of ICMP whose packets quote one of ours (RFC 792).
 const ERRORS: [u8; 4] = [3, 4, 11, 12];
-/// Types of ICMPv6: errors (RFC 4443), and what routers and neighbours say of themselves (RFC 4861).
+/// Types of ICMPv6: errors (RFC 4443), and what routers and neighbours say of themselves (RFC
+/// 4861).
 const ERRORS_V6: [u8; 4] = [1, 2, 3, 4];
 const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;

@@ -127,8 +127,8 @@ impl Taken {
         taken.map(|(_, socket)| socket).collect()
     }
 
-    /// Hears of the connections of the process before, to its end, and returns what is to be said of
-    /// that. `None` if this process ends before it has taken over.
+    /// Hears of the connections of the process before, to its end, and returns what is to be said
+    /// of that. `None` if this process ends before it has taken over.
     pub(super) fn follow(
         &self,
         switches: &[Switch],

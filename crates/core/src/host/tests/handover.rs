@@ -97,7 +97,7 @@ fn what_is_taken_is_forgotten() {
 }
 
 #[test]
-fn a_host_that_retired_ends_its_connections_and_says_no_more() {
+fn a_host_that_stepped_down_ends_its_connections_alone() {
     let mut peer = Peer::established(super::pair::config("10.0.0.2"));
     peer.host.step_down();
     // Another connection, and a stray segment of one that nobody knows: both are the heir's.
@@ -120,7 +120,7 @@ fn a_host_that_retired_ends_its_connections_and_says_no_more() {
 }
 
 #[test]
-fn a_handshake_that_has_begun_is_completed_by_the_host_that_retired() {
+fn a_handshake_that_has_begun_is_completed_by_the_old_host() {
     let mut peer = Peer::listening(super::pair::config("10.0.0.2"));
     peer.say(Say::new(S, 0, 0));
     assert_eq!(peer.hear_one().flags, S | A);
