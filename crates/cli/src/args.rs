@@ -115,7 +115,7 @@ pub(crate) struct KnobsArgs {
 
 /// Check a configuration file of `serve --config`, and print its faults with their places.
 ///
-/// It opens nothing: neither the directory nor a device.
+/// It opens no device. Relative paths are those from here.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CheckArgs {
     /// The file
@@ -422,6 +422,24 @@ pub(crate) struct ServeArgs {
     )]
     pub(crate) log_level: Level,
 
+    /// Take over from the process that serves with the same PATH, which ends its connections
+    /// meanwhile, and let the next process take over here: a socket, for this user alone. No
+    /// connection is refused or reset, and no TIME-WAIT forgotten. For the bridge, --tap, --tun and
+    /// --af-packet
+    #[arg(long, value_name = "PATH", help_heading = "Restarts and sandbox")]
+    pub(crate) takeover: Option<PathBuf>,
+
+    /// Whether the server may do no more, once it runs, than it does: files beyond those that the
+    /// flags name, programs and most of what changes the machine are out of its reach. What the
+    /// kernel cannot forbid is left out, and the log says what holds
+    #[arg(
+        long,
+        value_name = "ON|OFF",
+        default_value = "on",
+        help_heading = "Restarts and sandbox"
+    )]
+    pub(crate) sandbox: OnOff,
+
     /// Log failed connections as well
     #[arg(short, long, action = ArgAction::Count, help_heading = "Watching")]
     pub(crate) verbose: u8,
@@ -429,6 +447,13 @@ pub(crate) struct ServeArgs {
     /// Do not log requests, except to the file of --access-log
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Watching")]
     pub(crate) quiet: bool,
+}
+
+/// Whether something is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnOff {
+    On,
+    Off,
 }
 
 /// How to read files from a disk.

@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::args::{CommandLine, ServeArgs};
 use crate::failure::{self, Failure};
-use crate::plan::Setting;
+use crate::plan::{Setting, complaint_of};
 
 /// The key of the knobs, whose value is a table.
 const KNOBS: &str = "set";
@@ -63,9 +63,22 @@ pub(crate) struct ConfigFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     key: String,
-    words: Vec<String>,
+    words: Vec<Word>,
     /// False for the directory, which has no flag.
     is_flag: bool,
+}
+
+/// A word, and the byte at which its value begins. The same word elsewhere is the same.
+#[derive(Clone, Debug, Eq)]
+struct Word {
+    text: String,
+    at: usize,
+}
+
+impl PartialEq for Word {
+    fn eq(&self, other: &Word) -> bool {
+        self.text == other.text
+    }
 }
 
 /// A fault of a file, and the byte at which it begins.
@@ -115,11 +128,7 @@ impl ConfigFile {
         }
         // A table has no order of its own.
         entries.sort_by_key(|(_, at): &(Entry, Range<usize>)| at.start);
-        for (entry, span) in &entries {
-            if let Some(text) = entry.complaint() {
-                faults.push(Fault { at: span.start, text });
-            }
-        }
+        faults.extend(entries.iter().flat_map(|(entry, _)| entry.complaints()));
         faults.sort_by_key(|fault| fault.at);
         match faults.is_empty() {
             true => {
@@ -139,7 +148,7 @@ impl ConfigFile {
             let is_given = given.value_source(&id_of(&entry.key)) == Some(ValueSource::CommandLine);
             entry.words.retain(|word| match &entry.key[..] {
                 // Each knob is a flag of its own.
-                KNOBS => !set.iter().any(|set| word.starts_with(set)),
+                KNOBS => !set.iter().any(|set| word.text.starts_with(set)),
                 _ => !is_given,
             });
         }
@@ -155,8 +164,9 @@ impl ConfigFile {
         // What has no flag comes last: its value may look like one.
         let (named, bare): (Vec<Entry>, Vec<Entry>) =
             self.own(given).into_iter().partition(|entry| entry.is_flag);
-        let words_of =
-            |entries: Vec<Entry>| entries.into_iter().flat_map(|it| it.words).map(OsString::from);
+        let words_of = |entries: Vec<Entry>| {
+            entries.into_iter().flat_map(|it| it.words).map(|it| it.text.into())
+        };
         let end = (!bare.is_empty()).then(|| OsString::from("--"));
         let named = program.iter().cloned().chain(words_of(named)).chain(flags.iter().cloned());
         parse(named.chain(end).chain(words_of(bare)))
@@ -193,9 +203,11 @@ impl Entry {
         let (key, at) = (key_of(arg), value.span().start);
         let flag = arg.get_long().map(|long| format!("--{long}"));
         let fault = |text: String| Fault { at, text: format!("{key}: {text}") };
+        let one = |text: String, at: usize| Word { text, at };
         let words = match (arg.get_action(), value.get_ref()) {
             (ArgAction::SetTrue | ArgAction::Count, DeValue::Boolean(is_on)) => {
-                is_on.then(|| flag.expect("a switch has a name")).into_iter().collect()
+                let word = is_on.then(|| one(flag.expect("a switch has a name"), at));
+                word.into_iter().collect()
             }
             (ArgAction::SetTrue | ArgAction::Count, _) => {
                 return Err(fault("give true or false".to_owned()));
@@ -203,38 +215,42 @@ impl Entry {
             (ArgAction::Append, DeValue::Table(table)) if key == KNOBS => {
                 let mut settings = Vec::new();
                 flatten("", table, &mut settings)?;
-                settings.into_iter().map(|setting| format!("--{KNOBS}={setting}")).collect()
+                let word = |(at, setting)| one(format!("--{KNOBS}={setting}"), at);
+                settings.into_iter().map(word).collect()
             }
             (ArgAction::Append, _) if key == KNOBS => {
                 return Err(fault("give a table of knobs: [set]".to_owned()));
             }
             (ArgAction::Append, DeValue::Array(values)) => {
                 let words = values.iter().map(|value| {
-                    Ok(word(
-                        &flag,
-                        &scalar(value.get_ref()).map_err(|text| Fault {
-                            at: value.span().start,
-                            text: format!("{key}: {text}"),
-                        })?,
-                    ))
+                    let at = value.span().start;
+                    let text = scalar(value.get_ref());
+                    let text = text.map_err(|text| Fault { at, text: format!("{key}: {text}") })?;
+                    Ok(one(word(&flag, &text), at))
                 });
-                words.collect::<Result<Vec<String>, Fault>>()?
+                words.collect::<Result<Vec<Word>, Fault>>()?
             }
-            (_, value) => vec![word(&flag, &scalar(value).map_err(fault)?)],
+            (_, value) => vec![one(word(&flag, &scalar(value).map_err(fault)?), at)],
         };
         Ok(Entry { key, words, is_flag: arg.get_long().is_some() })
     }
 
-    /// The fault of its value alone.
-    fn complaint(&self) -> Option<String> {
+    /// The faults of its values, each alone.
+    fn complaints(&self) -> Vec<Fault> {
+        let fault = |word: &Word| Some(Fault { at: word.at, text: self.complaint(word)? });
+        self.words.iter().filter_map(fault).collect()
+    }
+
+    fn complaint(&self, word: &Word) -> Option<String> {
         use clap::error::ErrorKind::{InvalidValue, TooManyValues, ValueValidation};
         let words = ["lightwait", "serve", "--"].map(str::to_owned);
         let words = words.into_iter().take(if self.is_flag { 2 } else { 3 });
-        let error = parse(words.chain(self.words.iter().cloned()).map(OsString::from));
-        let error = error.err()?;
-        // What another key mends is not its own.
-        let is_own = matches!(error.kind(), InvalidValue | TooManyValues | ValueValidation);
-        is_own.then(|| failure::usage_line(&error))
+        match parse(words.chain([word.text.clone()]).map(OsString::from)) {
+            Ok(args) => args.set.first().and_then(complaint_of),
+            // What another key mends is not its own.
+            Err(error) => matches!(error.kind(), InvalidValue | TooManyValues | ValueValidation)
+                .then(|| failure::usage_line(&error)),
+        }
     }
 }
 
@@ -266,7 +282,10 @@ fn id_of(key: &str) -> String {
 fn scalar(value: &DeValue<'_>) -> Result<String, String> {
     Ok(match value {
         DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) => number.to_string(),
+        DeValue::Integer(number) => {
+            let value = i128::from_str_radix(number.as_str(), number.radix());
+            value.map_err(|_| "give a number of fewer digits".to_owned())?.to_string()
+        }
         DeValue::Float(number) => number.to_string(),
         DeValue::Boolean(value) => value.to_string(),
         DeValue::Array(_) => return Err("give one value".to_owned()),
@@ -276,8 +295,12 @@ fn scalar(value: &DeValue<'_>) -> Result<String, String> {
     })
 }
 
-/// The settings of a table of knobs, whose groups may be tables as well.
-fn flatten(group: &str, table: &DeTable<'_>, settings: &mut Vec<String>) -> Result<(), Fault> {
+/// The settings of a table of knobs, whose groups may be tables as well, each with its place.
+fn flatten(
+    group: &str,
+    table: &DeTable<'_>,
+    settings: &mut Vec<(usize, String)>,
+) -> Result<(), Fault> {
     for (key, value) in table {
         let name = format!("{group}{}", key.get_ref());
         if let DeValue::Table(inner) = value.get_ref() {
@@ -287,7 +310,7 @@ fn flatten(group: &str, table: &DeTable<'_>, settings: &mut Vec<String>) -> Resu
         let at = value.span().start;
         let value = scalar(value.get_ref());
         let value = value.map_err(|text| Fault { at, text: format!("{name}: {text}") })?;
-        settings.push(format!("{name}={value}"));
+        settings.push((at, format!("{name}={value}")));
     }
     Ok(())
 }
@@ -417,7 +440,7 @@ rto.floor = "10ms"
             "1:1: there is no key \"max-conections\"; a similar one is \"max-connections\"",
             "2:8: invalid value 'eighty' for '--port <PORT>'",
             "4:10: hidden: give true or false",
-            "5:6: invalid value '7' for '--ip <A/N>'",
+            "6:3: invalid value '7' for '--ip <A/N>'",
             "7:10: memory: give one value",
             "8:7: set: give a table of knobs: [set]",
             "9:1: there is no key \"xyzzy\"; each long flag",
@@ -429,5 +452,19 @@ rto.floor = "10ms"
         assert!(faults("port = 80\nport = 81\n")[0].starts_with("2:1: "), "twice");
         assert!(faults("port 80")[0].starts_with("1:6: "), "no TOML");
         assert!(faults("[set]\nrto.floor = [1]")[0].starts_with("2:13: rto.floor: give one"));
+        let knobs = faults("[set]\nrto.flor = '1s'\nrto.floor = 'x'\n[set.limits]\npages = 1\n");
+        assert!(knobs.len() == 2 && knobs[0].starts_with("2:12: rto.flor: "), "{knobs:?}");
+        assert!(knobs[1].starts_with("3:13: rto.floor=x: "), "{knobs:?}");
+        let pairs = faults("error-page = [\n '404=a.html',\n '999=b.html']");
+        assert!(pairs.len() == 1 && pairs[0].starts_with("3:2: "), "{pairs:?}");
+    }
+
+    #[test]
+    fn integers_of_every_base_are_numbers() {
+        for number in ["0x1F", "0o37", "0b11111", "3_1"] {
+            let text = format!("max-connections = {number}");
+            let args = ConfigFile::parse(&text).unwrap().alone().unwrap();
+            assert_eq!(args.max_connections, 31, "{number}");
+        }
     }
 }

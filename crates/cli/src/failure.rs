@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     Knob(String, String),
     /// The directory cannot be served.
     Directory(PathBuf, io::Error),
+    /// The file of that flag, which stands for others, is not there.
+    Page(&'static str, PathBuf),
     /// A certificate or a key does not serve; the text says why.
     Certificate(PathBuf, String),
     /// The kernel does not let us have io_uring.
@@ -45,6 +47,8 @@ pub(crate) enum Failure {
     Door(String, DoorError),
     /// The device cannot be opened; its own text says what to do.
     Device(String, io::Error),
+    /// No other process can take over there, or this one cannot from another.
+    Takeover(PathBuf, String),
     /// The kernel's own stack has the address.
     KernelAddress(KernelAddress),
     /// Another interface has the address that the kernel's end of a TAP would have.
@@ -114,6 +118,13 @@ impl fmt::Display for Failure {
                     _ => write!(f, "{path}: {error}"),
                 }
             }
+            Failure::Page(flag, path) => {
+                write!(
+                    f,
+                    "{flag}: there is no file {}; give its path in the directory",
+                    path.display()
+                )
+            }
             Failure::Certificate(path, why) => write!(f, "{}: {why}", path.display()),
             Failure::Uring(error) => {
                 write!(f, "--file-io io-uring: {error}; --file-io threads needs nothing")
@@ -122,6 +133,7 @@ impl fmt::Display for Failure {
             Failure::Admin(address, error) => admin(f, address, error),
             Failure::Door(name, error) => write!(f, "{name}: {error}"),
             Failure::Device(name, error) => write!(f, "{name}: {error}"),
+            Failure::Takeover(path, why) => write!(f, "--takeover {}: {why}", path.display()),
             Failure::KernelAddress(KernelAddress { address, interface }) => write!(
                 f,
                 "--ip {}: the kernel itself has this address, on {interface}; choose another, or \

@@ -100,6 +100,14 @@ pub(crate) enum Record {
     Certificates { sha256: Vec<String> },
     /// A configuration file was read again; the keys whose new values hold from now on.
     Reloaded { path: String, keys: Vec<String> },
+    /// What the server may not do from now on, and what could not be forbidden.
+    Sandbox { parts: Vec<&'static str>, lacking: Vec<String> },
+    /// This process has taken a shard over from another, with connections that still end there.
+    TakenOver { pid: u64, shard: u16, connections: usize, records: usize },
+    /// Another process serves from now on.
+    HandedOver { pid: u64 },
+    /// The process before this one is gone; so many of its connections were left.
+    Drained { pid: u64, left: usize },
     /// A response is over.
     Access(Box<Access>),
     /// A connection ended in an error.
@@ -253,6 +261,7 @@ fn write_all(
     form: &Form,
     mut outputs: Outputs,
 ) {
+    let _ = crate::serve::drop_privileges();
     let write = |outputs: &mut Outputs, time, record: &Record| {
         let is_access = matches!(record, Record::Access(_));
         // A closed output is the reader's choice; serving goes on.
@@ -339,6 +348,10 @@ fn words(time: SystemTime, record: &Record) -> String {
         Record::Reloaded { path, keys } => {
             format!("{path} was read again: {} from now on.", keys.join(", "))
         }
+        Record::Sandbox { .. }
+        | Record::TakenOver { .. }
+        | Record::HandedOver { .. }
+        | Record::Drained { .. } => words_of_process(record),
         Record::Access(access) => access::line(time, access, false),
         Record::Failed { peer, error } => format!("{peer}: {error}"),
         Record::Trouble { text } => text.clone(),
@@ -365,6 +378,35 @@ fn words(time: SystemTime, record: &Record) -> String {
         Record::Dropped { lines } => {
             format!("(Output is too slow. Dropped: {}.)", many(*lines, "log line"))
         }
+    }
+}
+
+/// The words for what concerns the process itself, and others beside it.
+fn words_of_process(record: &Record) -> String {
+    match record {
+        Record::Sandbox { parts, lacking } => {
+            let left = if lacking.is_empty() {
+                String::new()
+            } else {
+                format!(" Not restricted: {}.", lacking.join(", "))
+            };
+            format!("Restricted from now on: {}.{left}", parts.join(", "))
+        }
+        Record::TakenOver { pid, shard, connections, records } => format!(
+            "Shard {shard} takes over from process {pid}: {} end there, {} of closed ones are kept \
+             here.",
+            many(*connections as u64, "connection"),
+            many(*records as u64, "record"),
+        ),
+        Record::HandedOver { pid } => format!("Process {pid} has taken over."),
+        Record::Drained { pid, left: 0 } => {
+            format!("Process {pid}, which served before this one, is done.")
+        }
+        Record::Drained { pid, left } => format!(
+            "Process {pid}, which served before this one, is gone; {} had not ended.",
+            many(*left as u64, "connection")
+        ),
+        _ => String::new(),
     }
 }
 
@@ -474,6 +516,18 @@ fn machine(time: SystemTime, record: &Record) -> String {
         Record::Reloaded { path, keys } => {
             json!({ "event": "reloaded", "path": path, "keys": keys })
         }
+        Record::Sandbox { parts, lacking } => {
+            json!({ "event": "sandbox", "restricted": parts, "lacking": lacking })
+        }
+        Record::TakenOver { pid, shard, connections, records } => json!({
+            "event": "taken_over",
+            "pid": pid,
+            "shard": shard,
+            "connections": connections,
+            "records": records,
+        }),
+        Record::HandedOver { pid } => json!({ "event": "handed_over", "pid": pid }),
+        Record::Drained { pid, left } => json!({ "event": "drained", "pid": pid, "left": left }),
         Record::Access(access) => access::object(access),
         Record::Failed { peer, error } => {
             json!({ "event": "failed", "peer": peer.to_string(), "error": error })

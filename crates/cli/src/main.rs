@@ -94,7 +94,7 @@ fn run() -> Result<ExitCode, Failure> {
 /// Checks a configuration file.
 fn check(file: &Path) -> Result<ExitCode, Failure> {
     let config = ConfigFile::read(file)?;
-    plan::Plan::new(&config.alone()?)?;
+    plan::Plan::new(&config.alone()?)?.check_pages()?;
     let written = writeln!(io::stdout(), "{}: {} keys, no fault", file.display(), config.keys());
     failure::is_written(written)?;
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,7 @@ mod knobs;
 mod log;
 mod memory;
 mod ports;
+mod restarts;
 mod shards;
 mod time_wait;
 mod tls;
@@ -17,7 +18,7 @@ pub(crate) use capture::{Bytes, Capture, Target as CaptureTarget};
 pub(crate) use files::{BasicAuth, ErrorPage, SitePath, Vhost, origin};
 use files::{bridged_connections, descriptors, files, vhosts};
 use knobs::page_bytes;
-pub(crate) use knobs::{Knobs, Setting, knobs_named, refuse_two_values};
+pub(crate) use knobs::{Knobs, Setting, complaint_of, knobs_named, refuse_two_values};
 pub(crate) use log::LogPlan;
 pub(crate) use memory::Memory;
 pub(crate) use ports::Ports;
@@ -35,7 +36,7 @@ use lightwait_core::address::Cidr;
 use lightwait_http::{Disk, FilesConfig, ServerConfig};
 use lightwait_netem::LinkConfig;
 
-use crate::args::{DeviceArgs, FileIo, ServeArgs, TimeWaitArg};
+use crate::args::{DeviceArgs, FileIo, OnOff, ServeArgs, TimeWaitArg};
 use crate::failure::Failure;
 use crate::serve::admin::AdminAddress;
 
@@ -46,6 +47,8 @@ pub(crate) struct Plan {
     /// The sites with names of their own.
     pub(crate) vhosts: Vec<Vhost>,
     pub(crate) files: FilesConfig,
+    /// The files that its passwords come from.
+    pub(crate) password_files: Vec<PathBuf>,
     /// How to read them from a disk.
     pub(crate) disk: Disk,
     /// The extra delay of each read of a file.
@@ -61,6 +64,10 @@ pub(crate) struct Plan {
     pub(crate) log: LogPlan,
     /// Where the admin door is.
     pub(crate) admin: Option<AdminAddress>,
+    /// Where another process takes over.
+    pub(crate) takeover: Option<PathBuf>,
+    /// What the server does not do it may not do.
+    pub(crate) sandbox: bool,
     /// Shards, a thread each.
     pub(crate) shards: u16,
     pub(crate) cores: Cores,
@@ -204,7 +211,6 @@ impl Plan {
             let most = bridged_connections(descriptors(), files.cache_open);
             server.max_connections = server.max_connections.min(most);
         }
-        let directory = args.dir.clone();
         let disk = match args.file_io {
             FileIo::Threads => Disk::Threads,
             FileIo::IoUring => Disk::Uring,
@@ -215,9 +221,11 @@ impl Plan {
         }
         let (shards, cores) = args.shards.plan()?;
         let plan = Plan {
-            directory,
+            directory: args.dir.clone(),
+            takeover: restarts::takeover(args, &stack)?,
             vhosts: vhosts(&args.vhost)?,
             files,
+            password_files: args.basic_auth.iter().map(|auth| auth.file().to_owned()).collect(),
             disk,
             file_delay,
             server,
@@ -228,6 +236,7 @@ impl Plan {
             watch,
             log,
             admin: args.admin.clone(),
+            sandbox: args.sandbox == OnOff::On,
             shards,
             cores,
         };

@@ -11,31 +11,35 @@ mod entrance;
 mod hardware;
 mod manager;
 mod memory;
+mod parting;
 mod reload;
+mod sandbox;
 mod secure;
 pub(crate) mod signals;
 mod slow;
+mod stopping;
 mod suspect;
+pub(crate) mod takeover;
 mod tallies;
 mod watched;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
-use lightwait::bridge::Bridge;
+use lightwait::bridge::{Bridge, Clients};
 use lightwait::driver::{self, Stop as DriverStop};
-use lightwait::executor::JoinHandle;
 use lightwait::rt::Timer;
 use lightwait::shard::{Handle, Shard};
 use lightwait::shards::{self, Seat};
 use lightwait_core::config::Member;
 use lightwait_core::{Host, Instant};
 use lightwait_http::stack;
-use lightwait_http::{Clock, Files, Memory, Server, Sites, Tally, ThreadPoolFiles};
+use lightwait_http::{Clock, Files, Memory, Server, Sites, ThreadPoolFiles};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 
@@ -44,29 +48,25 @@ use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{self, Log, Outputs, Record};
 use crate::plan::{Capture, Plan, Stack};
-use admin::{Door, Times};
+use admin::{Door, Shards, Times};
 use crew::Crew;
 use entrance::{Entrance, Service};
+use parting::Parting;
 use reload::Reload;
+use sandbox::Sandbox;
+pub(crate) use sandbox::drop_privileges;
 use secure::Secure;
 use signals::Signals;
 use slow::Slow;
+use stopping::Stopping;
+use takeover::Takeover;
 use watched::Watched;
 
 /// Threads that read files which the kernel's caches do not hold.
 const FILE_THREADS: usize = 4;
-/// How long responses may take to finish after the first signal.
-const GRACE: Duration = Duration::from_secs(30);
-
-/// How long connections that were cut may take to end: a turn or two.
-const CUT_PATIENCE: Duration = Duration::from_millis(200);
-/// How often a stop checks whether the last connections have closed.
-const DRAIN_POLL: Duration = Duration::from_millis(5);
-/// How long a stop waits for FINs once no data is on its way any more.
-const FIN_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A file service over one shard's connections.
-type FileServer = Server<Sites<Slow>>;
+type FileServer = Server<Parting>;
 
 /// Serves until a signal comes or the device fails. `file`: the configuration file, if there is
 /// one, and what it says. Returns the status to end with.
@@ -74,6 +74,10 @@ pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<E
     raise_descriptor_limit();
     // Each shard opens it again; this tells what is wrong before anything else is opened.
     files_of(plan, 1)?;
+    plan.check_pages()?;
+    // Before there is another thread.
+    let config = file.as_ref().map(|(source, _)| source.path());
+    let sandbox = plan.sandbox.then(|| Sandbox::of_files(plan, config));
     let is_taken = plan.watch.capture.as_ref().is_some_and(Capture::takes_stdout);
     let out: Box<dyn Write + Send> =
         if is_taken { Box::new(io::stderr()) } else { Box::new(io::stdout()) };
@@ -81,7 +85,7 @@ pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<E
         .with_files(plan.log.file.as_deref(), plan.log.access.as_ref())?;
     let (log, writer) = Log::start(plan.log.form.clone(), outputs).map_err(Failure::Stack)?;
     let collecting = log::collect(plan.log.level, &log);
-    let outcome = run(plan, file.map(Reload::new), &log);
+    let outcome = run(plan, file.map(Reload::new), sandbox, &log);
     drop((collecting, log));
     writer.finish();
     outcome
@@ -147,35 +151,60 @@ struct Front {
     bridges: Vec<Bridge>,
 }
 
-fn run(plan: &Plan, reload: Option<Reload>, log: &Log) -> Result<ExitCode, Failure> {
+fn run(
+    plan: &Plan,
+    reload: Option<Reload>,
+    sandbox: Option<Sandbox>,
+    log: &Log,
+) -> Result<ExitCode, Failure> {
     let signals = Signals::install().map_err(Failure::Stack)?;
+    let mut takeover = Takeover::open(plan)?;
     let mut parts = match &plan.stack {
-        Stack::Bridge { listen } => bridge::listen(*listen, plan)?,
-        Stack::Device { .. } => device::open(plan, log)?,
+        Stack::Bridge { listen } => bridge::listen(*listen, plan, takeover.as_mut())?,
+        Stack::Device { .. } => device::open(plan, takeover.as_mut(), log)?,
     };
     let secure = Secure::open(plan)?;
     let watched = Watched::open(plan, log)?;
-    let (door, questions) = match &plan.admin {
-        Some(address) => {
-            Door::open(address, plan.shards).map(|(door, asked)| (Some(door), asked))?
-        }
-        None => (None, Vec::new()),
-    };
+    let (asked, questions) = Shards::new(plan.shards);
+    let had = takeover.as_mut().and_then(|takeover| takeover.take_admin());
+    let door = plan.admin.as_ref().map(|address| Door::open(address, &asked, had)).transpose()?;
+    if let (Some(takeover), Some(door)) = (&takeover, &door) {
+        takeover.hold_admin(door.socket().map_err(Failure::Stack)?);
+    }
     let admin = door.as_ref().map(|door| door.address.clone());
-    let _socket = admin.clone().map(admin::SocketFile::new);
+    let mut socket = admin.clone().map(admin::SocketFile::new);
+    let restricted = Mutex::new(sandbox.map(Sandbox::of_calls));
+    let takeover = takeover.map(Arc::new);
+    let _end = takeover::End(takeover.clone());
     let crew = Crew::new(plan.shards, log.clone(), questions, admin);
-    let crew = Arc::new(crew.with_file(reload));
+    let crew = Arc::new(crew.with_file(reload).with_takeover(takeover.clone()));
+    if let Some(takeover) = &takeover {
+        let given = crew.health.given.clone();
+        takeover.stay(asked, given, &signals, log).map_err(Failure::Stack)?;
+    }
     if let (Some(door), Some(captures)) = (door, watched.captures()) {
         door.answer(crew.health.clone(), captures.clone()).map_err(Failure::Stack)?;
     }
-    let common =
-        Common { plan, crew: &crew, secure: &secure, signals: &signals, watched: &watched, log };
+    let common = Common {
+        plan,
+        crew: &crew,
+        secure: &secure,
+        signals: &signals,
+        watched: &watched,
+        restricted: &restricted,
+        log,
+    };
     if plan.shards == 1 {
         let part = parts.pop().expect("one shard has one part");
         common.serve_on(part, None)?;
     } else {
         let work = |seat: Seat, part| common.serve_on(part, Some(seat));
         shards::threads(parts, plan.cores, work, || signals.cut())?;
+    }
+    if crew.is_given()
+        && let Some(socket) = &mut socket
+    {
+        socket.leave();
     }
     Ok(signals.exit_code())
 }
@@ -187,6 +216,8 @@ struct Common<'a> {
     secure: &'a Option<Secure>,
     signals: &'a Signals,
     watched: &'a Watched<'a>,
+    /// What is said of the sandbox once the server serves.
+    restricted: &'a Mutex<Option<Record>>,
     log: &'a Log,
 }
 
@@ -206,6 +237,11 @@ impl Common<'_> {
         if !claim::wait(&mut shards, &handle, signals, log)? {
             return Ok(());
         }
+        if let Some(takeover) = &crew.takeover
+            && !takeover.join(member, &handle, signals, log)?
+        {
+            return Ok(());
+        }
         if plan.tls.as_ref().is_some_and(|tls| tls.redirects) {
             // The kernel may have chosen it.
             plan.server.redirect_to = entrances.get(1).map(|secure| secure.port);
@@ -220,12 +256,14 @@ impl Common<'_> {
         let credentials = self.secure.as_ref().map(|secure| secure.credentials.clone());
         // The first is without TLS.
         let credentials = [None, credentials];
+        let clients = entrances.iter().filter_map(|entrance| entrance.clients.clone()).collect();
         let accepting = entrances.into_iter().zip(credentials).map(|(entrance, credentials)| {
             handle.spawn_local(entrance.accept_all(service.clone(), credentials))
         });
         let mut stopping = Stopping {
+            fronts: Vec::new(),
             tasks: accepting.collect(),
-            stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times },
+            stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times, clients },
             service,
         };
         if let Some(peers) = peers {
@@ -237,17 +275,20 @@ impl Common<'_> {
     /// Says that the server serves, and does what SIGHUP asks for.
     fn begin(&self, handle: &Handle, urls: Vec<String>, stack: String) {
         let (log, admin) = (self.log, self.crew.admin.clone());
-        self.crew.manager.ready(&format!("Serving at {}", urls.join(" and ")));
+        let has_taken = self.crew.takeover.as_ref().is_some_and(|it| it.has_taken());
+        self.crew.manager.ready(&format!("Serving at {}", urls.join(" and ")), has_taken);
         log.write(Record::Serving { directory: shown(self.plan), urls, stack, admin });
+        let restricted = self.restricted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        restricted.into_iter().for_each(|record| log.write(record));
         if let Some(secure) = self.secure {
-            secure.tell(log);
+            secure.tell(log, &self.crew.health.expiries);
         }
         let (log, secure, crew) = (log.clone(), self.secure.clone(), self.crew.clone());
         handle.spawn_local(self.signals.whenever_hung_up(move || {
             crew.manager.reloading(|| {
                 log.reopen();
                 if let Some(secure) = &secure {
-                    secure.reload(&log);
+                    secure.reload(&log, &crew.health.expiries);
                 }
                 if let Some(reload) = &crew.reload {
                     reload.again(&log);
@@ -280,7 +321,7 @@ fn drive(
     let relays = bridges.into_iter();
     let relays =
         relays.map(|bridge| client.spawn_local(async move { match bridge.run().await {} }));
-    stopping.tasks.extend(relays);
+    stopping.fronts.extend(relays);
     stopping.watch(&handle, "the server's stack");
     stopping.watch(&client, "the bridge's client stack");
     stopping.stacks.answer(&handle, signals);
@@ -316,7 +357,7 @@ fn file_server(
         wall: Rc::new(SystemTime::now),
     };
     let memory = stack::memory_of(stack);
-    let sites = sites_of(plan, sources, &clock, &memory);
+    let sites = Parting::new(sites_of(plan, sources, &clock, &memory));
     let server = Server::new(sites, plan.server.clone(), clock).with_memory(memory);
     let mut server = server.with_clients(crew.clients.clone());
     if let Some(percent) = plan.ask_at {
@@ -342,83 +383,6 @@ fn presses(host: &Host, percent: u8) -> bool {
     host.time_wait_len() * 100 >= host.limits().time_wait * usize::from(percent)
 }
 
-/// The tasks and stacks that a graceful stop ends.
-struct Stopping {
-    /// The tasks that accept connections and those that watch the stack.
-    tasks: Vec<JoinHandle<()>>,
-    /// The stacks whose connections must be over before the stop ends.
-    stacks: Stacks,
-    service: Service,
-}
-
-impl Stopping {
-    /// Adds a stack to the stop: it waits for the stack's connections, and watches the stack until
-    /// then.
-    fn watch(&mut self, stack: &Handle, name: &str) {
-        // The first is the server's.
-        let server = self.stacks.all.is_empty().then(|| self.service.server.clone());
-        let kept = server.clone();
-        let tally = move || server.as_ref().map_or_else(Tally::default, |server| server.tally());
-        let full = closed::watch(stack.clone(), tally, self.service.log.clone());
-        let conflicts = claim::watch(stack.clone(), self.service.log.clone());
-        let faults = suspect::watch(stack.clone(), self.stacks.member, self.service.log.clone());
-        self.tasks.extend([stack.spawn_local(full), stack.spawn_local(conflicts)]);
-        self.tasks.push(stack.spawn_local(faults));
-        let kept = move || kept.as_ref().map_or(0, |server| server.handler().cache_tally().bytes);
-        self.tasks.push(stack.spawn_local(memory::watch(stack.clone(), kept)));
-        self.stacks.all.push((name.to_owned(), stack.clone()));
-    }
-
-    /// Lets responses finish and written data arrive; `hurry` cuts both short. Logs the counters at
-    /// the end in either case.
-    async fn run(self, signals: &Signals) {
-        // Dropping a listener resets the connections that were not accepted.
-        self.tasks.iter().for_each(JoinHandle::abort);
-        let stop = self.service.server.stop();
-        self.stacks.crew.stopping(self.stacks.member, stop.tracked());
-        stop.request();
-        // From here on, memory is held only for responses in flight.
-        self.service.server.handler().set_cache_bytes(0);
-        let finished = async {
-            stop.finished().await;
-            self.drained().await;
-        };
-        let is_finished = tokio::select! {
-            within = lightwait::rt::timeout(GRACE, finished) => within.is_ok(),
-            () = signals.hurry() => false,
-        };
-        // Their access records come before the last lines.
-        stop.cut();
-        let _ = lightwait::rt::timeout(CUT_PATIENCE, stop.finished()).await;
-        let unfinished = if is_finished { 0 } else { self.cut_short().await };
-        self.stacks.tell(crew::LAST_ROUND);
-        self.stacks.crew.stopped(self.stacks.member, unfinished);
-        self.stacks.crew.all_stopped(signals.hurry()).await;
-    }
-
-    /// Connections whose clients lack some of an answer, after the cut.
-    async fn cut_short(&self) -> usize {
-        // The stacks give back the memory of those that were cut.
-        lightwait::rt::sleep(DRAIN_POLL).await;
-        let stop = self.service.server.stop();
-        // Of connections whose tasks ended before, the stacks alone know, and not how many.
-        let is_undelivered = self.stacks.sum(Host::pages_in_use) > 0;
-        (stop.cut_short() + stop.tracked()).max(is_undelivered.into())
-    }
-
-    /// Waits until the peers have acknowledged all written data, and for their FINs. It does not
-    /// wait long for the FIN of a peer that keeps its half open.
-    async fn drained(&self) {
-        let mut patience = FIN_PATIENCE;
-        while !patience.is_zero() && self.stacks.sum(Host::connections) > 0 {
-            lightwait::rt::sleep(DRAIN_POLL).await;
-            if self.stacks.sum(Host::pages_in_use) == 0 {
-                patience = patience.saturating_sub(DRAIN_POLL);
-            }
-        }
-    }
-}
-
 /// All stacks with their names, and the server on the first.
 #[derive(Clone)]
 struct Stacks {
@@ -429,9 +393,16 @@ struct Stacks {
     crew: Arc<Crew>,
     /// What responses took, if somebody may ask.
     times: Option<Times>,
+    /// Who is behind bridged connections.
+    clients: Vec<Clients>,
 }
 
 impl Stacks {
+    /// The client whose connection the server sees coming from there, if a bridge is between.
+    fn client_behind(&self, peer: SocketAddr) -> Option<SocketAddr> {
+        self.clients.iter().find_map(|clients| Some(clients.behind(peer)?.address()))
+    }
+
     fn sum(&self, count: impl Fn(&Host) -> usize) -> usize {
         self.all.iter().map(|(_, stack)| stack.with_host(&count)).sum()
     }

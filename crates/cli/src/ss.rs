@@ -128,11 +128,6 @@ pub(crate) fn ss(args: &SsArgs) -> Result<ExitCode, Failure> {
             }
         }
     }
-    let is_one_version = |row: &Value| {
-        let is_ipv6 = row["local"].as_str().is_some_and(|local| local.starts_with('['));
-        !(args.ipv4 && is_ipv6 || args.ipv6 && !is_ipv6)
-    };
-    rows.retain(is_one_version);
     let text = if args.json {
         rows.iter().map(|row| format!("{row}\n")).collect()
     } else {
@@ -157,7 +152,12 @@ fn query(args: &SsArgs) -> Result<String, Failure> {
         (_, true) => "&state=listening",
         _ => "",
     };
-    Ok(format!("{state}&filter={filter}"))
+    let family = match (args.ipv4, args.ipv6) {
+        (true, _) => "&family=inet",
+        (_, true) => "&family=inet6",
+        _ => "",
+    };
+    Ok(format!("{state}{family}&filter={filter}"))
 }
 
 /// A row with the door that it came from.

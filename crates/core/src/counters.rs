@@ -206,6 +206,8 @@ counters! {
     connections_over_limit,
     /// Connections that entered TIME-WAIT.
     time_wait_entered,
+    /// TIME-WAIT records that came from the process that this one has taken over from.
+    time_wait_inherited,
     /// TIME-WAIT records that lasted their time.
     time_wait_expired,
     /// TIME-WAIT records evicted, or never kept, because the table was full.

@@ -25,6 +25,7 @@ mod after_ip;
 mod coalesce;
 mod fin_wait_2;
 mod half_open;
+mod handover;
 mod icmp;
 mod identity;
 mod inbound;
@@ -46,6 +47,7 @@ mod time_wait;
 mod udp;
 
 pub use admission::{HeldSyn, Refusal};
+pub use handover::Remains;
 #[doc(hidden)]
 pub use senders::Sender;
 pub use shortage::PoolInfo;

@@ -185,6 +185,11 @@ impl Ip {
         self.strangers.take(now)
     }
 
+    /// Sets that limit.
+    pub(crate) fn set_answers_to_strangers(&mut self, limit: TokenBucket) {
+        self.strangers = limit;
+    }
+
     /// True if a packet from the link may come from `source`: another single host.
     pub(crate) fn is_acceptable_source(&self, source: IpAddr) -> bool {
         self.routes.is_acceptable_source(source)

@@ -39,7 +39,7 @@ use std::rc::Rc;
 use std::time::{Instant, SystemTime};
 
 pub use access::{Access, RequestLine};
-pub use body::Body;
+pub use body::{Body, RequestBody};
 pub use client::{Client, ClientConfig};
 pub use config::{FilesConfig, ServerConfig};
 pub use connection::h2::{HTTP2_BYTES, Http2};

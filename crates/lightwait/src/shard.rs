@@ -25,8 +25,10 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Instant as StdInstant;
 use std::{fmt, io};
 
+use lightwait_core::host::Remains;
 use lightwait_core::ip::conflict::{Claimed, Conflict};
 use lightwait_core::time::Resolutions;
 use lightwait_core::{Config, Host, Instant, Outbox};
@@ -97,6 +99,15 @@ impl Shard {
         let resolutions =
             Resolutions { measure_hz: clock.measure_resolution(), schedule_hz: WAKES_HZ };
         Shard::on_clock(config, device, budgets, clock, resolutions)
+    }
+
+    /// A shard whose time began at `origin`: that of another shard of the same host, before this
+    /// one ([`Handle::origin`]). Its timestamps and initial sequence numbers go on.
+    pub fn since(config: Config, device: Box<dyn Device>, origin: StdInstant) -> io::Result<Shard> {
+        let clock = Clock::with_origin(origin);
+        let resolutions =
+            Resolutions { measure_hz: clock.measure_resolution(), schedule_hz: WAKES_HZ };
+        Shard::on_clock(config, device, Budgets::default(), clock, resolutions)
     }
 
     /// A shard in virtual time, which the caller of [`Shard::turn`] makes. Time is exact to the
@@ -388,6 +399,37 @@ impl Handle {
     /// The shard's time.
     pub fn now(&self) -> Instant {
         self.local.now()
+    }
+
+    /// The moment at which the shard's time began.
+    pub fn origin(&self) -> StdInstant {
+        self.local.origin()
+    }
+
+    /// Another process takes over: the host begins no connection any more, and answers nothing but
+    /// what belongs to one of its own ([`Host::step_down`]).
+    pub fn step_down(&self) {
+        self.local.host_mut().step_down();
+    }
+
+    /// Forgets what is left of closed connections, and returns it for the host of the process that
+    /// has taken over ([`Host::take_remains`]).
+    pub fn take_remains(&self) -> Vec<Remains> {
+        self.local.host_mut().take_remains(self.local.now())
+    }
+
+    /// Keeps what is left of connections of the process before this one ([`Host::inherit`]); how
+    /// many it keeps. `cookies`: that one has sent SYN cookies lately.
+    pub fn inherit(&self, remains: &[Remains], cookies: bool) -> usize {
+        let now = self.local.now();
+        let mut host = self.local.host_mut();
+        if cookies {
+            host.expect_cookies(now);
+        }
+        let kept = remains.iter().filter(|remains| host.inherit(now, remains)).count();
+        drop(host);
+        self.local.touch();
+        kept
     }
 
     /// Gives `look` the host: its counters, addresses and tables.

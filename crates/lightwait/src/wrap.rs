@@ -1,7 +1,9 @@
 //! Wrappers: devices that stand in front of a device. They emulate a link, inject faults, undo
-//! offloads, and capture or print frames.
+//! offloads, capture or print frames, and let another process take a device over.
 
 pub mod fault;
+#[cfg(target_os = "linux")]
+pub mod handover;
 pub mod link;
 mod outgoing;
 mod packets;

@@ -66,7 +66,7 @@ pub(super) fn queues(
     let Stack::Device { addresses, .. } = stack else { unreachable!("a load runs on a device") };
     let is_ours = |range: &Cidr| addresses.iter().any(|ours| ours.address() == range.address());
     let ranges: Vec<Cidr> = plan.sources.prefixes().filter(|range| !is_ours(range)).collect();
-    open_queues(stack, knobs, &ranges, shards, log)
+    open_queues(stack, knobs, &ranges, shards, None, log)
 }
 
 /// What a shard runs its load with.

@@ -243,7 +243,7 @@ impl Variable {
             Variable::Referer if field(&access.referer) > 0 => text(&access.referer),
             Variable::UserAgent if field(&access.user_agent) > 0 => text(&access.user_agent),
             Variable::Completion if access.complete => b"OK",
-            // There is no user: nobody proves who he is.
+            Variable::RemoteUser => access.user.as_deref().unwrap_or_default().as_bytes(),
             _ => b"",
         }
     }

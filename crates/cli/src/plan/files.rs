@@ -1,6 +1,6 @@
 //! Which files are served, and how many descriptors the process has for them and for its clients.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use hyper::header::HeaderValue;
@@ -77,6 +77,11 @@ impl FromStr for BasicAuth {
 }
 
 impl BasicAuth {
+    /// The file.
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Reads the file.
     fn passwords(&self) -> Result<Passwords, Failure> {
         let shown = self.file.display();

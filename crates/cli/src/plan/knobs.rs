@@ -132,6 +132,15 @@ impl Knobs {
     }
 }
 
+/// What is wrong with a setting, whatever others there are.
+pub(crate) fn complaint_of(Setting { name, value }: &Setting) -> Option<String> {
+    let error = Knobs::default().on(plain()).set(name, value).err()?;
+    Some(match error {
+        KnobError::Unknown => format!("{name}: {error}; {}", nearest(name)),
+        KnobError::Malformed(_) => format!("{name}={value}: {error}"),
+    })
+}
+
 /// A valid configuration, to try knobs on.
 fn plain() -> Config {
     let address = IpAddr::V4(Ipv4Addr::LOCALHOST);

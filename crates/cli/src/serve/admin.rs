@@ -19,12 +19,13 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -39,10 +40,10 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use lightwait::wrap::pcap::Captures;
+use lightwait_trace::qlog;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
@@ -53,14 +54,15 @@ use capture::{Captured, Refusal};
 use connections::Query;
 pub(super) use metrics::Times;
 use metrics::{Form, Report};
-use questions::Shards;
-pub(super) use questions::{Question, answer};
+pub(super) use questions::{Question, Shards, answer};
 
 /// Connections at a time: others wait.
 const CONNECTIONS: usize = 128;
 /// How long a connection may wait for a request, and how long it may take.
 const IDLE: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_secs(600);
+/// What a capture is.
+const CAPTURE_TYPE: &str = "application/vnd.tcpdump.pcap";
 /// The wait after `accept` has failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -125,28 +127,45 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Listens, for a server of so many shards. Returns where each shard finds its questions, too.
+    /// Listens, for a server of these shards; at the socket that another process `had` there, if
+    /// one has.
     pub(super) fn open(
         address: &AdminAddress,
-        shards: u16,
-    ) -> Result<(Door, Vec<Receiver<Question>>), Failure> {
+        shards: &Shards,
+        had: Option<OwnedFd>,
+    ) -> Result<Door, Failure> {
         let refuse = |error| Failure::Admin(address.clone(), error);
         let (listener, address) = match address {
             AdminAddress::Tcp(at) => {
-                let listener = std::net::TcpListener::bind(at).map_err(refuse)?;
+                let listener = match had {
+                    Some(socket) => std::net::TcpListener::from(socket),
+                    None => std::net::TcpListener::bind(at).map_err(refuse)?,
+                };
                 listener.set_nonblocking(true).map_err(refuse)?;
                 let at = listener.local_addr().map_err(refuse)?;
                 (Listener::Tcp(listener), AdminAddress::Tcp(at))
             }
             AdminAddress::Unix(path) => {
-                remove_stale(path);
-                let listener = std::os::unix::net::UnixListener::bind(path).map_err(refuse)?;
+                let listener = match had {
+                    Some(socket) => std::os::unix::net::UnixListener::from(socket),
+                    None => {
+                        remove_stale(path);
+                        std::os::unix::net::UnixListener::bind(path).map_err(refuse)?
+                    }
+                };
                 listener.set_nonblocking(true).map_err(refuse)?;
                 (Listener::Unix(listener), address.clone())
             }
         };
-        let (shards, questions) = Shards::new(shards);
-        Ok((Door { listener, address, shards }, questions))
+        Ok(Door { listener, address, shards: shards.clone() })
+    }
+
+    /// Its socket, for another process.
+    pub(super) fn socket(&self) -> io::Result<OwnedFd> {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.as_fd().try_clone_to_owned(),
+            Listener::Unix(listener) => listener.as_fd().try_clone_to_owned(),
+        }
     }
 
     /// Answers on a thread of its own, to the end of the program.
@@ -155,20 +174,28 @@ impl Door {
         let Door { listener, shards, address } = self;
         let is_local = matches!(address, AdminAddress::Tcp(at) if at.ip().is_loopback());
         let work = move || {
-            let capturing = Arc::new(Semaphore::new(1));
+            let (capturing, given) = (Arc::new(Semaphore::new(1)), health.given.clone());
             let state = Arc::new(State { shards, health, captures, capturing, is_local });
             // The thread has nothing to tell its failure to: a listener that is there is taken.
             let _: io::Result<()> = runtime.block_on(async {
-                match listener {
-                    Listener::Tcp(listener) => {
-                        let listener = TcpListener::from_std(listener)?;
-                        accept(&state, async || Ok(listener.accept().await?.0)).await
+                let accepting = async {
+                    match listener {
+                        Listener::Tcp(listener) => {
+                            let listener = TcpListener::from_std(listener)?;
+                            accept(&state, async || Ok(listener.accept().await?.0)).await
+                        }
+                        Listener::Unix(listener) => {
+                            let listener = UnixListener::from_std(listener)?;
+                            accept(&state, async || Ok(listener.accept().await?.0)).await
+                        }
                     }
-                    Listener::Unix(listener) => {
-                        let listener = UnixListener::from_std(listener)?;
-                        accept(&state, async || Ok(listener.accept().await?.0)).await
-                    }
+                };
+                tokio::select! {
+                    failed = accepting => return failed,
+                    () = given.notified() => {}
                 }
+                // Another process answers from here on; what was begun goes on.
+                std::future::pending().await
             });
         };
         thread::Builder::new().name("admin".to_owned()).spawn(work).map(drop)
@@ -176,17 +203,22 @@ impl Door {
 }
 
 /// The file of a door in the file system, which goes with the program.
-pub(super) struct SocketFile(AdminAddress);
+pub(super) struct SocketFile(Option<AdminAddress>);
 
 impl SocketFile {
     pub(super) fn new(address: AdminAddress) -> SocketFile {
-        SocketFile(address)
+        SocketFile(Some(address))
+    }
+
+    /// Leaves the file to another process.
+    pub(super) fn leave(&mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let AdminAddress::Unix(path) = &self.0 {
+        if let Some(AdminAddress::Unix(path)) = &self.0 {
             // The next program removes it, if this one cannot.
             let _ = std::fs::remove_file(path);
         }
@@ -306,10 +338,12 @@ async fn respond<B>(state: &State, request: Request<B>) -> Answer {
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
         "/capture" => match capture::Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(_) if *request.method() == Method::HEAD => saved_head(CAPTURE_TYPE),
             Ok(query) => captured(state, &query).await,
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
         "/events" => match events::Query::parse(request.uri().query().unwrap_or_default()) {
+            Ok(_) if *request.method() == Method::HEAD => saved_head(qlog::MEDIA_TYPE),
             Ok(query) => observed(state, &query).await,
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         },
@@ -349,7 +383,7 @@ async fn observed(state: &State, query: &events::Query) -> Answer {
     match events::take(&state.shards, query).await {
         Ok(log) => {
             let name = "attachment; filename=\"lightwait.sqlog\"";
-            to_be_saved(lightwait_trace::qlog::MEDIA_TYPE, name, log, permit)
+            to_be_saved(qlog::MEDIA_TYPE, name, log, permit)
         }
         Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
     }
@@ -369,6 +403,14 @@ fn to_be_saved(
     answer
 }
 
+/// What the answer of a file to be saved begins with: HEAD takes nothing.
+fn saved_head(content_type: &'static str) -> Answer {
+    let mut answer = answer_with(StatusCode::OK, content_type, Vec::new());
+    // Its length is not known before.
+    answer.headers_mut().remove(header::CONTENT_LENGTH);
+    answer
+}
+
 /// The frames of a while, to be saved.
 async fn captured(state: &State, query: &capture::Query) -> Answer {
     let Ok(permit) = state.capturing.clone().try_acquire_owned() else {
@@ -385,7 +427,7 @@ async fn captured(state: &State, query: &capture::Query) -> Answer {
             }
         };
     let name = "attachment; filename=\"lightwait.pcapng\"";
-    let mut answer = to_be_saved("application/vnd.tcpdump.pcap", name, pcapng, permit);
+    let mut answer = to_be_saved(CAPTURE_TYPE, name, pcapng, permit);
     let is_cut = HeaderValue::from_static(if is_cut { "true" } else { "false" });
     answer.headers_mut().insert("lightwait-truncated", is_cut);
     answer
@@ -412,7 +454,8 @@ fn page() -> Answer {
 async fn of_metrics(state: &State, form: Form) -> Answer {
     let report = |stacks: &Stacks| Report { counts: stacks.counts(), times: stacks.times.clone() };
     let reports = state.shards.ask_all(report).await;
-    let body = metrics::write(reports, &state.health.counters(), form);
+    let expiries = state.health.expiries.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let body = metrics::write(reports, &state.health.counters(), expiries, form);
     answer_with(StatusCode::OK, form.content_type(), body)
 }
 
@@ -485,14 +528,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("door");
         let address = AdminAddress::Unix(path.clone());
-        let door = Door::open(&address, 1).unwrap();
-        assert!(Door::open(&address, 1).is_err(), "it is in use");
+        let open = |address| Door::open(address, &Shards::new(1).0, None);
+        let door = open(&address).unwrap();
+        assert!(open(&address).is_err(), "it is in use");
         drop(door);
         assert!(path.exists());
-        drop(Door::open(&address, 1).unwrap());
+        drop(open(&address).unwrap());
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "a file").unwrap();
-        assert!(Door::open(&address, 1).is_err());
+        assert!(open(&address).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"a file");
     }
 }

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use tokio::runtime::{Builder, Runtime};
 
 use super::device::{of, url};
+use super::takeover::Takeover;
 use super::watched::Watched;
 use super::{Entrance, Front, Part, Ready};
 use crate::failure::Failure;
@@ -32,7 +33,11 @@ struct Socket {
 pub(super) struct Sockets(Vec<Socket>);
 
 /// Listens on the kernel's `address`, and beside it for HTTPS if the plan has it.
-pub(super) fn listen(address: SocketAddr, plan: &Plan) -> Result<Vec<Part>, Failure> {
+pub(super) fn listen(
+    address: SocketAddr,
+    plan: &Plan,
+    mut takeover: Option<&mut Takeover>,
+) -> Result<Vec<Part>, Failure> {
     let secure = plan.tls.as_ref().map(|tls| SocketAddr::new(address.ip(), tls.port));
     let mut parts: Vec<Vec<Socket>> = (0..plan.shards).map(|_| Vec::new()).collect();
     for mut at in [Some(address), secure].into_iter().flatten() {
@@ -40,7 +45,18 @@ pub(super) fn listen(address: SocketAddr, plan: &Plan) -> Result<Vec<Part>, Fail
         if let (SocketAddr::V6(at), SocketAddr::V6(address)) = (&mut at, address) {
             at.set_scope_id(address.scope_id());
         }
-        let sockets = listen_at(at, plan.shards)?;
+        let had = takeover.as_mut().map(|it| it.take_listeners(&at.to_string()));
+        let had = had.unwrap_or_default();
+        let sockets = match had.len() == usize::from(plan.shards) {
+            true => had.into_iter().map(|socket| listening(at, socket.into())).collect(),
+            false => listen_at(at, plan.shards),
+        };
+        let sockets = sockets?;
+        for Socket { address, listener } in &sockets {
+            let Some(takeover) = &takeover else { continue };
+            let held = takeover.hold_listener(address.to_string(), listener);
+            held.map_err(|error| Failure::Listen(*address, error))?;
+        }
         parts.iter_mut().zip(sockets).for_each(|(part, socket)| part.push(socket));
     }
     Ok(parts.into_iter().map(|sockets| Part::Bridge(Sockets(sockets))).collect())
@@ -60,12 +76,15 @@ fn listen_at(address: SocketAddr, shards: u16) -> Result<Vec<Socket>, Failure> {
         let all = (0..shards).map(|_| bind_shared(address));
         all.collect::<io::Result<_>>().map_err(refuse)?
     };
-    // With a longer queue than the standard library's.
-    let listening = |listener: KernelListener| match rustix::net::listen(&listener, BACKLOG) {
+    listeners.into_iter().map(|listener| listening(address, listener)).collect()
+}
+
+/// A socket that listens, with a longer queue than the standard library's.
+fn listening(address: SocketAddr, listener: KernelListener) -> Result<Socket, Failure> {
+    match rustix::net::listen(&listener, BACKLOG) {
         Ok(()) => Ok(Socket { address, listener }),
-        Err(errno) => Err(refuse(errno.into())),
-    };
-    listeners.into_iter().map(listening).collect()
+        Err(errno) => Err(Failure::Listen(address, errno.into())),
+    }
 }
 
 /// A socket at an address that others of this user have as well.

@@ -14,6 +14,8 @@ use tokio::sync::mpsc::Receiver;
 use super::admin::{AdminAddress, Question};
 use super::manager::Manager;
 use super::reload::Reload;
+use super::secure::Expiries;
+use super::takeover::Takeover;
 use crate::counts::{Counter, Counts};
 use crate::log::{Log, Losses, Record};
 
@@ -34,6 +36,8 @@ pub(super) struct Crew {
     /// The configuration file, if there is one.
     pub(super) reload: Option<Reload>,
     pub(super) manager: Arc<Manager>,
+    /// The takeover, if there may be one.
+    pub(super) takeover: Option<Arc<Takeover>>,
     log: Log,
     counts: Gather<Vec<Counts>>,
     stopping: Gather<usize>,
@@ -41,7 +45,7 @@ pub(super) struct Crew {
     /// Where shards that have stopped wait for the others.
     end: Barrier,
     pub(super) health: Arc<Health>,
-    /// What the admin door asks each shard, until that takes it.
+    /// What the admin door and the takeover ask each shard, until that takes it.
     questions: Mutex<Vec<Option<Receiver<Question>>>>,
 }
 
@@ -58,6 +62,7 @@ impl Crew {
             clients: Clients::default(),
             admin,
             reload: None,
+            takeover: None,
             manager: Arc::new(Manager::new(shards)),
             log,
             counts: Gather::new(shards),
@@ -74,7 +79,17 @@ impl Crew {
         Crew { reload, ..self }
     }
 
-    /// What the admin door asks this shard, if there is a door.
+    /// A crew that another process may take over from.
+    pub(super) fn with_takeover(self, takeover: Option<Arc<Takeover>>) -> Crew {
+        Crew { takeover, ..self }
+    }
+
+    /// True once another process serves.
+    pub(super) fn is_given(&self) -> bool {
+        self.takeover.as_ref().is_some_and(|takeover| takeover.is_given())
+    }
+
+    /// What the admin door and the takeover ask this shard, if there is either.
     pub(super) fn questions(&self, member: Member) -> Option<Receiver<Question>> {
         let mut all = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
         all.get_mut(usize::from(member.index))?.take()
@@ -101,7 +116,10 @@ impl Crew {
     pub(super) fn stopping(&self, member: Member, connections: usize) {
         self.health.is_stopping.store(true, Ordering::Relaxed);
         if let Some(all) = self.stopping.add(member.index, 0, connections) {
-            self.manager.stopping();
+            // Else the service goes on, in the process that the manager knows by now.
+            if !self.is_given() {
+                self.manager.stopping();
+            }
             self.log.write(Record::Stopping { connections: all.iter().sum() });
         }
     }
@@ -132,6 +150,10 @@ pub(super) struct Health {
     is_stopping: AtomicBool,
     /// Lines of the log that are lost.
     log: Option<Losses>,
+    /// When its certificates expire.
+    pub(super) expiries: Expiries,
+    /// Tells those who accept on the kernel's stack that another process does now.
+    pub(super) given: Arc<tokio::sync::Notify>,
 }
 
 impl Health {

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant as StdInstant};
 
 use lightwait::device::{
     AfPacket, AfXdp, AfXdpConfig, Device, LinkState, Tap, TapConfig, Tun, XdpMode,
@@ -10,11 +12,13 @@ use lightwait::device::{
 use lightwait::shard::Shard;
 use lightwait::shards::Seat;
 use lightwait::stack::secret;
+use lightwait::wrap::handover::{Handover, Switch};
 use lightwait_core::Config;
 use lightwait_core::address::Cidr;
-use lightwait_core::config::Member;
+use lightwait_core::config::{Member, TimeWaitState};
 use lightwait_core::flow::Steering;
 
+use super::takeover::{Legacy, Takeover};
 use super::watched::Watched;
 use super::{Entrance, Part, Ready, claim, hardware};
 use crate::failure::Failure;
@@ -43,11 +47,35 @@ pub(crate) struct Queue {
     /// A description of the device.
     pub(crate) name: String,
     shards: u16,
+    /// How another process may take the device over, and when the time of its host began.
+    handover: Option<(Switch, StdInstant)>,
 }
 
-/// Opens the device of a plan that has one, with a queue for each shard.
-pub(super) fn open(plan: &Plan, log: &Log) -> Result<Vec<Part>, Failure> {
-    let queues = open_queues(&plan.stack, &plan.knobs, &[], plan.shards, log)?;
+/// Opens the device of a plan that has one, with a queue for each shard; or takes it from the
+/// process before.
+pub(super) fn open(
+    plan: &Plan,
+    mut takeover: Option<&mut Takeover>,
+    log: &Log,
+) -> Result<Vec<Part>, Failure> {
+    let legacy = takeover.as_mut().and_then(|takeover| takeover.take_device());
+    let mut queues = open_queues(&plan.stack, &plan.knobs, &[], plan.shards, legacy, log)?;
+    if let Some(takeover) = takeover {
+        let Config { secret, hardware, .. } = &queues[0].host;
+        if queues[0].host.tcp.time_wait.state == TimeWaitState::Full {
+            let text = "--takeover: what time_wait.state=full keeps cannot be handed over";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        let descriptors = queues.iter().map(|queue| match queue.device.wait_on() {
+            Some(descriptor) => descriptor.try_clone_to_owned(),
+            None => Err(io::Error::other("the device has no descriptor")),
+        });
+        let descriptors = descriptors.collect::<io::Result<_>>().map_err(Failure::Stack)?;
+        takeover.hold_device(*secret, *hardware, descriptors);
+        for (queue, switch) in queues.iter_mut().zip(&takeover.switches) {
+            queue.handover = Some((switch.clone(), takeover.origin()));
+        }
+    }
     Ok(queues.into_iter().map(|queue| Part::Device(Box::new(queue))).collect())
 }
 
@@ -88,8 +116,15 @@ impl Queue {
         watched: impl FnOnce(Box<dyn Device>, Member) -> Box<dyn Device>,
     ) -> Result<Shard, Failure> {
         let member = seat.as_ref().map_or(Member::ALONE, Seat::member);
-        let device = watched(self.device, member);
-        let shard = Shard::new(self.host.member(member), device).map_err(Failure::Stack)?;
+        let config = self.host.member(member);
+        let shard = match self.handover {
+            None => Shard::new(config, watched(self.device, member)),
+            Some((switch, origin)) => {
+                let device = Box::new(Handover::new(self.device, &switch));
+                Shard::since(config, watched(device, member), origin)
+            }
+        };
+        let shard = shard.map_err(Failure::Stack)?;
         Ok(match seat {
             Some(seat) => shard.seated(seat),
             None => shard,
@@ -98,12 +133,14 @@ impl Queue {
 }
 
 /// Opens a device with a queue for each shard of a host that has the addresses in `ranges` as well.
-/// Tells it which shard owns a connection, and logs it if that is refused.
+/// Tells it which shard owns a connection, and logs it if that is refused. `legacy`: another
+/// process has opened it and set it up.
 pub(crate) fn open_queues(
     stack: &Stack,
     knobs: &Knobs,
     ranges: &[Cidr],
     shards: u16,
+    legacy: Option<Legacy>,
     log: &Log,
 ) -> Result<Vec<Queue>, Failure> {
     let Stack::Device { device, addresses, gateways, hardware, probe, .. } = stack else {
@@ -113,10 +150,16 @@ pub(crate) fn open_queues(
     if let DevicePlan::Tap { name, host_addresses, .. } = device {
         claim::refuse_others(name, host_addresses, addresses)?;
     }
-    let secret = secret().map_err(Failure::Stack)?;
+    let before = legacy.as_ref().map(|legacy| (legacy.secret, legacy.hardware));
+    let secret = match before {
+        Some((secret, _)) => secret,
+        None => secret().map_err(Failure::Stack)?,
+    };
     let steering = Steering::new(&secret, shards);
-    let Opened { queues, is_steered, interface, own, name } =
-        open_device(device, addresses, &steering, log)?;
+    let Opened { queues, is_steered, interface, own, name } = match legacy {
+        Some(Legacy { queues, .. }) => take_device(device, queues, log)?,
+        None => open_device(device, addresses, &steering, log)?,
+    };
     let config = Config::new(queues[0].capabilities(), addresses[0], secret);
     let mut config = knobs.on(config);
     config.addresses.clone_from(addresses);
@@ -135,6 +178,10 @@ pub(crate) fn open_queues(
         }
     };
     (config.address_probe, config.address_announce) = (*probe, true);
+    if let Some((_, hardware)) = before {
+        // The addresses are ours already, and connections live at the hardware address.
+        (config.hardware, config.address_probe) = (hardware, Duration::ZERO);
+    }
     if let Err(error) = is_steered {
         let text = format!(
             "{interface}: frames come to any shard, and are handed over to their own, which costs \
@@ -143,13 +190,46 @@ pub(crate) fn open_queues(
         log.write(Record::Trouble { text });
     }
     let name = format!("{name}{}", of(shards));
-    let queue = |device| Queue { device, host: config.clone(), name: name.clone(), shards };
+    let queue =
+        |device| Queue { device, host: config.clone(), name: name.clone(), shards, handover: None };
     Ok(queues.into_iter().map(queue).collect())
 }
 
 /// What follows the name of a device with so many shards.
 pub(super) fn of(shards: u16) -> String {
     if shards == 1 { String::new() } else { format!(", {shards} shards") }
+}
+
+/// The device of the process before, by its descriptors. It is set up, and steers.
+fn take_device(plan: &DevicePlan, queues: Vec<OwnedFd>, log: &Log) -> Result<Opened, Failure> {
+    let (flag, interface) = match plan {
+        DevicePlan::Tap { is_tun, name, .. } => (if *is_tun { "--tun" } else { "--tap" }, name),
+        DevicePlan::AfPacket { interface } => ("--af-packet", interface),
+        DevicePlan::AfXdp { .. } | DevicePlan::Macvtap { .. } => {
+            unreachable!("a plan refuses to hand them over")
+        }
+    };
+    let refused = |error| Failure::Device(format!("{flag} {interface}"), error);
+    let queues = queues.into_iter();
+    let (mut own, link) = ([0; 6], |name: &str| log_link(name, log));
+    let queues: Vec<Box<dyn Device + Send>> = match plan {
+        DevicePlan::Tap { is_tun: true, name, .. } => {
+            let all = queues.map(Tun::from_fd).collect::<io::Result<_>>().map_err(refused)?;
+            first_tells(all, |tun| tun.on_link(link(name)))
+        }
+        DevicePlan::Tap { name, .. } => {
+            let all = queues.map(Tap::from_fd).collect::<io::Result<_>>().map_err(refused)?;
+            first_tells(all, |tap| tap.on_link(link(name)))
+        }
+        _ => {
+            let all = queues.map(|queue| AfPacket::from_fd(interface, queue));
+            let all: Vec<AfPacket> = all.collect::<io::Result<_>>().map_err(refused)?;
+            own = all.first().map_or(own, AfPacket::hardware);
+            first_tells(all, |socket| socket.on_link(link(interface)))
+        }
+    };
+    let name = format!("{} {interface}", flag.trim_start_matches('-'));
+    Ok(Opened { queues, is_steered: Ok(()), interface: interface.clone(), own, name })
 }
 
 fn open_device(

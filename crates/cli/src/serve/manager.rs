@@ -30,8 +30,11 @@ impl Manager {
         Manager { patience, turns: (0..shards).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// The server serves.
-    pub(super) fn ready(&self, status: &str) {
+    /// The server serves. `has_taken`: another process did, which the manager knows.
+    pub(super) fn ready(&self, status: &str, has_taken: bool) {
+        if has_taken {
+            tell(&[NotifyState::MainPid(std::process::id())]);
+        }
         tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 

@@ -46,11 +46,20 @@ impl Reload {
     /// all stays as it was.
     pub(super) fn again(&self, log: &Log) {
         let path = self.source.path().display();
-        let read = self.source.read().and_then(|(args, file)| Ok((Plan::new(&args)?, file)));
+        let planned = |(args, file)| {
+            let plan = Plan::new(&args)?;
+            plan.check_pages()?;
+            Ok((plan, file))
+        };
+        let read = self.source.read().and_then(planned);
         let (plan, file) = match read {
             Ok(read) => read,
             Err(failure) => {
-                let text = format!("{failure}. The configuration stays as it was.");
+                // A file may have several faults, a line for each.
+                for fault in failure.to_string().lines() {
+                    log.write(Record::Trouble { text: fault.to_owned() });
+                }
+                let text = format!("{path}: the configuration stays as it was.");
                 return log.write(Record::Trouble { text });
             }
         };

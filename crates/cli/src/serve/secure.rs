@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lightwait::device::kernel_addresses;
 use lightwait_http::{Credentials, Identity, IdentityFault};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use x509_parser::pem::Pem;
 
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{Pair, Plan, Shown, Stack};
 
+/// A certificate that expires within that time, in seconds, is warned of.
+const SOON: i64 = 14 * 86_400;
 /// How long a certificate of our own lasts: what browsers take at most (398 days).
 const LASTS: Duration = Duration::from_secs(397 * 86_400);
 /// It began this long ago, since clocks differ.
@@ -27,30 +31,42 @@ pub(super) struct Secure {
     shown: Shown,
     /// As they are logged.
     sha256: Vec<String>,
+    expiries: Vec<Expiry>,
 }
+
+/// When a certificate that a file has expires, in seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Expiry {
+    pub(super) file: PathBuf,
+    pub(super) at: i64,
+}
+
+/// The certificates of a server that answers questions about them.
+pub(super) type Expiries = Mutex<Vec<Expiry>>;
 
 impl Secure {
     /// What a plan has the server show, if it has TLS.
     pub(super) fn open(plan: &Plan) -> Result<Option<Secure>, Failure> {
         let Some(tls) = &plan.tls else { return Ok(None) };
-        let identities = match &tls.shown {
-            Shown::Files(pairs) => read_all(pairs)?,
-            Shown::SelfSigned => vec![made(&names(&plan.stack))?],
+        let (identities, expiries) = match &tls.shown {
+            Shown::Files(pairs) => (read_all(pairs)?, expiries(pairs)),
+            Shown::SelfSigned => (vec![made(&names(&plan.stack))?], Vec::new()),
         };
         let sha256 = identities.iter().map(fingerprint).collect();
         let credentials = Credentials::new(identities)
             .map_err(|error| Failure::Stack(std::io::Error::other(error)))?;
-        Ok(Some(Secure { credentials, shown: tls.shown.clone(), sha256 }))
+        Ok(Some(Secure { credentials, shown: tls.shown.clone(), sha256, expiries }))
     }
 
-    /// Logs what is shown.
-    pub(super) fn tell(&self, log: &Log) {
+    /// Logs what is shown, and tells when it expires.
+    pub(super) fn tell(&self, log: &Log, known: &Expiries) {
         log.write(Record::Certificates { sha256: self.sha256.clone() });
+        note(self.expiries.clone(), log, known);
     }
 
     /// Reads the files again, and shows what they have to clients that come from now on. If
     /// something is wrong with one, all stays as it was.
-    pub(super) fn reload(&self, log: &Log) {
+    pub(super) fn reload(&self, log: &Log, known: &Expiries) {
         let Shown::Files(pairs) = &self.shown else { return };
         let replaced = read_all(pairs).and_then(|identities| {
             let sha256 = identities.iter().map(fingerprint).collect();
@@ -59,13 +75,53 @@ impl Secure {
             Ok(sha256)
         });
         log.write(match replaced {
-            Ok(sha256) => Record::Certificates { sha256 },
+            Ok(sha256) => {
+                note(expiries(pairs), log, known);
+                Record::Certificates { sha256 }
+            }
             Err(failure) => {
                 let text = format!("{failure}. The certificates stay as they were.");
                 Record::Trouble { text }
             }
         });
     }
+}
+
+/// Warns of certificates that expire soon.
+fn note(expiries: Vec<Expiry>, log: &Log, known: &Expiries) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    for warning in expiries.iter().filter_map(|expiry| expiry.warning(now)) {
+        log.write(Record::Trouble { text: warning });
+    }
+    *known.lock().unwrap_or_else(PoisonError::into_inner) = expiries;
+}
+
+impl Expiry {
+    /// What to say of it, if it is soon.
+    pub(super) fn warning(&self, now: i64) -> Option<String> {
+        let (file, left) = (self.file.display(), self.at.saturating_sub(now));
+        if left <= 0 {
+            return Some(format!("Warning: the certificate in {file} has expired."));
+        }
+        let days = left / 86_400;
+        (left < SOON).then(|| format!("Warning: the certificate in {file} expires in {days} days."))
+    }
+}
+
+/// When the first certificate of each file expires: the server's own.
+fn expiries(pairs: &[Pair]) -> Vec<Expiry> {
+    let expiry = |pair: &Pair| {
+        let at = expiry_of(&fs::read(&pair.chain).ok()?)?;
+        Some(Expiry { file: pair.chain.clone(), at })
+    };
+    pairs.iter().filter_map(expiry).collect()
+}
+
+fn expiry_of(chain: &[u8]) -> Option<i64> {
+    let mut blocks = Pem::iter_from_buffer(chain).filter_map(Result::ok);
+    let own = blocks.find(|block| block.label == "CERTIFICATE")?;
+    Some(own.parse_x509().ok()?.validity().not_after.timestamp())
 }
 
 fn read_all(pairs: &[Pair]) -> Result<Vec<Identity>, Failure> {
@@ -140,4 +196,37 @@ fn all_of_kernel() -> Vec<IpAddr> {
 /// SHA-256 of a certificate, as openssl and browsers show it.
 fn fingerprint(identity: &Identity) -> String {
     identity.fingerprint().map(|byte| format!("{byte:02X}")).join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+
+    #[test]
+    fn the_first_certificate_of_a_file_says_when_it_expires() {
+        let made = |after: u64| {
+            let mut params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+            params.not_after = (SystemTime::UNIX_EPOCH + Duration::from_secs(after)).into();
+            let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            let text = base64::engine::general_purpose::STANDARD.encode(made.der());
+            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+        };
+        let chain = format!("{}{}", made(2_000_000_000), made(2_100_000_000));
+        assert_eq!(expiry_of(chain.as_bytes()), Some(2_000_000_000));
+        assert_eq!(
+            expiry_of(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"),
+            None
+        );
+        assert_eq!(expiry_of(b""), None);
+    }
+
+    #[test]
+    fn a_warning_comes_within_fourteen_days() {
+        let expiry = Expiry { file: "a.pem".into(), at: 100 * 86_400 };
+        assert_eq!(expiry.warning(86 * 86_400), None);
+        let warning = expiry.warning(86 * 86_400 + 1).unwrap();
+        assert!(warning.contains("a.pem expires in 13 days"), "{warning}");
+        assert!(expiry.warning(100 * 86_400).unwrap().contains("has expired"));
+    }
 }

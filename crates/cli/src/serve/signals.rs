@@ -40,6 +40,8 @@ impl Signals {
         let [(asks, counts), (hangs_up, hangups)] = [0; 2].map(watch::channel);
         let mut signals = iterator::Signals::new([SIGHUP, SIGINT, SIGTERM, SIGUSR1])?;
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            // It needs none; the program's other threads drop theirs later.
+            let _ = super::sandbox::drop_privileges();
             for signal in signals.forever() {
                 match signal {
                     SIGUSR1 => {
@@ -65,6 +67,11 @@ impl Signals {
     /// Stops the program from within, as a second signal does.
     pub(crate) fn cut(&self) {
         self.asked.send_modify(|stops| *stops = (*stops).max(2));
+    }
+
+    /// Stops the program from within, as a first signal does: another process serves.
+    pub(crate) fn hand_over(&self) {
+        self.asked.send_modify(|stops| *stops = (*stops).max(1));
     }
 
     /// True once a signal has asked for a stop.

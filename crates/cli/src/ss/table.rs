@@ -54,7 +54,9 @@ fn cells(row: &Value) -> [String; 5] {
         _ => [number("receive_buffered_bytes"), number("send_buffered_bytes")],
     };
     let end = |name: &str| row[name].as_str().unwrap_or("*:*").to_owned();
-    [state(row).to_owned(), received, sent, end("local"), end("peer")]
+    // The client that a bridge stands for is the peer that people mean.
+    let peer = if row["client"].is_string() { end("client") } else { end("peer") };
+    [state(row).to_owned(), received, sent, end("local"), peer]
 }
 
 /// A state, as `ss` abbreviates it.

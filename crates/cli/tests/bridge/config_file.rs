@@ -50,7 +50,14 @@ fn a_hang_up_reads_the_file_again_for_all_shards() {
     server.signal("HUP");
     let trouble = server.next("trouble");
     let text = trouble["text"].as_str().unwrap();
-    assert!(text.contains(":2:1: ") && text.contains("stays as it was"), "{text}");
+    assert!(text.contains(":2:1: ") && !text.contains("stays as it was"), "{text}");
+    let text = server.next("trouble")["text"].to_string();
+    assert!(text.contains("stays as it was"), "{text}");
+    // Nor does a file that is missing.
+    write("fallback = 'none.txt'\n");
+    server.signal("HUP");
+    let text = server.next("trouble")["text"].to_string();
+    assert!(text.contains("--fallback: there is no file") && text.contains("none.txt"), "{text}");
     assert_eq!(server.get("/none").0, 200);
     assert!(server.finish_after("TERM").0.success());
 }

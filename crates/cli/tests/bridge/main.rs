@@ -236,6 +236,8 @@ fn a_second_signal_ends_it_at_once_and_in_order() {
     server.signal("INT");
     let (status, log) = server.finish();
     assert_eq!(status.code(), Some(130));
+    assert_eq!(log[0]["event"], "sandbox", "what is said once it serves");
+    let log = &log[1..];
     let events: Vec<_> = log.iter().map(|line| line["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["stopping", "access", "counts", "counts", "stopped"]);
     assert_eq!((&log[1]["complete"], &log[4]["unfinished"]), (&false.into(), &1.into()));

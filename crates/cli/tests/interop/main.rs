@@ -24,6 +24,7 @@ mod namespace;
 mod peers;
 mod proxy;
 mod readme;
+mod restarts;
 mod server;
 mod shards;
 mod short_connections;

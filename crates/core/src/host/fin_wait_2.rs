@@ -110,6 +110,11 @@ impl FinWait2 {
         self.records.remove(hash, tuple);
     }
 
+    /// Another host keeps the orphan of `tuple`, which sleeps.
+    pub(super) fn forget(&mut self, hash: u64, tuple: &Tuple) {
+        self.records.remove(hash, tuple);
+    }
+
     /// The oldest are given up; how many.
     pub(super) fn on_time(&mut self, now: Instant) -> u64 {
         self.records.on_time(now)

@@ -23,7 +23,7 @@ use crate::wire::fast::Syn;
 use crate::wire::tcp::{Flags, Header, Plain};
 
 /// A cookie is believed only this long after one was sent (two steps of its clock).
-const COOKIES_VALID: Duration = Duration::from_secs(128);
+pub(super) const COOKIES_VALID: Duration = Duration::from_secs(128);
 
 impl Host {
     /// A segment has come for an entry of the SYN cache.

@@ -18,6 +18,7 @@ mod ecn;
 mod expired;
 mod fin_wait_2;
 mod flood;
+mod handover;
 mod info;
 mod leases;
 mod link;

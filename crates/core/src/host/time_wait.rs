@@ -256,7 +256,7 @@ impl Host {
     }
 
     /// How near the peer is, if that matters.
-    fn distance(&self, tuple: &Tuple) -> Distance {
+    pub(super) fn distance(&self, tuple: &Tuple) -> Distance {
         distance(&self.shared.config, &self.ip, tuple)
     }
 

@@ -179,6 +179,13 @@ impl Listeners {
         (generation == id.generation).then_some(listener)
     }
 
+    /// No SYN finds a listener any more. Each stays for the handshakes that have begun, and for the
+    /// connections that wait.
+    pub(crate) fn hear_nothing(&mut self) {
+        self.by_port.clear();
+        self.any = None;
+    }
+
     /// Takes a listener out.
     pub(crate) fn remove(&mut self, id: ListenerId) -> Option<Listener> {
         let port = self.get(id)?.local.port();

@@ -109,6 +109,26 @@ impl AfPacket {
         Ok(opened)
     }
 
+    /// A socket that another process of this very program has opened on `interface`, by
+    /// [`AfPacket::open`] or [`AfPacket::open_queues`], with its ring and its steering. Only one of
+    /// both may receive at a time; either may send.
+    pub fn from_fd(interface: &str, fd: OwnedFd) -> io::Result<AfPacket> {
+        let netlink = Netlink::open()?;
+        let link = netlink.interface(interface)?;
+        let bound = socket::bound_to(fd.as_fd());
+        let bound = bound.map_err(|error| Call::Option("getsockname").refused(&error))?;
+        if bound != link.index {
+            let text = format!("the packet socket is not bound to `{interface}`");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let has_virtio_header = socket::has_virtio_header(fd.as_fd())?;
+        let reader: Box<dyn Reader> = match Ring::shared(&fd, header_len(has_virtio_header)) {
+            Ok(ring) => Box::new(ring),
+            Err(_) => Box::new(Described),
+        };
+        Unbound { socket: fd, has_virtio_header, interface, link, netlink, reader }.device()
+    }
+
     /// Has each frame come to the socket of the shard that owns its connection, by a program of
     /// eBPF. All but TCP and UDP comes to the first socket, and so do fragments, IPv6 extension
     /// headers and VLAN tags. The rule is for as many shards as there are sockets, and holds for

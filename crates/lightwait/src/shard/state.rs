@@ -214,6 +214,11 @@ impl Local {
         self.clock.at_std(instant)
     }
 
+    /// The moment at which its clock began.
+    pub(crate) fn origin(&self) -> StdInstant {
+        self.clock.origin()
+    }
+
     /// Starts the clock by which real time drives the shard from now on.
     pub(crate) fn start_clock(&self) -> Clock {
         self.is_clock_driven.set(true);

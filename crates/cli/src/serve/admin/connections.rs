@@ -30,8 +30,28 @@ pub(crate) const LIMIT_MOST: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) filter: Filter,
+    family: Family,
     limit: usize,
     from: Place,
+}
+
+/// The IP versions that are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Family {
+    #[default]
+    Both,
+    Ipv4,
+    Ipv6,
+}
+
+impl Family {
+    fn has(self, end: SocketAddr) -> bool {
+        match self {
+            Family::Both => true,
+            Family::Ipv4 => end.is_ipv4(),
+            Family::Ipv6 => end.is_ipv6(),
+        }
+    }
 }
 
 /// Where a walk over all shards begins, or goes on.
@@ -66,13 +86,20 @@ pub(super) fn parts(query: &str) -> impl Iterator<Item = (&str, String)> {
 impl Query {
     /// Reads the query of a request's target, or says which part of it is wrong.
     pub(super) fn parse(query: &str) -> Result<Query, String> {
-        let (mut limit, mut from) = (LIMIT, Place::default());
+        let (mut limit, mut from, mut family) = (LIMIT, Place::default(), Family::Both);
         let (mut state, mut peer, mut filter) = (None, None, None);
         for (key, value) in parts(query) {
             match key {
                 "state" => state = Some(value),
                 "peer" => peer = Some(value),
                 "filter" => filter = Some(value),
+                "family" => {
+                    family = match &value[..] {
+                        "inet" => Family::Ipv4,
+                        "inet6" => Family::Ipv6,
+                        _ => return Err(format!("family={value}: give inet or inet6")),
+                    };
+                }
                 "limit" => {
                     let given = value.parse().ok().filter(|it| (1..=LIMIT_MOST).contains(it));
                     limit =
@@ -82,7 +109,9 @@ impl Query {
                     let refuse = || format!("from={value}: give what `next` of an answer says");
                     from = Place::parse(&value).ok_or_else(refuse)?;
                 }
-                _ => return Err(format!("{key}: give state, peer, filter, limit or from")),
+                _ => {
+                    return Err(format!("{key}: give state, peer, filter, family, limit or from"));
+                }
             }
         }
         let usual = match &state {
@@ -97,14 +126,14 @@ impl Query {
             let both = ends.and_then(|ends| filter.and(&ends));
             filter = both.map_err(|error| format!("peer={peer}: {error}"))?;
         }
-        Ok(Query { filter, limit, from })
+        Ok(Query { filter, family, limit, from })
     }
 }
 
 /// The sockets that `query` asks for, shard by shard, and where the next answer goes on. The walk
 /// sees each socket that stays. A shard that does not answer has none.
 pub(super) async fn list(shards: &Shards, query: Query) -> Value {
-    let Query { filter, limit, from } = query;
+    let Query { filter, family, limit, from } = query;
     let (mut rows, mut silent, mut next) = (Vec::new(), Vec::new(), None);
     let mut at = Some(from).filter(|from| from.shard < shards.count());
     while let Some(Place { shard, place }) = at {
@@ -112,7 +141,7 @@ pub(super) async fn list(shards: &Shards, query: Query) -> Value {
         let filter = filter.clone();
         // One more says whether that is all.
         let most = FOUND.min(left + 1);
-        let look = move |stacks: &Stacks| look(stacks, &filter, place, most);
+        let look = move |stacks: &Stacks| look(stacks, (&filter, family), place, most);
         let following = match shards.ask(shard, look).await {
             Some(Slice { now, found, next: following }) => {
                 rows.extend(found.iter().take(left).map(|(_, found)| row(shard, found, now)));
@@ -164,6 +193,8 @@ pub(super) struct Connection {
     ends: [SocketAddr; 2],
     id: ConnectionId,
     is_orphan: bool,
+    /// Who is behind the bridge.
+    client: Option<SocketAddr>,
     pub(super) detail: ConnectionDetail,
 }
 
@@ -174,13 +205,19 @@ impl Connection {
             ends: [connection.local(), connection.remote()],
             id: connection.id(),
             is_orphan: connection.is_orphan(),
+            client: None,
             detail: connection.detail(now),
         }
     }
 }
 
 /// What a shard is asked for: its share of the walk.
-fn look(stacks: &Stacks, filter: &Filter, first: SocketPlace, most: usize) -> Slice {
+fn look(
+    stacks: &Stacks,
+    (filter, family): (&Filter, Family),
+    first: SocketPlace,
+    most: usize,
+) -> Slice {
     stacks.with_server(|host, now| {
         let mut slice = Slice { now, found: Vec::new(), next: None };
         let mut following = Some(first);
@@ -188,14 +225,19 @@ fn look(stacks: &Stacks, filter: &Filter, first: SocketPlace, most: usize) -> Sl
             let place = following.unwrap_or(first);
             (following, slice.next) = (next, next);
             let Some(socket) = socket else { continue };
-            if !filter.has(socket.state(), socket.local(), socket.remote()) {
+            let is_asked = family.has(socket.remote().unwrap_or(socket.local()));
+            if !is_asked || !filter.has(socket.state(), socket.local(), socket.remote()) {
                 continue;
             }
             let found = match socket {
                 Socket::Listener(info) => Found::Listener(info),
                 Socket::HalfOpen(info) => Found::HalfOpen(info),
                 Socket::Record(info) => Found::Record(info),
-                Socket::Connection(it) => Found::Connection(Box::new(Connection::of(it, now))),
+                Socket::Connection(it) => {
+                    let client = stacks.client_behind(it.remote());
+                    let connection = Connection::of(it, now);
+                    Found::Connection(Box::new(Connection { client, ..connection }))
+                }
             };
             slice.found.push((place, found));
             if slice.found.len() == most {
@@ -300,6 +342,7 @@ pub(super) fn of_connection(
         "id": format!("{:?}", connection.id).trim_start_matches('#'),
         "local": local,
         "peer": peer,
+        "client": connection.client.map(|client| client.to_string()),
         "state": info.state.name(),
         "orphan": connection.is_orphan,
         "at_rest": connection.detail.is_at_rest,
@@ -375,6 +418,7 @@ mod tests {
     fn a_query_says_which_sockets() {
         let of = |text: &str| Query {
             filter: Filter::parse(text, States::USUAL).unwrap(),
+            family: Family::Both,
             limit: LIMIT,
             from: Place::default(),
         };
@@ -391,6 +435,7 @@ mod tests {
                 "peer=10.0.0.0/8&limit=1&state=LISTEN",
                 Query { limit: 1, ..of("state listening dst 10.0.0.0/8") },
             ),
+            ("family=inet6", Query { family: Family::Ipv6, ..of("") }),
             ("peer=10.0.0.1&filter=sport+80", of("sport 80 and dst 10.0.0.1")),
         ] {
             assert_eq!(Query::parse(query), Ok(expected), "{query}");
@@ -411,7 +456,8 @@ mod tests {
             ("filter=dport+x", "filter=dport x: \"x\" is no port"),
             ("from=1", "from=1: give what `next`"),
             ("from=x-1", "from=x-1: give"),
-            ("port=80", "port: give state, peer, filter, limit or from"),
+            ("family=4", "family=4: give inet or inet6"),
+            ("port=80", "port: give state, peer, filter, family, limit or from"),
         ] {
             let error = Query::parse(query).unwrap_err();
             assert!(error.starts_with(part), "{query}: {error}");

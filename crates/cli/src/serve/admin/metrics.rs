@@ -16,6 +16,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::counts::{Counter, Counts};
+use crate::serve::secure::Expiry;
 
 /// The beginning of every name.
 const PREFIX: &str = "lightwait";
@@ -156,12 +157,17 @@ pub(super) struct Report {
 }
 
 /// Writes the metrics of all shards; `None` is a shard that did not answer.
-pub(super) fn write(shards: Vec<Option<Report>>, whole: &[Counter], form: Form) -> String {
+pub(super) fn write(
+    shards: Vec<Option<Report>>,
+    whole: &[Counter],
+    expiries: Vec<Expiry>,
+    form: Form,
+) -> String {
     let mut registry = Registry::with_prefix(PREFIX);
     let version = Info::new([("version", env!("LIGHTWAIT_VERSION"))]);
     // The crate ends this text with a full stop.
     registry.register("build", "The program", version);
-    registry.register_collector(Box::new(Scrape { shards, whole: whole.to_vec() }));
+    registry.register_collector(Box::new(Scrape { shards, whole: whole.to_vec(), expiries }));
     let mut text = String::new();
     let written = match form {
         Form::Prometheus => prometheus_text::encode(&mut text, &registry),
@@ -180,9 +186,21 @@ struct Scrape {
     shards: Vec<Option<Report>>,
     /// What is counted for the program.
     whole: Vec<Counter>,
+    expiries: Vec<Expiry>,
 }
 
 impl Scrape {
+    /// When each certificate expires.
+    fn expiries(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let meaning = "When the certificate in a file expires, in seconds since 1970.";
+        let mut metric = gauge(encoder, "certificate_expiry_seconds", meaning)?;
+        for Expiry { file, at } in &self.expiries {
+            let labels = [("file", file.display().to_string())];
+            ConstGauge::new(*at).encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
     /// The counts of every stack, with their labels.
     fn stacks(&self) -> impl Iterator<Item = (Labels, &Counts)> {
         self.shards.iter().enumerate().flat_map(|(shard, report)| {
@@ -280,6 +298,7 @@ impl Collector for Scrape {
             let counter = encoder.encode_descriptor(name, meaning, None, MetricType::Counter)?;
             ConstCounter::new(*value).encode(counter)?;
         }
+        self.expiries(encoder)?;
         self.levels(encoder)?;
         self.counters(encoder)?;
         self.malformed(encoder)?;
@@ -331,6 +350,10 @@ mod tests {
         Report { counts: vec![counts], times: Some(Times::new()) }
     }
 
+    fn expiries() -> Vec<Expiry> {
+        vec![Expiry { file: "a.pem".into(), at: 2_000_000_000 }]
+    }
+
     fn stalls() -> [Counter; 1] {
         [Counter::of("shard_stalls", 3, "Stalls.")]
     }
@@ -353,7 +376,8 @@ mod tests {
     #[test]
     fn every_metric_is_described_once_and_labelled() {
         for form in [Form::Prometheus, Form::OpenMetrics] {
-            let text = write(vec![Some(report()), None, Some(report())], &stalls(), form);
+            let text =
+                write(vec![Some(report()), None, Some(report())], &stalls(), expiries(), form);
             let mut names: Vec<&str> =
                 text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
             let count = names.len();
@@ -390,7 +414,9 @@ mod tests {
         times.note_end(0);
         times.note_end(7);
         let report = Report { counts: Vec::new(), times: Some(times) };
-        let text = write(vec![Some(report)], &stalls(), Form::Prometheus);
+        let text = write(vec![Some(report)], &stalls(), expiries(), Form::Prometheus);
+        let expiry = "lightwait_certificate_expiry_seconds{file=\"a.pem\"} 2000000000";
+        assert!(text.contains(expiry), "{text}");
         for (name, count) in [
             ("response_seconds", 2),
             ("round_trip_seconds", 1),

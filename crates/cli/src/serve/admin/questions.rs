@@ -12,6 +12,8 @@ use crate::serve::Stacks;
 
 /// How long a shard has to answer: one that is busy for longer is stuck.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long for one that looks at all its connections.
+const LONG_PATIENCE: Duration = Duration::from_secs(10);
 /// Questions that wait for a shard at most.
 const WAITING: usize = 64;
 
@@ -20,18 +22,18 @@ pub(in crate::serve) type Question = Box<dyn FnOnce(&Stacks) + Send>;
 
 /// Asks the shards of a server. Clones ask the same.
 #[derive(Clone, Debug)]
-pub(super) struct Shards(Arc<[Sender<Question>]>);
+pub(in crate::serve) struct Shards(Arc<[Sender<Question>]>);
 
 impl Shards {
     /// So many shards, and where each finds its questions.
-    pub(super) fn new(count: u16) -> (Shards, Vec<Receiver<Question>>) {
+    pub(in crate::serve) fn new(count: u16) -> (Shards, Vec<Receiver<Question>>) {
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::channel(WAITING)).unzip();
         (Shards(senders.into()), receivers)
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::serve) fn count(&self) -> usize {
         self.0.len()
     }
 
@@ -56,6 +58,22 @@ impl Shards {
             }
             timeout_at(end, answered).await.ok()?.ok()
         }
+    }
+
+    /// Asks one shard, on a thread that may wait. Returns its answer, or `None` if it is gone or
+    /// gives none in time.
+    pub(in crate::serve) fn ask_and_wait<T: Send + 'static>(
+        &self,
+        shard: usize,
+        question: impl FnOnce(&Stacks) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = std::sync::mpsc::sync_channel(1);
+        let question: Question = Box::new(move |stacks| {
+            // The asker may have gone.
+            let _ = answer.send(question(stacks));
+        });
+        self.0.get(shard)?.blocking_send(question).ok()?;
+        answered.recv_timeout(LONG_PATIENCE).ok()
     }
 
     /// Asks all of them at once. Returns their answers in the order of the shards.

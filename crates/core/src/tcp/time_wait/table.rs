@@ -12,6 +12,7 @@
 //! their number from a hundred thousand on; blocks are given back when a burst is over, and an
 //! empty table holds nothing, or a few KB where no more than a few came at a time.
 
+mod adopt;
 mod burst;
 mod expiry;
 mod found;
@@ -403,8 +404,19 @@ impl<R: Row> RecordSet<R> {
         if self.index.is_due() {
             self.keep_up(Finder { handles, hasher });
         }
-        let handle = handles.take(R::local(tuple), final_state.window)?;
         let expires_ms = ceil_ms(now).saturating_add(self.term_ms);
+        self.keep((hash, tuple), final_state, expires_ms, handles)
+    }
+
+    /// Keeps a record that expires then, behind all others.
+    fn keep(
+        &mut self,
+        (hash, tuple): (u64, &Tuple),
+        final_state: &FinalState,
+        expires_ms: u64,
+        handles: &mut Handles,
+    ) -> Option<u64> {
+        let handle = handles.take(R::local(tuple), final_state.window)?;
         let row = R::new(tuple, Common::new(final_state, tuple.ports(), handle));
         let number = self.queue.push(row, expires_ms);
         self.live += 1;

@@ -43,6 +43,8 @@ pub(super) struct Ring {
     base: NonNull<u8>,
     /// The slot that the kernel fills next, or has filled first.
     next: usize,
+    /// Another process has emptied the ring so far, and `next` is not known before a frame comes.
+    is_lost: bool,
     /// Bytes of virtio header before each frame.
     header_len: usize,
 }
@@ -54,22 +56,50 @@ impl Ring {
     /// Gives the socket a ring, which has all that it receives from here on.
     pub(super) fn new(socket: &OwnedFd, header_len: usize) -> io::Result<Ring> {
         socket::set_ring(socket.as_fd(), Some(&request()))?;
+        // Without the mapping nobody would see what comes.
+        Ring::map(socket, header_len).inspect_err(|_| drop(socket::set_ring(socket.as_fd(), None)))
+    }
+
+    /// The ring that another process has given the socket, by [`Ring::new`] of this very version.
+    /// Only one of both may read at a time.
+    pub(super) fn shared(socket: &OwnedFd, header_len: usize) -> io::Result<Ring> {
+        let mut ring = Ring::map(socket, header_len)?;
+        ring.is_lost = true;
+        Ok(ring)
+    }
+
+    fn map(socket: &OwnedFd, header_len: usize) -> io::Result<Ring> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: without an address the mapping takes the place of no other.
         let base = unsafe { mmap(std::ptr::null_mut(), RING_LEN, access, flags, socket, 0) };
         let base = base.and_then(|base| NonNull::new(base.cast()).ok_or(Errno::NOMEM));
-        // Without the mapping nobody would see what comes.
-        let base = base.inspect_err(|_| drop(socket::set_ring(socket.as_fd(), None)))?;
-        Ok(Ring { base, next: 0, header_len })
+        Ok(Ring { base: base?, next: 0, is_lost: false, header_len })
+    }
+
+    /// Finds the slot that the kernel has filled first: one behind one that is empty. False if all
+    /// are empty. If all are full, frames come in another order than they came in.
+    fn find_next(&mut self) -> bool {
+        let is_full =
+            |slot: usize| self.status_of(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
+        let is_first = |slot: usize| is_full(slot) && !is_full((slot + SLOTS - 1) % SLOTS);
+        let found = (0..SLOTS).find(|slot| is_first(*slot)).or(is_full(0).then_some(0));
+        self.is_lost = found.is_none();
+        self.next = found.unwrap_or(0);
+        !self.is_lost
     }
 
     /// The status of the next slot.
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: `next` is less than SLOTS, so that the slot lies in the mapping, which lives as
+        self.status_of(self.next)
+    }
+
+    fn status_of(&self, slot: usize) -> &AtomicU32 {
+        debug_assert!(slot < SLOTS);
+        // SAFETY: `slot` is less than SLOTS, so that the slot lies in the mapping, which lives as
         // long as the borrow. It begins with its status, which both sides access as a whole; a slot
         // is aligned to its length.
-        unsafe { self.base.add(self.next * SLOT_LEN).cast().as_ref() }
+        unsafe { self.base.add(slot * SLOT_LEN).cast().as_ref() }
     }
 
     /// The header and the bytes of the next slot.
@@ -88,8 +118,9 @@ impl Ring {
 
 impl Reader for Ring {
     fn read(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<Read> {
+        let is_found = !self.is_lost || self.find_next();
         let status = self.status().load(Ordering::Acquire);
-        if status & libc::TP_STATUS_USER == 0 {
+        if !is_found || status & libc::TP_STATUS_USER == 0 {
             // That the interface went down waits at the socket.
             return Err(sockopt::socket_error(socket)?.err().unwrap_or(Errno::AGAIN));
         }

@@ -49,6 +49,39 @@ pub(super) fn use_virtio_header(socket: &OwnedFd) -> io::Result<()> {
     set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
 }
 
+/// True if there is such a header before each frame.
+pub(super) fn has_virtio_header(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the pointer and the length are those of one whole integer, which outlives the call;
+    // getsockopt(2) writes no more than that.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_VNET_HDR,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value != 0)
+}
+
+/// The index of the interface that a packet socket is bound to.
+pub(super) fn bound_to(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    // SAFETY: zeros are a sound `sockaddr_ll`: it is plain C data.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    let place = (&raw mut address).cast();
+    // SAFETY: the pointer and the length are those of one whole `sockaddr_ll`, which outlives the
+    // call; getsockname(2) writes no more than that.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), place, &raw mut len) })?;
+    if libc::c_int::from(address.sll_family) != libc::AF_PACKET {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    Ok(address.sll_ifindex as u32)
+}
+
 /// Excludes frames that this machine sends on the interface, be it our stack or the kernel.
 pub(super) fn ignore_outgoing(socket: &OwnedFd) -> io::Result<()> {
     set(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)

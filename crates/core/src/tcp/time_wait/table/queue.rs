@@ -189,10 +189,21 @@ impl<R: Row> Queue<R> {
         last.is_some_and(|block| !block.rows.is_empty() && expires_ms <= block.base_ms + reach_ms)
     }
 
+    /// When the newest record expires, or no later if it is dead; 0 if there is none.
+    pub(super) fn last_ms(&self) -> u64 {
+        let newest = self.row(self.next.wrapping_sub(1));
+        newest.map_or(self.last_base_ms(), |seen| seen.expires_ms.max(self.last_base_ms()))
+    }
+
+    /// The time from which on records of the last block expire; 0 if there is none.
+    fn last_base_ms(&self) -> u64 {
+        self.block(self.next.wrapping_sub(1)).map_or(0, |last| last.base_ms)
+    }
+
     /// Begins a new block, with a record that expires then. Bases are in order, also if the record
     /// is queued again behind others that expire later.
     fn open(&mut self, expires_ms: u64) {
-        let last_ms = self.block(self.next.wrapping_sub(1)).map_or(0, |last| last.base_ms);
+        let last_ms = self.last_base_ms();
         let base_ms = self.scale.base(expires_ms).max(last_ms);
         let (was_empty, last) = (self.is_empty(), self.next.wrapping_sub(1));
         if let Some(block) = self.block_mut(last) {
