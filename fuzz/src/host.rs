@@ -7,6 +7,7 @@
 //! As long as no frame was forged or damaged, the streams must be right as well: each end reads
 //! exactly the bytes that the other end wrote.
 
+mod admission;
 mod check;
 mod datagrams;
 mod end;

@@ -1,4 +1,4 @@
-//! The calls on UDP sockets.
+//! The calls on UDP sockets, and the step that chooses among them and those of `admission`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,9 +13,14 @@ use crate::source::Source;
 const SOCKETS: usize = 6;
 
 impl World {
-    /// One call on a UDP socket of that end, or a datagram forged for one.
+    /// One call on a UDP socket of that end, or on what comes for any address.
     pub(super) fn datagram(&mut self, side: usize, source: &mut Source<'_>) {
-        let choice = source.below(14);
+        let choice = source.below(17);
+        match choice {
+            14 => return self.listen_to_all(side, source),
+            15.. => return self.judge_syns(side, source),
+            _ => {}
+        }
         let end = &mut self.ends[side];
         let index = source.below(end.udp.len());
         let Some(id) = end.udp.get(index).copied().filter(|_| choice > 1) else {

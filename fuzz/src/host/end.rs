@@ -31,7 +31,7 @@ pub(super) struct End {
     pub(super) outbox: Outbox,
     pub(super) capacity: usize,
     pub(super) sockets: Vec<Socket>,
-    listeners: Vec<ListenerId>,
+    pub(super) listeners: Vec<ListenerId>,
     /// The identifier of a connection that is gone.
     dead: Option<Socket>,
     /// Its UDP sockets.
@@ -85,7 +85,7 @@ impl End {
 }
 
 impl World {
-    fn adopt(&mut self, side: usize, id: ConnectionId) {
+    pub(super) fn adopt(&mut self, side: usize, id: ConnectionId) {
         let end = &mut self.ends[side];
         let local = end.host.local_address(id).expect("a new connection has addresses");
         let remote = end.host.peer_address(id).expect("a new connection has addresses");
