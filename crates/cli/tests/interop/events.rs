@@ -15,7 +15,7 @@ use crate::tools::{self, curl, output};
 const DOOR: &str = "127.0.0.1:9100";
 /// What the link loses: of both directions.
 const LOSSY: &str = "loss=2%,delay=5ms,seed=3";
-const BYTES: usize = 3_000_000;
+const BYTES: usize = 1_000_000;
 const PORT: u16 = 40_112;
 
 /// The log of one transfer over a link that loses, as the door gives it; and the server's last
@@ -26,7 +26,7 @@ fn logged(directory: &Path, capture: &Path) -> (Vec<u8>, Value) {
     let server = Server::on(Cable::best(), directory, &flags);
     let log = thread::scope(|scope| {
         let log = scope.spawn(|| {
-            let query = "seconds=6&events=100000&connections=1";
+            let query = "seconds=12&events=100000&connections=1";
             let url = format!("http://{DOOR}/events?filter=dport+=+:{PORT}&{query}");
             let answer = curl(&url).output().unwrap();
             assert!(answer.status.success());
