@@ -166,7 +166,7 @@ fn run(
     let secure = Secure::open(plan)?;
     let watched = Watched::open(plan, log)?;
     let (asked, questions) = Shards::new(plan.shards);
-    let had = takeover.as_mut().and_then(|takeover| takeover.take_admin());
+    let had = takeover.as_mut().and_then(Takeover::take_admin);
     let door = plan.admin.as_ref().map(|address| Door::open(address, &asked, had)).transpose()?;
     if let (Some(takeover), Some(door)) = (&takeover, &door) {
         takeover.hold_admin(door.socket().map_err(Failure::Stack)?);

@@ -265,16 +265,14 @@ mod tests {
         }
         let paths = Paths { read: [mine.clone()].into(), ..Paths::default() };
         let restricted = thread::spawn(move || {
-            if let Err(why) = restrict(&paths) {
-                return Err(why);
-            }
+            restrict(&paths)?;
             let read = |path: &Path| fs::read_to_string(path).map_err(|error| error.kind());
             assert_eq!(read(&mine.join("file")).as_deref(), Ok("text"));
             assert_eq!(read(&others.join("file")), Err(ErrorKind::PermissionDenied));
             let written = fs::write(mine.join("new"), "").map_err(|error| error.kind());
             assert_eq!(written, Err(ErrorKind::PermissionDenied));
             let connected = std::net::TcpStream::connect("127.0.0.1:9");
-            Ok(connected.unwrap_err().kind())
+            Ok::<ErrorKind, String>(connected.unwrap_err().kind())
         });
         match restricted.join().unwrap() {
             // Before Linux 6.7 connections are as they were.
