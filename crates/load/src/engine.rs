@@ -14,13 +14,13 @@
 mod dialer;
 pub mod http2;
 mod idle;
+mod jobs;
 mod worker;
 
 pub use idle::{IdleOutcome, IdlePlan};
 pub use worker::CLOSE_PATIENCE;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::iter::Peekable;
@@ -41,6 +41,7 @@ use crate::tuples::Tuples;
 use dialer::Dialer;
 use http2::{Http2, Pool};
 use idle::Holder;
+use jobs::{Job, Jobs};
 
 /// Bytes of the one read buffer of all connections.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -344,67 +345,6 @@ async fn either(one: impl Future, other: impl Future) -> bool {
         other.as_mut().poll(context).map(|_| true)
     })
     .await
-}
-
-/// A request to be made.
-#[derive(Clone, Copy, Debug)]
-struct Job {
-    /// The time at which it was to start.
-    intended: Duration,
-    /// Its number in the mix.
-    request: u32,
-    /// Its index in `intended` until it is done.
-    place: usize,
-    /// It was sent before, on a connection that the server had closed.
-    is_again: bool,
-}
-
-/// Pending jobs, queued or in progress.
-#[derive(Debug, Default)]
-struct Jobs {
-    queue: RefCell<VecDeque<Job>>,
-    /// Idle workers without a job.
-    idle: Cell<usize>,
-    /// The intended start of each pending job.
-    intended: RefCell<Vec<Option<Duration>>>,
-    free: RefCell<Vec<usize>>,
-}
-
-impl Jobs {
-    /// Makes a job, which is pending until [`Jobs::done`].
-    fn begin(&self, intended: Duration, request: u32) -> Job {
-        let mut all = self.intended.borrow_mut();
-        let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            all.push(None);
-            all.len() - 1
-        });
-        all[place] = Some(intended);
-        Job { intended, request, place, is_again: false }
-    }
-
-    /// Moves up to `most` queued jobs to a batch.
-    fn take(&self, batch: &mut VecDeque<Job>, most: usize) {
-        let mut queue = self.queue.borrow_mut();
-        let len = queue.len().min(most);
-        batch.extend(queue.drain(..len));
-    }
-
-    /// Puts a batch that [`Jobs::take`] gave back to the front.
-    fn give_back(&self, batch: &mut VecDeque<Job>) {
-        let mut queue = self.queue.borrow_mut();
-        while let Some(job) = batch.pop_back() {
-            queue.push_front(job);
-        }
-    }
-
-    fn done(&self, job: Job) {
-        self.intended.borrow_mut()[job.place] = None;
-        self.free.borrow_mut().push(job.place);
-    }
-
-    fn len(&self) -> usize {
-        self.intended.borrow().len() - self.free.borrow().len()
-    }
 }
 
 /// The state that workers share.

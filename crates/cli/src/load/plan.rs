@@ -102,7 +102,7 @@ impl LoadPlan {
         let target = Target::new(url)?;
         let tls = tls(args, &target)?;
         let addresses = fitting_addresses(&target, args, on_device)?;
-        let to = addresses[which];
+        let (to, all) = (addresses[which], addresses.len());
         let requests = Requests::new(args, &target)?;
         let http2 = http2(args, &target, &requests.mix)?;
         let idle = share(args).count(args.idle.map_or(0, NonZeroU32::get).into()) as u32;
@@ -158,7 +158,6 @@ impl LoadPlan {
             grace: args.timeout,
             stop_grace: STOP_GRACE.min(args.timeout),
         };
-        let all = addresses.len();
         Ok(LoadPlan { engine, sources, ports, rest, setup, about, carrier, tls, all })
     }
 }
