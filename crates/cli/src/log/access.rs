@@ -1,6 +1,7 @@
 //! The line of a request: Combined, which every reader of access logs knows, with fields of our own
 //! behind it if they are asked for; or an object.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::time::SystemTime;
 
@@ -8,14 +9,21 @@ use lightwait_http::Access;
 use lightwait_http::date::Utc;
 use serde_json::{Value, json};
 
+/// Bytes of a usual line.
+const LINE_BYTES: usize = 320;
+
 /// `address - user [time] "request" status bytes "referer" "user-agent"`. The time is the
 /// request's, as in Apache's logs; the response ended at `ended`. With `has_fields` `host="…"
 /// port=… ms=… srtt_ms=… retransmits=…` follow, and `cut` if the client does not have all of it.
 pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> String {
     let begun = ended.checked_sub(access.duration).unwrap_or(ended);
-    let mut line = format!("{} - ", access.peer.ip());
+    // Mostly enough: a line that grows is copied several times.
+    let mut line = String::with_capacity(LINE_BYTES);
+    let _ = write!(line, "{} - ", access.peer.ip());
     escape(&mut line, access.user.as_deref().unwrap_or("-").as_bytes());
-    let _ = write!(line, " [{}] \"", Utc::of(begun).in_log());
+    line.push_str(" [");
+    date(begun, &mut line);
+    line.push_str("] \"");
     let request = access.request.as_bytes();
     escape(&mut line, if request.is_empty() { b"-" } else { request });
     let (status, bytes) = (access.status.as_u16(), access.body_bytes);
@@ -33,6 +41,22 @@ pub(super) fn line(ended: SystemTime, access: &Access, has_fields: bool) -> Stri
         line.push_str(if access.complete { "" } else { " cut" });
     }
     line
+}
+
+thread_local! {
+    /// The last date that was written, and its second: it costs as much as the rest of a line.
+    static DATE: RefCell<(Option<u64>, String)> = const { RefCell::new((None, String::new())) };
+}
+
+/// Appends the date of a log's line.
+pub(super) fn date(time: SystemTime, line: &mut String) {
+    let second = time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs());
+    DATE.with_borrow_mut(|(last, text)| {
+        if second.is_none() || *last != second {
+            (*last, *text) = (second, Utc::of(time).in_log());
+        }
+        line.push_str(text);
+    });
 }
 
 /// An object for programs. The request is there as it came, and in parts, as far as it has them. A

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use lightwait_http::Access;
 use lightwait_http::date::Utc;
 
-use super::access::escape;
+use super::access::{date, escape};
 
 /// What a line consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,7 +218,10 @@ impl Variable {
                 let utc = || Utc::of(ended);
                 write!(text, "{}T{}+00:00", utc().date(), utc().clock())
             }
-            Variable::TimeLocal => write!(text, "{}", Utc::of(ended).in_log()),
+            Variable::TimeLocal => {
+                date(ended, &mut text);
+                Ok(())
+            }
             other => return out.extend_from_slice(other.of_request(access)),
         };
         out.extend_from_slice(text.as_bytes());

@@ -191,8 +191,8 @@ fn mean_ms(before: &str, after: &str, name: &str) -> (f64, u64) {
     ((seconds(after) - seconds(before)) * 1e3 / count as f64, count)
 }
 
-/// Both measure round trips of 200 ms, beside which a busy machine is quick: the server from its
-/// own answers to their acknowledgements, the load from its own SYNs and requests to the answers.
+/// Both measure round trips of 200 ms, beside which a busy machine is quick. The server measures
+/// from its answers to their acknowledgements, the load from its SYNs and requests to the answers.
 #[test]
 fn histograms_are_those_of_a_load() {
     let test = "admin::histograms_are_those_of_a_load";
