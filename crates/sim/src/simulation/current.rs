@@ -33,5 +33,5 @@ impl Drop for Restore {
 /// # Panics
 /// Outside of a program of a [`Simulation`](super::Simulation).
 pub fn current_stack() -> StackHandle {
-    CURRENT.with_borrow(|stack| stack.clone()).expect("a program of a simulated host runs")
+    CURRENT.with_borrow(Clone::clone).expect("a program of a simulated host runs")
 }
