@@ -173,7 +173,7 @@ fn run(
     }
     let admin = door.as_ref().map(|door| door.address.clone());
     let mut socket = admin.clone().map(admin::SocketFile::new);
-    let restricted = Mutex::new(sandbox.map(Sandbox::of_calls));
+    let restricted = Mutex::new(sandbox.map(Sandbox::of_calls).unwrap_or_default());
     let takeover = takeover.map(Arc::new);
     let _end = takeover::End(takeover.clone());
     let crew = Crew::new(plan.shards, log.clone(), questions, admin);
@@ -217,7 +217,7 @@ struct Common<'a> {
     signals: &'a Signals,
     watched: &'a Watched<'a>,
     /// What is said of the sandbox once the server serves.
-    restricted: &'a Mutex<Option<Record>>,
+    restricted: &'a Mutex<Vec<Record>>,
     log: &'a Log,
 }
 
@@ -278,8 +278,9 @@ impl Common<'_> {
         let has_taken = self.crew.takeover.as_ref().is_some_and(|it| it.has_taken());
         self.crew.manager.ready(&format!("Serving at {}", urls.join(" and ")), has_taken);
         log.write(Record::Serving { directory: shown(self.plan), urls, stack, admin });
-        let restricted = self.restricted.lock().unwrap_or_else(PoisonError::into_inner).take();
-        restricted.into_iter().for_each(|record| log.write(record));
+        let mut restricted = self.restricted.lock().unwrap_or_else(PoisonError::into_inner);
+        restricted.drain(..).for_each(|record| log.write(record));
+        drop(restricted);
         if let Some(secure) = self.secure {
             secure.tell(log, &self.crew.health.expiries);
         }

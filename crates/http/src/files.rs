@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -21,11 +22,9 @@ use crate::{Clock, Pending};
 use blocks::FileBlocks;
 use cache::{Content, FileCache, Found, Known};
 use coding::Coding;
-use compress::Presses;
 use condition::Verdict;
 use listing::shelf::Shelf;
 use pages::{insert, not_found, redirect, refuse, strip_body};
-use passwords::checks;
 use path::{PathError, RelativePath, Target, resolve};
 use range::Selection;
 use source::{FileSource, Kind, Metadata, OpenError, Opened, ReadBuffer};
@@ -72,8 +71,10 @@ pub struct Files<S: FileSource> {
     read_time: Rc<ReadTime>,
     listings: Rc<Shelf>,
     cache: Rc<FileCache<S::Handle>>,
-    presses: Presses,
-    checks: Semaphore,
+    /// Those that compress a file.
+    presses: Arc<Semaphore>,
+    /// Those that check a password.
+    checks: Arc<Semaphore>,
 }
 
 /// A requested file or directory.
@@ -118,7 +119,9 @@ impl<S: FileSource> Files<S> {
         let read_time = Rc::new(ReadTime::new(clock.measure.clone()));
         let cache = Rc::new(FileCache::new(&config));
         let config = RefCell::new(Rc::new(config));
-        let (source, presses, checks) = (Rc::new(source), Presses::default(), checks());
+        let source = Rc::new(source);
+        let [presses, checks] = [compress::AT_A_TIME, passwords::CHECKED_AT_A_TIME]
+            .map(|most| Arc::new(Semaphore::new(most)));
         Files { source, config, clock, buffers, read_time, listings, cache, presses, checks }
     }
 
@@ -180,7 +183,7 @@ impl<S: FileSource> Files<S> {
     }
 
     /// The response to a request. The request's body plays no part.
-    pub async fn answer(&self, head: &request::Parts) -> Response<Body> {
+    pub(crate) async fn answer(&self, head: &request::Parts) -> Response<Body> {
         let response = self.answer_plainly(head).await;
         self.finish(head, response).await
     }

@@ -165,8 +165,7 @@ impl Picture<'_> {
     }
 
     fn grid(&self, out: &mut String) -> fmt::Result {
-        for (value, label) in self.x.ticks() {
-            let x = self.x.at(value);
+        for (x, label) in self.x.ticks() {
             writeln!(
                 out,
                 "<path class=\"grid\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/><text text-anchor=\"middle\" \
@@ -174,8 +173,7 @@ impl Picture<'_> {
                 BOTTOM + 18.0
             )?;
         }
-        for (value, label) in self.y.ticks() {
-            let y = self.y.at(value);
+        for (y, label) in self.y.ticks() {
             writeln!(
                 out,
                 "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/><text text-anchor=\"end\" \

@@ -53,10 +53,10 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Numbers that it takes: its text, SYN and FIN.
+    /// Numbers that it takes: its text, SYN and FIN. A file may claim any length.
     pub fn numbers(&self) -> u32 {
         let controls = self.flags.chars().filter(|flag| matches!(flag, 'S' | 'F')).count();
-        self.len + controls as u32
+        self.len.saturating_add(controls as u32)
     }
 }
 
@@ -105,5 +105,19 @@ impl Trace {
                 if other.wrapping_sub(one) as i32 >= 0 { one } else { other }
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_a_length_beyond_reason_are_counted() {
+        let of = |len, flags: &str| {
+            Segment { len, flags: flags.to_owned(), ..Segment::default() }.numbers()
+        };
+        assert_eq!((of(10, "FP."), of(0, "S"), of(0, ".")), (11, 1, 0));
+        assert_eq!((of(u32::MAX, "S"), of(u32::MAX - 1, "SF")), (u32::MAX, u32::MAX));
     }
 }

@@ -2,11 +2,14 @@
 //! leads into the tunnel itself. Carried on, each would make another, without end.
 //!
 //! What comes back has the address for its source that the kernel sends from on that way. So a
-//! connection to the proxy is a loop if it comes from there. Without a proxy every connection would
+//! connection to the proxy is a loop if it comes from there. So is a flow to the relay that the
+//! proxy has named for datagrams, which may be another host. Without a proxy every connection would
 //! have to be looked at: one a second is, and for a second after a loop all are.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::proxy::Proxy;
@@ -14,18 +17,43 @@ use crate::proxy::Proxy;
 /// The pause between two looks, where every connection may be a loop.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// When was looked last, and when a loop was seen.
+/// The relays of associations, each with how many use it.
+type Relays = Rc<RefCell<HashMap<SocketAddr, usize>>>;
+
+/// When was looked last, when a loop was seen, and where one may lead.
 #[derive(Debug, Default)]
 pub(crate) struct Loops {
     looked: Cell<Option<Instant>>,
     seen: Cell<Option<Instant>>,
+    relays: Relays,
+}
+
+/// A relay that an association uses, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct RelayInUse {
+    address: SocketAddr,
+    relays: Relays,
+}
+
+impl Drop for RelayInUse {
+    fn drop(&mut self) {
+        let mut relays = self.relays.borrow_mut();
+        if let Some(users) = relays.get_mut(&self.address) {
+            *users -= 1;
+            if *users == 0 {
+                relays.remove(&self.address);
+            }
+        }
+    }
 }
 
 impl Loops {
     /// True if what comes from `peer` for `destination` is the tunnel's own.
     pub(crate) fn is_loop(&self, proxy: &Proxy, destination: SocketAddr, peer: SocketAddr) -> bool {
         let is_suspect = match proxy.address() {
-            Some(address) => address == destination,
+            Some(address) => {
+                address == destination || self.relays.borrow().contains_key(&destination)
+            }
             None => self.looks_now(Instant::now()),
         };
         let is_loop = is_suspect && source_towards(destination) == Some(peer.ip());
@@ -33,6 +61,12 @@ impl Loops {
             self.seen.set(Some(Instant::now()));
         }
         is_loop
+    }
+
+    /// Has what comes for a relay be suspect, as long as the result lives.
+    pub(crate) fn suspect(&self, relay: SocketAddr) -> RelayInUse {
+        *self.relays.borrow_mut().entry(relay).or_default() += 1;
+        RelayInUse { address: relay, relays: self.relays.clone() }
     }
 
     /// True if it is time for a look at what may be a loop.
@@ -73,6 +107,21 @@ mod tests {
         assert!(loops.is_loop(&proxy, at("127.0.0.9:1080"), at("127.0.0.1:4000")));
         assert!(!loops.is_loop(&proxy, at("127.0.0.9:1080"), at("10.0.0.1:4000")), "a client's");
         assert!(!loops.is_loop(&proxy, at("127.0.0.9:80"), at("127.0.0.1:4000")), "elsewhere");
+    }
+
+    #[test]
+    fn what_comes_to_a_relay_in_use_from_our_own_address_is_a_loop() {
+        let proxy: Proxy = "socks5://127.0.0.9:1080".parse().unwrap();
+        let loops = Loops::default();
+        let (relay, ours) = (at("127.0.0.7:5000"), at("127.0.0.1:4000"));
+        assert!(!loops.is_loop(&proxy, relay, ours), "nobody has named it");
+        let [one, other] = [0; 2].map(|_| loops.suspect(relay));
+        drop(one);
+        assert!(loops.is_loop(&proxy, relay, ours), "the other association uses it");
+        assert!(!loops.is_loop(&proxy, relay, at("10.0.0.1:4000")), "a client's");
+        assert!(!loops.is_loop(&proxy, at("127.0.0.7:5001"), ours), "another port");
+        drop(other);
+        assert!(!loops.is_loop(&proxy, relay, ours) && loops.relays.borrow().is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, path_beneath_rules,
 };
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
@@ -77,6 +77,9 @@ const OF_PROCESSOR: &[(&str, libc::c_long)] = calls![
 #[cfg(not(target_arch = "x86_64"))]
 const OF_PROCESSOR: &[(&str, libc::c_long)] = &[];
 
+/// From this number on the calls are those of the x32 ABI of x86-64: nearly all, once more.
+const X32: u32 = 0x4000_0000;
+
 /// What is reached in the file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Paths {
@@ -93,23 +96,34 @@ struct Paths {
 pub(super) struct Sandbox {
     parts: Vec<&'static str>,
     lacking: Vec<String>,
+    /// Why paths of the plan cannot be reached from now on.
+    skipped: Vec<String>,
 }
 
 impl Sandbox {
     /// Restricts this thread, and those that it begins, to the files of a plan. `config`: the
     /// configuration file, which is read again.
     pub(super) fn of_files(plan: &Plan, config: Option<&Path>) -> Sandbox {
-        let mut sandbox = Sandbox::default();
-        sandbox.note("files", restrict(&Paths::of(plan, config)));
+        let (paths, skipped) = Paths::of(plan, config).opened();
+        let mut sandbox = Sandbox { skipped, ..Sandbox::default() };
+        let outcome = restrict(&paths);
+        if let Ok(Some(why)) = &outcome {
+            sandbox.lacking.push(format!("files ({why})"));
+        }
+        sandbox.note("files", outcome.map(drop));
         sandbox
     }
 
     /// Forbids system calls to all threads, and drops the privileges of this one and of those that
     /// it begins. Returns what holds, to be logged.
-    pub(super) fn of_calls(mut self) -> Record {
+    pub(super) fn of_calls(mut self) -> Vec<Record> {
         self.note("system calls", filters().and_then(|all| apply(&all)));
         self.note("privileges", drop_privileges().map_err(|error| error.to_string()));
-        Record::Sandbox { parts: self.parts, lacking: self.lacking }
+        let holds = Record::Sandbox { parts: self.parts, lacking: self.lacking };
+        let skipped = self.skipped.into_iter().map(|why| Record::Trouble {
+            text: format!("{why}: the server reaches nothing there, even if it is made later"),
+        });
+        std::iter::once(holds).chain(skipped).collect()
     }
 
     fn note(&mut self, part: &'static str, outcome: Result<(), String>) {
@@ -123,10 +137,10 @@ impl Sandbox {
 impl Paths {
     fn of(plan: &Plan, config: Option<&Path>) -> Paths {
         let mut paths = Paths::default();
-        // What the kernel tells of interfaces, processors and this process.
-        paths
-            .read
-            .extend(["/proc", "/sys", "/etc/machine-id", "/etc/localtime"].map(PathBuf::from));
+        // What the kernel tells of interfaces, processors and this process. Not all machines have
+        // all of these, and nobody has named them: one that is not there is not worth a word.
+        let known = ["/proc", "/sys", "/etc/machine-id", "/etc/localtime"].map(PathBuf::from);
+        paths.read.extend(known.into_iter().filter(|path| path.exists()));
         paths.read.insert(plan.directory.clone());
         paths.read.extend(plan.vhosts.iter().map(|vhost| vhost.directory.clone()));
         // A file that is replaced is another: what counts is its directory.
@@ -166,6 +180,21 @@ impl Paths {
         paths.devices.extend(device.map(PathBuf::from));
         paths
     }
+
+    /// Those that open, and why the others do not: only what opens can be allowed.
+    fn opened(mut self) -> (Paths, Vec<String>) {
+        let mut skipped = Vec::new();
+        for paths in [&mut self.read, &mut self.write, &mut self.devices] {
+            paths.retain(|path| match PathFd::new(path) {
+                Ok(_) => true,
+                Err(error) => {
+                    skipped.push(error.to_string());
+                    false
+                }
+            });
+        }
+        (self, skipped)
+    }
 }
 
 /// The directory that holds a path.
@@ -176,8 +205,8 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// Restricts this thread to those paths.
-fn restrict(paths: &Paths) -> Result<(), String> {
+/// Restricts this thread to those paths. Returns what an older kernel leaves out of that.
+fn restrict(paths: &Paths) -> Result<Option<&'static str>, String> {
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read
         | AccessFs::WriteFile
@@ -198,14 +227,16 @@ fn restrict(paths: &Paths) -> Result<(), String> {
     };
     match restricted() {
         Ok(RulesetStatus::NotEnforced) => Err("this kernel has no Landlock".to_owned()),
-        Ok(_) => Ok(()),
+        Ok(RulesetStatus::PartiallyEnforced) => Ok(Some("this kernel's Landlock forbids a part")),
+        Ok(RulesetStatus::FullyEnforced) => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }
 
 /// The filters of system calls: one that forbids, and one that says of clone3 that there is none,
-/// so that threads are begun by clone, whose flags can be seen.
-fn filters() -> Result<[BpfProgram; 2], String> {
+/// so that threads are begun by clone, whose flags can be seen. One more leaves out a second set of
+/// the calls, where the processor has such.
+fn filters() -> Result<Vec<BpfProgram>, String> {
     let text = |error: seccompiler::BackendError| error.to_string();
     let program = |rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32| {
         let action = SeccompAction::Errno(errno as u32);
@@ -222,7 +253,29 @@ fn filters() -> Result<[BpfProgram; 2], String> {
     let is_process = is_process.and_then(|condition| SeccompRule::new(vec![condition]));
     rules.insert(libc::SYS_clone, vec![is_process.map_err(text)?]);
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    Ok([program(rules, libc::EPERM)?, program(clone3, libc::ENOSYS)?])
+    let mut filters = vec![program(rules, libc::EPERM)?, program(clone3, libc::ENOSYS)?];
+    if cfg!(target_arch = "x86_64") {
+        filters.push(without_x32());
+    }
+    Ok(filters)
+}
+
+/// Says of each call of the x32 ABI that there is none. The kernel names the same architecture for
+/// them, with other numbers: they pass the rules for the numbers that we know.
+fn without_x32() -> BpfProgram {
+    let step = |code: u32, jt: u8, jf: u8, k: u32| seccompiler::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    vec![
+        // What a filter sees begins with the number.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 /// Has the filters hold for all threads.
@@ -298,6 +351,39 @@ mod tests {
         assert_eq!(filtered.join().unwrap(), 7);
     }
 
+    /// What a filter of loads of the number, comparisons and returns says of a call. (Only unsafe
+    /// code can make a call by its number.)
+    fn said(filter: &[seccompiler::sock_filter], number: u32) -> u32 {
+        const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+        const COMPARE: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+        const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+        let (mut at, mut held) = (0, 0);
+        loop {
+            let step = &filter[at];
+            at += 1;
+            match u32::from(step.code) {
+                LOAD if step.k == 0 => held = number,
+                COMPARE => at += usize::from(if held >= step.k { step.jt } else { step.jf }),
+                RETURN => return step.k,
+                code => panic!("code {code:#x} of {}", step.k),
+            }
+        }
+    }
+
+    #[test]
+    fn the_calls_of_x32_are_not_there() {
+        let none = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+        let filter = without_x32();
+        assert_eq!(filters().unwrap().contains(&filter), cfg!(target_arch = "x86_64"));
+        // First execve and execveat, as x32 numbers them.
+        for number in [X32 | 520, X32 | 545, X32, u32::MAX] {
+            assert_eq!(said(&filter, number), none, "{number:#x}");
+        }
+        for number in [0, libc::SYS_execve as u32, X32 - 1] {
+            assert_eq!(said(&filter, number), libc::SECCOMP_RET_ALLOW, "{number:#x}");
+        }
+    }
+
     #[test]
     fn privileges_for_the_network_go() {
         let dropped = thread::spawn(|| {
@@ -319,6 +405,22 @@ mod tests {
         }
         let all: BTreeSet<_> = FORBIDDEN.iter().chain(OF_PROCESSOR).collect();
         assert_eq!(all.len(), FORBIDDEN.len() + OF_PROCESSOR.len());
+    }
+
+    #[test]
+    fn a_path_that_does_not_open_is_told_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let absent = directory.path().join("absent");
+        let paths = Paths {
+            read: [directory.path().to_owned()].into(),
+            write: [directory.path().to_owned(), absent.clone()].into(),
+            ..Paths::default()
+        };
+        let (opened, skipped) = paths.opened();
+        assert_eq!(opened.read, opened.write);
+        assert_eq!(opened.read, [directory.path().to_owned()].into());
+        assert_eq!(skipped.len(), 1);
+        assert!(skipped[0].contains(absent.to_str().unwrap()), "{skipped:?}");
     }
 
     #[test]

@@ -51,4 +51,11 @@ impl FileSource for Slow {
     ) -> Pending<io::Result<T>> {
         self.files.list(handle, limit, make)
     }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Pending<Option<T>> {
+        self.files.run(work)
+    }
 }

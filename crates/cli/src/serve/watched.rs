@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::thread;
 
 use lightwait::device::Device;
 use lightwait::wrap::pcap::Captures;
@@ -14,6 +15,7 @@ use lightwait_netem::LinkConfig;
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{Capture, CaptureTarget, Plan, Stack, Watch};
+use crate::serve::drop_privileges;
 
 /// The name of the interface in the capture. With several shards its number follows.
 const INTERFACE: &str = "lightwait";
@@ -36,7 +38,7 @@ impl<'a> Watched<'a> {
         };
         let watch = &plan.watch;
         let capture = watch.capture.as_ref();
-        let recording = capture.map(|capture| recording(capture, medium, plan.shards, log));
+        let recording = capture.map(|capture| recording(capture, medium, plan, log));
         let captures = plan.admin.as_ref().map(|_| {
             let names = interfaces(plan.shards);
             Captures::new(medium, &names.iter().map(String::as_str).collect::<Vec<_>>())
@@ -92,18 +94,19 @@ fn interfaces(shards: u16) -> Vec<String> {
 fn recording(
     capture: &Capture,
     medium: Medium,
-    shards: u16,
+    plan: &Plan,
     log: &Log,
 ) -> Result<Recording, Failure> {
-    let names = interfaces(shards);
+    let names = interfaces(plan.shards);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let opened = match &capture.target {
+    let open = || match &capture.target {
         CaptureTarget::Stdout => stdout().and_then(|pipe| Recording::stream(pipe, medium, &names)),
         CaptureTarget::File(path) => Recording::create(path, medium, &names),
         CaptureTarget::Within(path, limit) => {
             Recording::create_within(path, medium, &names, *limit)
         }
     };
+    let opened = if plan.sandbox { unprivileged(open) } else { open() };
     let mut recording = opened.map_err(|error| Failure::Output(capture.path(), error))?;
     if let Some(bytes) = capture.snaplen {
         recording = recording.snaplen(bytes);
@@ -120,6 +123,21 @@ fn recording(
             let text = format!("{path}: {frames} frames lost: it is written too slowly");
             log.write(Record::Trouble { text });
         }))
+}
+
+/// Opens a recording on a thread that has dropped its privileges: the one that writes it, which
+/// begins before the device is open and all others drop theirs, has what that one has.
+fn unprivileged(open: impl FnOnce() -> io::Result<Recording> + Send) -> io::Result<Recording> {
+    let open = || {
+        // Where it fails, the log will say so of the others.
+        let _ = drop_privileges();
+        open()
+    };
+    thread::scope(|scope| {
+        let opening =
+            thread::Builder::new().name("opening".to_owned()).spawn_scoped(scope, open)?;
+        opening.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Standard output without the library's buffer, which flushes at the byte of a newline.

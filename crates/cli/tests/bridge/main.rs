@@ -3,6 +3,7 @@
 mod admin;
 mod config_file;
 mod manager;
+mod privileges;
 mod ss;
 mod tls;
 mod top;

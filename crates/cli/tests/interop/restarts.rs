@@ -272,14 +272,14 @@ fn the_old_process_goes_on_if_the_new_one_is_not_alike_or_dies() {
         }
         dies_at(&path, &[hello(7)]);
         answers();
-        for said in [vec![], vec![hello(1)], vec![hello(1), message(4, "")]] {
+        for said in [vec![], vec![hello(2)], vec![hello(2), message(4, "")]] {
             dies_at(&path, &said);
             answers();
         }
         // Another can still take over.
         let new = Server::start(&mut command(&on_device(cable), &path), site.path());
         let log = ended(server);
-        assert!(log.contains("version 1 of the protocol, and not by 7"), "{log}");
+        assert!(log.contains("version 2 of the protocol, and not by 7"), "{log}");
         answers();
         new.stop();
     });

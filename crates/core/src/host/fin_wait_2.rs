@@ -104,6 +104,23 @@ impl FinWait2 {
         evicted
     }
 
+    /// Keeps a record of another host's orphan, with its hash and its tuple. It goes at `expires`,
+    /// or earlier, when one that comes to rest now would. Returns how many others go for want of
+    /// room.
+    pub(super) fn adopt(
+        &mut self,
+        (hash, tuple): (u64, &Tuple),
+        final_state: &FinalState,
+        sack: bool,
+        now: Instant,
+        expires: Instant,
+    ) -> u64 {
+        let ends = (hash, tuple);
+        let evicted = self.records.adopt(ends, final_state, Distance::Far, now, expires);
+        self.records.mark(hash, tuple, sack);
+        evicted
+    }
+
     /// The connection of `tuple`, which was woken, is over.
     pub(super) fn end(&mut self, hash: u64, tuple: &Tuple) {
         self.awake -= 1;

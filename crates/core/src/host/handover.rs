@@ -164,8 +164,10 @@ impl Host {
             ack_due: false,
         };
         if *waits_for_fin {
-            self.closed.fin_wait_2.keep(hash, tuple, &final_state, record.is_marked, now);
-            return self.closed.fin_wait_2.has(now, hash, tuple);
+            let (orphans, ends) = (&mut self.closed.fin_wait_2, (hash, tuple));
+            let evicted = orphans.adopt(ends, &final_state, record.is_marked, now, record.expires);
+            self.shared.counters.fin_wait_2_evicted += evicted;
+            return orphans.has(now, hash, tuple);
         }
         let distance = self.distance(tuple);
         self.shared.counters.time_wait_inherited += 1;

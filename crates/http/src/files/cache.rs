@@ -379,6 +379,11 @@ impl<H> FileCache<H> {
         }
     }
 
+    /// True if anything is kept in memory.
+    pub(super) fn keeps_bytes(&self) -> bool {
+        self.most_bytes.get() > 0
+    }
+
     /// True if a file of that length is kept in memory.
     pub(super) fn takes_bytes(&self, metadata: &Metadata) -> bool {
         metadata.len_bytes <= self.most_file_bytes
@@ -412,8 +417,9 @@ impl<H> FileCache<H> {
         let hot = self.hot.borrow().get(&Key::Coded(path.clone(), coding)).cloned();
         let Some(Hot::File(coded)) = hot else { return None };
         let (then, now) = (&coded.metadata, &file.metadata);
-        let is_of_same = (then.identity, then.modified, then.changed)
-            == (now.identity, now.modified, now.changed)
+        let is_of_same = coded.cache_control == file.cache_control
+            && (then.identity, then.modified, then.changed)
+                == (now.identity, now.modified, now.changed)
             && coded.validators.etag == file.validators.coded_etag(coding.name());
         is_of_same.then_some(coded)
     }

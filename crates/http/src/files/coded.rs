@@ -68,7 +68,7 @@ impl<S: FileSource> Files<S> {
         file: &Rc<Known<S::Handle>>,
     ) -> Option<Rc<Known<S::Handle>>> {
         let coding = coding::accepted(asked).find(|coding| compress::is_made(*coding))?;
-        if file.is_dense() || !file.is_settled {
+        if file.is_dense() || !file.is_settled || !self.cache.keeps_bytes() {
             return None;
         }
         if let Some(coded) = self.cache.coded(path, file, coding) {
@@ -78,15 +78,17 @@ impl<S: FileSource> Files<S> {
         if self.buffers.memory.is_scarce() {
             return None;
         }
-        let _press = self.presses.begin()?;
+        let press = self.presses.clone().try_acquire_owned().ok()?;
         let length = usize::try_from(file.metadata.len_bytes).ok()?;
         // The plain bytes and the coded ones, until the latter are all that is left.
-        let _charge = self.buffers.memory.charge(2 * length);
+        let charge = self.buffers.memory.charge(2 * length);
         let plain = match &file.content {
             Content::Bytes(bytes) => bytes.clone(),
             Content::Open(handle) => self.read_whole(handle, &file.metadata).await?,
         };
-        let coded = self.source.run(move || compress::compress(&plain, coding)).await?;
+        // A client that goes away leaves the work, which counts until it is done.
+        let work = move || (compress::compress(&plain, coding), press, charge);
+        let (coded, _press, _charge) = self.source.run(work).await?;
         let Some(coded) = coded else {
             file.note_dense();
             return None;

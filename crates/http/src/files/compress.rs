@@ -1,7 +1,6 @@
 //! Files compressed as they are asked for: text that has no compressed file beside it. The result
 //! is kept beside the files in memory, so that each version of a file is compressed once a shard.
 
-use std::cell::Cell;
 use std::io::{self, Write};
 
 use http::HeaderValue;
@@ -16,7 +15,7 @@ const MOST_BYTES: u64 = 1 << 20;
 
 /// Files of a shard that are compressed at a time. Another client gets the plain file meanwhile: it
 /// waits for nobody, and many files that are asked for at once take no more memory than these.
-const AT_A_TIME: usize = 2;
+pub(super) const AT_A_TIME: usize = 2;
 
 /// brotli's and zlib's effort: what servers choose that compress while a client waits.
 const BROTLI_QUALITY: u32 = 5;
@@ -85,30 +84,6 @@ fn gzip(plain: &[u8]) -> io::Result<Vec<u8>> {
     writer.finish()
 }
 
-/// How many files are compressed now.
-#[derive(Debug, Default)]
-pub(super) struct Presses(Cell<usize>);
-
-/// One of them, until it is dropped.
-pub(super) struct Press<'a>(&'a Cell<usize>);
-
-impl Presses {
-    /// Begins another one; `None` if there are enough.
-    pub(super) fn begin(&self) -> Option<Press<'_>> {
-        if self.0.get() >= AT_A_TIME {
-            return None;
-        }
-        self.0.set(self.0.get() + 1);
-        Some(Press(&self.0))
-    }
-}
-
-impl Drop for Press<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,14 +127,5 @@ mod tests {
         for kind in ["image/png", "font/woff2", "application/zip", "video/mp4", ""] {
             assert!(!pays(kind, 10_000), "{kind}");
         }
-    }
-
-    #[test]
-    fn only_some_are_compressed_at_a_time() {
-        let presses = Presses::default();
-        let two = [presses.begin(), presses.begin()];
-        assert!(two.iter().all(Option::is_some) && presses.begin().is_none());
-        drop(two);
-        assert!(presses.begin().is_some());
     }
 }

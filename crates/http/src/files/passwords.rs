@@ -1,12 +1,14 @@
 //! Files for those who know a password: the Basic scheme (RFC 7617), over TLS alone.
 //!
-//! A password is checked on the source's threads: bcrypt takes a millisecond to a second by intent.
-//! One that passed is known again by a keyed tag, so that a client pays once and not for each
-//! request. Few are checked at a time, so that guesses keep no thread from reading files.
+//! A password is checked on a thread of the source's: bcrypt takes a millisecond to a second by
+//! intent. One that passed is known again by a keyed tag, so that a client pays once and not for
+//! each request. Few are checked at a time, in order: many guesses make the first login of others
+//! wait, and nothing else.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -14,7 +16,6 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Response, StatusCode, request};
 use ring::hmac;
 use ring::rand::SystemRandom;
-use tokio::sync::Semaphore;
 
 use super::Files;
 use super::path::{RelativePath, resolve};
@@ -28,8 +29,8 @@ pub(super) const CHECKED_AT_A_TIME: usize = 2;
 /// Users of one file, at most.
 const USERS: usize = 10_000;
 
-/// The largest cost of a hash: 2^14 rounds take about a second.
-const MOST_COST: u32 = 14;
+/// The cost of a hash: 2^14 rounds take about a second, and bcrypt has no fewer than 2^4.
+const COSTS: RangeInclusive<u32> = 4..=14;
 
 /// What a client is asked for. No more is said: not which names exist.
 const CHALLENGE: HeaderValue =
@@ -42,8 +43,11 @@ pub struct Passwords(Arc<Known>);
 struct Known {
     under: RelativePath,
     hashes: HashMap<String, String>,
-    /// A hash of no password. Checking it takes as long for a name that does not exist.
-    none: String,
+    /// The largest cost of a hash.
+    cost: u32,
+    /// A hash of that cost: to check a name that does not exist takes as long as one that does,
+    /// where all hashes cost the same. Made by the first check that wants it, on its thread.
+    none: OnceLock<String>,
     key: hmac::Key,
     /// The tag of each user's password that passed.
     passed: Mutex<HashMap<String, hmac::Tag>>,
@@ -93,7 +97,7 @@ impl Passwords {
     /// At the first line that has no name, or another kind of hash.
     pub fn parse(under: RelativePath, text: &str) -> Result<Passwords, PasswordFault> {
         let mut hashes = HashMap::new();
-        let mut most_cost = 0;
+        let mut cost = 0;
         for (at, line) in text.lines().enumerate() {
             let fault = |why| PasswordFault { line: at + 1, why };
             let line = line.trim_end();
@@ -106,15 +110,12 @@ impl Passwords {
             if user.is_empty() || hash.is_empty() || user.contains(is_odd) {
                 return Err(fault("give USER:HASH, the name without spaces"));
             }
-            let parts: Option<bcrypt::HashParts> = hash.parse().ok();
-            let parts =
-                parts.ok_or(fault("this is no hash of bcrypt: make one with `htpasswd -B`"))?;
-            if parts.get_cost() > MOST_COST {
-                return Err(fault(
-                    "its cost is more than 14: a check would take a second and more",
-                ));
+            let of_this = cost_of(hash)
+                .ok_or(fault("this is no hash of bcrypt: make one with `htpasswd -B`"))?;
+            if !COSTS.contains(&of_this) {
+                return Err(fault("its cost is not from 4 to 14: a check takes a second with 14"));
             }
-            most_cost = most_cost.max(parts.get_cost());
+            cost = cost.max(of_this);
             if hashes.insert(user.to_owned(), hash.to_owned()).is_some() {
                 return Err(fault("this name comes twice"));
             }
@@ -123,11 +124,10 @@ impl Passwords {
         if hashes.is_empty() || hashes.len() > USERS {
             return Err(fault("give 1 to 10,000 users"));
         }
-        let random = fault("the system gives no random bytes");
-        let none = bcrypt::hash("", most_cost).map_err(|_| random.clone())?;
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
-        let (key, passed) = (key.map_err(|_| random)?, Mutex::default());
-        Ok(Passwords(Arc::new(Known { under, hashes, none, key, passed })))
+        let key = key.map_err(|_| fault("the system gives no random bytes"))?;
+        let (none, passed) = Default::default();
+        Ok(Passwords(Arc::new(Known { under, hashes, cost, none, key, passed })))
     }
 
     /// True if that path needs one of the passwords.
@@ -147,7 +147,9 @@ impl Passwords {
     /// Checks a password, which takes long.
     fn check(&self, user: &str, password: &[u8]) -> bool {
         let hash = self.0.hashes.get(user);
-        let is_right = bcrypt::verify(password, hash.unwrap_or(&self.0.none)).unwrap_or(false);
+        let none = || bcrypt::hash("", self.0.cost).unwrap_or_default();
+        let checked = hash.unwrap_or_else(|| self.0.none.get_or_init(none));
+        let is_right = bcrypt::verify(password, checked).unwrap_or(false);
         let passes = is_right && hash.is_some();
         if passes {
             let tag = hmac::sign(&self.0.key, password);
@@ -156,6 +158,16 @@ impl Passwords {
         }
         passes
     }
+}
+
+/// The cost of a hash of bcrypt, as OpenBSD and Apache write it: `$2y$`, two digits, and 53
+/// characters of salt and hash. `None` if it is none.
+fn cost_of(hash: &str) -> Option<u32> {
+    let rest = ["$2a$", "$2b$", "$2x$", "$2y$"].iter().find_map(|kind| hash.strip_prefix(kind))?;
+    let (cost, rest) = rest.split_once('$')?;
+    let is_coded = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'/');
+    let is_whole = cost.len() == 2 && rest.len() == 53 && rest.bytes().all(is_coded);
+    cost.parse().ok().filter(|_| is_whole)
 }
 
 /// The user of a response that a password was needed for, for its record.
@@ -192,7 +204,12 @@ impl<S: FileSource> Files<S> {
         }
         // Another path has no answer but an error.
         let Ok(target) = resolve(head.uri.path()) else { return Ok(None) };
-        let guards = config.passwords.iter().filter(|one| one.guards(&target.path));
+        // A directory's index is served for it.
+        let index = target.path.join(config.index.as_bytes()).filter(|_| target.directory);
+        let guards = |one: &&Passwords| {
+            one.guards(&target.path) || index.as_ref().is_some_and(|index| one.guards(index))
+        };
+        let guards = config.passwords.iter().filter(guards);
         let Some(passwords) = guards.max_by_key(|one| one.0.under.segments().count()) else {
             return Ok(None);
         };
@@ -215,17 +232,15 @@ impl<S: FileSource> Files<S> {
         if passwords.has_passed(user, &password) {
             return true;
         }
-        // In order: whoever guesses with many connections waits for each guess.
-        let Ok(_turn) = self.checks.acquire().await else { return false };
+        let Ok(turn) = self.checks.clone().acquire_owned().await else { return false };
         let (passwords, user) = (passwords.clone(), user.to_owned());
-        let checked = self.source.run(move || passwords.check(&user, &password));
+        // A client that goes away leaves the check, which has its turn until it is done.
+        let checked = self.source.run(move || {
+            let _turn = turn;
+            passwords.check(&user, &password)
+        });
         checked.await.unwrap_or(false)
     }
-}
-
-/// The passwords that are checked now, and those that wait for their turn.
-pub(super) fn checks() -> Semaphore {
-    Semaphore::new(CHECKED_AT_A_TIME)
 }
 
 #[cfg(test)]
@@ -260,6 +275,9 @@ mod tests {
             ("ann:$apr1$abc$def", 1, "htpasswd -B"),
             (&format!("{ann}\n{ann}"), 2, "twice"),
             (&ann.replace("$05$", "$15$"), 1, "cost"),
+            (&ann.replace("$05$", "$03$"), 1, "cost"),
+            (&ann.replace("$05$", "$05$!"), 1, "htpasswd -B"),
+            (&ann[..ann.len() - 1], 1, "htpasswd -B"),
         ] {
             let fault = parse(text).unwrap_err();
             assert!(fault.line == line && fault.why.contains(why), "{text}: {fault}");
@@ -304,10 +322,17 @@ mod tests {
     }
 
     fn files() -> Files<MemoryFiles> {
-        let tree = [("open.txt", &b"open"[..]), ("in/a.txt", b"a"), ("in/deep/b.txt", b"b")];
+        let tree = [
+            ("open.txt", &b"open"[..]),
+            ("in/a.txt", b"a"),
+            ("in/deep/b.txt", b"b"),
+            ("site/index.html", b"index"),
+            ("site/other.txt", b"other"),
+        ];
         let all = Passwords::parse(at("/in"), &line("ann", "one")).unwrap();
         let deep = Passwords::parse(at("/in/deep"), &line("bob", "two")).unwrap();
-        let config = FilesConfig { passwords: vec![all, deep], ..FilesConfig::default() };
+        let index = Passwords::parse(at("/site/index.html"), &line("eve", "three")).unwrap();
+        let config = FilesConfig { passwords: vec![all, deep, index], ..FilesConfig::default() };
         Files::new(MemoryFiles::new(&tree), config, clock())
     }
 
@@ -344,6 +369,11 @@ mod tests {
                 ("/%69n/a.txt", "", 401),
                 ("/in", "", 401),
                 ("/in/none", "", 401),
+                // The index of a directory is guarded as its file is.
+                ("/site/index.html", "", 401),
+                ("/site/", "", 401),
+                ("/site/", "eve:three", 200),
+                ("/site/other.txt", "", 200),
             ] {
                 assert_eq!(ask(&files, target, user, true).await, status, "{target} {user}");
             }

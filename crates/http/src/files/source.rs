@@ -49,14 +49,12 @@ pub trait FileSource: 'static {
         make: impl FnOnce(Entries) -> T + Send + 'static,
     ) -> Pending<io::Result<T>>;
 
-    /// Does work that takes long and waits for nothing. A source that has threads does it there.
-    /// `None` if the work was not done.
+    /// Does work that takes long and waits for nothing, even if the future is dropped. A source
+    /// that has threads does it there, but not on those that read. `None` if it was not done.
     fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Pending<Option<T>> {
-        Box::pin(std::future::ready(Some(work())))
-    }
+    ) -> Pending<Option<T>>;
 }
 
 /// The result of [`FileSource::open`].

@@ -10,7 +10,8 @@
 //! The new process alone receives from the device. It knows the ends of the old one's connections,
 //! and passes what comes for them on. Both send to the device directly. What concerns the whole
 //! link or names a connection only inside (answers of neighbours, errors of ICMP, fragments) goes
-//! to both.
+//! to both. The new host knows nothing of a segment that it has put together from such fragments
+//! between the old one's ends: the RST with which it answers is not sent.
 //!
 //! A channel is a pair of connected sockets, which keep frames apart. A frame for which the channel
 //! has no room is lost, as on any link. When the process at its other end is gone, the old process
@@ -24,7 +25,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use lightwait_core::frame::RxChecksum;
+use lightwait_core::frame::{Frame, RxChecksum};
+use lightwait_core::wire::{ethernet, ip, tcp};
 use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -238,12 +240,22 @@ impl<D: Device> Device for Handover<D> {
     }
 
     fn transmit(&mut self, now: Instant, outbox: &mut Outbox) -> io::Result<()> {
+        if let Way::Shared(before) = &self.way {
+            drop_resets(self.device.capabilities().medium, outbox, before);
+        }
         self.device.transmit(now, outbox)
     }
 
     fn deadline(&self) -> Option<Instant> {
         // At once, so that the driver waits for the right descriptor afterwards.
-        if self.switch.is_new() { Some(Instant::ZERO) } else { self.device.deadline() }
+        if self.switch.is_new() {
+            return Some(Instant::ZERO);
+        }
+        match &self.way {
+            Way::Straight | Way::Shared(_) => self.device.deadline(),
+            // What waits in the device stays there.
+            Way::Held | Way::Given(_) => None,
+        }
     }
 
     fn take_link_up(&mut self) -> bool {
@@ -263,7 +275,9 @@ impl<D: Device> Device for Handover<D> {
     }
 
     fn wants_writable(&self) -> bool {
-        // The driver waits for one descriptor: a device that is full is tried again each turn.
+        // The driver waits for one descriptor, and a channel can be written to at any time. While
+        // frames wait for a device of which nobody can tell when it has room, the shard takes its
+        // next turn at once, and tries again.
         matches!(self.way, Way::Straight | Way::Shared(_)) && self.device.wants_writable()
     }
 }
@@ -286,6 +300,46 @@ fn is_own(medium: Medium, frame: &RxFrame<'_>, before: &Predecessor) -> bool {
     }
 }
 
+/// Drops what resets a connection of the process before: this one's host knows nothing of it, and
+/// took a segment that came in pieces, or behind headers of extension, for a stranger's.
+fn drop_resets(medium: Medium, outbox: &mut Outbox, before: &Predecessor) {
+    let is_foreign = |frame: &Frame| {
+        reset_ends(medium, frame).is_some_and(|ends| before.shard_of(&ends).is_some())
+    };
+    if !outbox.frames().any(is_foreign) {
+        return;
+    }
+    // Once around, so that the others stay in order.
+    for _ in 0..outbox.len() {
+        let Some(frame) = outbox.take() else { break };
+        if is_foreign(&frame) {
+            outbox.recycle(frame);
+        } else if let Some(place) = outbox.push() {
+            *place = frame;
+        }
+    }
+}
+
+/// The ends of the connection that a frame of ours resets, if it does.
+fn reset_ends(medium: Medium, frame: &Frame) -> Option<Ends> {
+    // A reset has no text, and a frame with some is not looked into.
+    if !frame.tail.is_empty() {
+        return None;
+    }
+    let packet = match medium {
+        Medium::Ip => &frame.head[..],
+        Medium::Ethernet => behind_tags(&frame.head)?.payload,
+    };
+    let packet = ip::Packet::parse(packet).ok()?;
+    if packet.protocol != ip::protocol::TCP || packet.fragment.is_some() {
+        return None;
+    }
+    let segment = tcp::Segment::parse(packet.payload).ok()?;
+    let ours = SocketAddr::new(packet.source, segment.source_port);
+    let theirs = SocketAddr::new(packet.destination, segment.destination_port);
+    segment.flags.contains(tcp::Flags::RST).then_some((ours, theirs))
+}
+
 /// Whom a frame is for.
 #[derive(Debug, PartialEq, Eq)]
 enum Owner {
@@ -295,8 +349,9 @@ enum Owner {
     New,
 }
 
-const ARP: u16 = 0x0806;
 const ARP_REPLY: &[u8] = &[0, 2];
+/// Where the operation of a packet of ARP is (RFC 826).
+const ARP_OPERATION: std::ops::Range<usize> = 6..8;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const ICMPV6: u8 = 58;
@@ -311,16 +366,26 @@ const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 fn owner(medium: Medium, frame: &[u8]) -> Owner {
     let packet = match medium {
         Medium::Ip => Some(frame),
-        Medium::Ethernet => {
-            let kind = frame.get(12..14).map_or(0, |kind| u16::from_be_bytes([kind[0], kind[1]]));
-            if kind == ARP {
-                let is_reply = frame.get(20..22) == Some(ARP_REPLY);
+        Medium::Ethernet => match behind_tags(frame) {
+            Some(frame) if frame.ethertype == ethernet::ethertype::ARP => {
+                let is_reply = frame.payload.get(ARP_OPERATION) == Some(ARP_REPLY);
                 return if is_reply { Owner::Both } else { Owner::New };
             }
-            frame.get(14..)
-        }
+            found => found.map(|frame| frame.payload),
+        },
     };
     packet.and_then(owner_of_packet).unwrap_or(Owner::New)
+}
+
+/// The frame behind its VLAN tags: the host takes one whose tag gives it a priority alone. What
+/// belongs to a VLAN it drops, whichever process that is.
+fn behind_tags(bytes: &[u8]) -> Option<ethernet::Frame<'_>> {
+    let mut frame = ethernet::Frame::parse(bytes).ok()?;
+    for _ in 0..ethernet::TAGS_MAX {
+        let Some((_, inner)) = frame.behind_tag().ok()? else { break };
+        frame = inner;
+    }
+    Some(frame)
 }
 
 fn owner_of_packet(packet: &[u8]) -> Option<Owner> {

@@ -29,6 +29,9 @@ const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// The window of a connection.
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
+/// How often a request is made again that a server has not begun with, at most.
+const REPEATS_MOST: u32 = 8;
+
 /// HTTP/2 in place of HTTP/1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http2 {
@@ -53,6 +56,8 @@ struct Shared {
     streams: Cell<u32>,
     /// Requests that began on it.
     begun: Cell<u32>,
+    /// It goes away, or its peer is silent: another takes its place.
+    is_lost: Cell<bool>,
 }
 
 /// The connections of a load.
@@ -93,9 +98,10 @@ impl Pool {
         !self.open.borrow().is_empty()
     }
 
-    /// Connections, with those that are being opened.
+    /// Connections that are of use, with those that are being opened.
     fn len(&self) -> usize {
-        self.open.borrow().len() + self.opening.get()
+        let open = self.open.borrow();
+        open.iter().filter(|one| !one.is_lost.get()).count() + self.opening.get()
     }
 
     /// A stream on the connection that has the fewest, if one has fewer than `most`. The connection
@@ -169,6 +175,7 @@ impl<N: Network> Engine<N> {
     pub(super) async fn work_http2(self: Rc<Self>, http2: Http2) {
         let mut batch = VecDeque::with_capacity(1);
         let mut limit = TimeLimit::new(&self.network);
+        let mut repeats = 0;
         while !batch.is_empty() || self.next_jobs(&mut batch, self.pool.is_open(), 0).await {
             let job = batch[0];
             let begun = self.now();
@@ -178,8 +185,11 @@ impl<N: Network> Engine<N> {
                     let exchange = self.ask(http2, &slot, job, started);
                     let answered = limit.before(self.begin + deadline, exchange).await;
                     let outcome = answered.unwrap_or(Err(Unanswered::new(Fault::Timeout)));
-                    if matches!(outcome, Err(Unanswered { has_gone: true, .. })) {
+                    // Nor does one take more whose peer is silent: the next would wait as long.
+                    let is_of_no_use = |it: &Unanswered| it.has_gone || it.fault == Fault::Timeout;
+                    if outcome.as_ref().is_err_and(is_of_no_use) {
                         slot.shared.requests.take();
+                        slot.shared.is_lost.set(true);
                     }
                     self.pool.give_back(slot);
                     outcome
@@ -196,18 +206,18 @@ impl<N: Network> Engine<N> {
                     });
                     self.recorder.borrow_mut().on_answer(&answered);
                 }
-                // A server that refuses streams gets each twice, and not for ever.
-                Err(Unanswered { is_untouched: true, has_gone, .. })
-                    if has_gone || !job.is_again =>
-                {
-                    batch[0].is_again = true;
+                // A server that refuses streams, or goes away at each, gets no request for ever.
+                Err(Unanswered { is_untouched: true, .. }) if repeats < REPEATS_MOST => {
+                    repeats += 1;
                     self.note(|notes| notes.reopened += 1);
+                    continue;
                 }
                 Err(Unanswered { fault, .. }) => {
                     self.fail(&mut batch, fault);
                     self.pause().await;
                 }
             }
+            repeats = 0;
         }
         self.end_worker();
         if self.workers.get() == 0 {
@@ -271,6 +281,7 @@ impl<N: Network> Engine<N> {
             requests: RefCell::new(Some(requests)),
             streams: Cell::new(0),
             begun: Cell::new(0),
+            is_lost: Cell::new(false),
         });
         self.pool.open.borrow_mut().push(shared.clone());
         self.sessions.set(self.sessions.get() + 1);

@@ -91,12 +91,12 @@ impl Traces {
             "segment_sent" => Kind::Segment(segment(&event["data"], true)?),
             "segment_received" => Kind::Segment(segment(&event["data"], false)?),
             _ => {
-                let fields = data.iter().map(|(key, value)| (key.clone(), text(value)));
-                Kind::Fact(Fact { name: name.to_owned(), fields: fields.collect() })
+                let fields = data.iter().map(|(key, value)| (shown(key), text(value)));
+                Kind::Fact(Fact { name: shown(name), fields: fields.collect() })
             }
         };
         let place = *self.places.entry(group.to_owned()).or_insert_with(|| {
-            self.list.push(Trace { name: group.to_owned(), entries: Vec::new() });
+            self.list.push(Trace { name: shown(group), entries: Vec::new() });
             self.list.len() - 1
         });
         self.list[place].entries.push(Entry { ms, kind });
@@ -118,19 +118,32 @@ fn segment(data: &Value, is_sent: bool) -> Result<Segment, String> {
         seq: must("seq")?,
         ack: number("ack"),
         len: must("len")?,
-        flags: data["flags"].as_str().unwrap_or_default().to_owned(),
+        flags: shown(data["flags"].as_str().unwrap_or_default()),
         window: must("window")?,
         sack: sack.ok_or("a SACK block is no pair of numbers")?,
         segments: number("segments").unwrap_or(1),
-        again: data["retransmission"].as_str().map(str::to_owned),
+        again: data["retransmission"].as_str().map(shown),
     })
 }
 
 fn text(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::String(text) => shown(text),
+        other => shown(&other.to_string()),
     }
+}
+
+/// A text of the file as a terminal may have it: a stranger's log must not command it.
+fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for it in text.chars() {
+        if it.is_control() {
+            out.extend(it.escape_default());
+        } else {
+            out.push(it);
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -154,6 +167,28 @@ mod tests {
         let (ms, segment) = traces[0].segments().next().unwrap();
         assert_eq!((ms, segment.seq, segment.sack.as_slice()), (1.5, 7, &[(1, 2)][..]));
         assert_eq!((traces.len(), traces[0].entries.len()), (1, 1));
+    }
+
+    #[test]
+    fn no_text_of_a_stranger_commands_a_terminal() {
+        // ESC, BEL, a line's end and the C1 CSI, which is one character too, in each text.
+        let evil = r"\u001b]0;x\u0007\n\u009b2J\u007f";
+        let head = r#"{"file_schema":"urn:ietf:params:qlog:file:sequential"}"#;
+        let segment = format!(
+            r#"{{"time":1,"name":"tcp:segment_sent","group_id":"g{evil}","data":
+            {{"seq":7,"len":3,"flags":"P{evil}","window":9,"retransmission":"r{evil}"}}}}"#
+        );
+        let fact = format!(
+            r#"{{"time":1,"name":"tcp:n{evil}","group_id":"g{evil}","data":
+            {{"k{evil}":"v{evil}","list":["{evil}"]}}}}"#
+        );
+        let log = format!("\u{1e}{head}\n\u{1e}{segment}\n\u{1e}{fact}\n");
+        let traces = read(log.as_bytes()).unwrap();
+        assert_eq!(traces[0].name, r"g\u{1b}]0;x\u{7}\n\u{9b}2J\u{7f}");
+        assert_eq!((traces.len(), traces[0].entries.len()), (1, 2));
+        let text = crate::timeline(&traces[0]);
+        assert_eq!(text.lines().count(), 3, "{text:?}");
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tokio::sync::{Notify, OnceCell};
 
 use super::{ROOM, first, move_all, open_socket, readable};
 use crate::Shared;
+use crate::loops::{Loops, RelayInUse};
 use crate::proxy::{Refused, Server, socks5};
 
 /// The associations of a tunnel, by client.
@@ -50,6 +51,8 @@ struct Way {
     socket: UdpSocket,
     /// The connection to the proxy, whose end is that of its relay (RFC 1928 §7).
     control: TcpStream,
+    /// The kernel's way to the relay may lead back into the tunnel.
+    _relay: RelayInUse,
 }
 
 /// A flow's part in its client's association. Dropping it ends that.
@@ -72,7 +75,7 @@ impl Member {
     ) -> Result<Member, Refused> {
         let client = shared.associations.client(flow.peer());
         let member = Member { shared: shared.clone(), client, flow };
-        member.client.way.get_or_try_init(|| Way::open(server)).await?;
+        member.client.way.get_or_try_init(|| Way::open(server, &shared.loops)).await?;
         let flows = &member.client.flows;
         flows.borrow_mut().insert(member.flow.destination(), member.flow.clone());
         if !member.client.reads.replace(true) {
@@ -143,11 +146,12 @@ impl Associations {
 }
 
 impl Way {
-    async fn open(server: &Server) -> Result<Way, Refused> {
+    async fn open(server: &Server, loops: &Loops) -> Result<Way, Refused> {
         let mut control = server.reach().await?;
         let relay = socks5::associate(&mut control, server.credentials()).await?;
+        let in_use = loops.suspect(relay);
         let socket = open_socket(relay).await.map_err(Refused::NoRoom)?;
-        Ok(Way { socket, control })
+        Ok(Way { socket, control, _relay: in_use })
     }
 
     /// Waits until the proxy closes its relay.

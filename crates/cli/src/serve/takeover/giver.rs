@@ -1,5 +1,6 @@
 //! The process that another takes over from.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::PoisonError;
@@ -29,6 +30,9 @@ const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 const BEGIN_PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to serve, while nobody receives from the device.
 const SERVING_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may hear nothing after that: it waits for its shards, which may be busy, and the
+/// connections here are reset if it is taken for dead.
+const HEARING_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a shard tells of connections that are over.
 const REPORT: Duration = Duration::from_millis(10);
 /// Connections that it looks at each time.
@@ -110,7 +114,8 @@ fn offer(takeover: &Takeover, stream: UnixStream, shards: &Shards) -> Result<Beg
     talk.wait(Some(SERVING_PATIENCE)).map_err(text)?;
     let outcome = hand_over(takeover, shards, &mut talk, !channels.is_empty());
     if outcome.is_err() {
-        set_ways(takeover, shards, || Way::Straight);
+        // A shard that is stuck takes it once it goes on.
+        let _ = set_ways(takeover, shards, || Way::Straight);
     }
     Ok((talk, hello.pid, outcome?, channels))
 }
@@ -188,12 +193,14 @@ fn hand_over(
     let text = |error: std::io::Error| error.to_string();
     let mut states = Vec::new();
     if has_device {
-        set_ways(takeover, shards, || Way::Held);
+        set_ways(takeover, shards, || Way::Held)?;
         // What a shard had for another has come to that one after a turn of both.
-        (0..shards.count()).for_each(|shard| _ = shards.ask_and_wait(shard, |_| ()));
+        for shard in 0..shards.count() {
+            shards.ask_and_wait(shard, |_| ()).ok_or_else(|| stuck(shard))?;
+        }
         for shard in 0..shards.count() {
             let state = shards.ask_and_wait(shard, state_of);
-            states.push(state.ok_or_else(|| format!("shard {shard} is stuck"))?);
+            states.push(state.ok_or_else(|| stuck(shard))?);
         }
     }
     for (shard, state) in (0..).zip(&states) {
@@ -207,17 +214,28 @@ fn hand_over(
         }
     }
     talk.send(&Message::Complete).map_err(text)?;
-    match talk.receive().map_err(text)? {
-        Message::Serving => Ok(states),
-        _ => Err("it did not serve".to_owned()),
+    if talk.receive().map_err(text)? != Message::Serving {
+        return Err("it did not serve".to_owned());
     }
+    // It receives only once it has this.
+    talk.send(&Message::Given).map_err(text)?;
+    Ok(states)
 }
 
-fn set_ways(takeover: &Takeover, shards: &Shards, way: impl Fn() -> Way) {
+/// Sets the way of each shard. Fails if one gives no answer: that one may still receive.
+fn set_ways(takeover: &Takeover, shards: &Shards, way: impl Fn() -> Way) -> Result<(), String> {
+    let mut outcome = Ok(());
     for (shard, switch) in takeover.switches.iter().enumerate() {
         let (switch, way) = (switch.clone(), way());
-        shards.ask_and_wait(shard, move |_| switch.set(way));
+        if shards.ask_and_wait(shard, move |_| switch.set(way)).is_none() {
+            outcome = Err(stuck(shard));
+        }
     }
+    outcome
+}
+
+fn stuck(shard: usize) -> String {
+    format!("shard {shard} is stuck")
 }
 
 fn encode_all(remains: &[Remains], now: Instant) -> Vec<u8> {
@@ -271,10 +289,17 @@ fn commit(
 fn give(stacks: &Stacks, state: State, channel: OwnedFd, switch: &Switch, late: Sender<Late>) {
     let (_, stack) = &stacks.all[0];
     stack.step_down();
-    // All but these are handed over already.
-    let since = stack.take_remains().into_iter().filter(|it| it.record.entered > state.now);
-    let since: Vec<Remains> = since.collect();
-    let _ = late.send(Late::Remains(stacks.member.index, encode_all(&since, stack.now())));
+    // All but what has become a record since is handed over already. An orphan that was awake then
+    // has a record that is older than that.
+    let lived: HashSet<Ends> = state.ends.iter().copied().collect();
+    let is_new = |Remains { record, .. }: &Remains| {
+        let ends = (record.tuple.local(), record.tuple.remote());
+        record.entered >= state.now || lived.contains(&ends)
+    };
+    let since: Vec<Remains> = stack.take_remains().into_iter().filter(is_new).collect();
+    for piece in since.chunks(PIECE) {
+        let _ = late.send(Late::Remains(stacks.member.index, encode_all(piece, stack.now())));
+    }
     switch.set(Way::Given(channel));
     stack.spawn_local(report(stack.clone(), stacks.member.index, state.ends, late));
 }
@@ -309,6 +334,7 @@ async fn report(stack: Handle, shard: u16, mut ends: Vec<Ends>, late: Sender<Lat
 
 /// Tells the new process what the shards say, until they are gone.
 fn tell(takeover: &Takeover, mut talk: Conversation, late: &Receiver<Late>) {
+    let _ = talk.wait(Some(HEARING_PATIENCE));
     for late in late {
         let message = match late {
             Late::Remains(shard, remains) => Message::Remains(shard, remains),

@@ -22,7 +22,8 @@ use crate::serve::signals::Signals;
 /// How long the process that serves may take to offer what it has: it ends the connections of the
 /// one before it first.
 const OFFER_PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may take to hand over what it has.
+/// How long it may take to hand over what it has, and to say that it is given: longer than it waits
+/// for this process to serve.
 const STATE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a shard waits for another before it looks at the signals again.
 const LOOK: Duration = Duration::from_millis(50);
@@ -208,7 +209,7 @@ impl Takeover {
         if index == 0 {
             let mut talk = taken.talk.lock().unwrap_or_else(PoisonError::into_inner);
             let talk = talk.as_mut().expect("it is taken once this process serves");
-            talk.send(&Message::Serving).map_err(refuse)?;
+            serve(talk).map_err(refuse)?;
             self.is_owner.store(true, Ordering::Release);
             taken.gate.arrive(SERVES);
         }
@@ -245,6 +246,15 @@ impl Taken {
                 _ => return Err(nonsense()),
             }
         }
+    }
+}
+
+/// Says that this process serves. Fails unless the one before says that it does not any more.
+fn serve(talk: &mut Conversation) -> std::io::Result<()> {
+    talk.send(&Message::Serving)?;
+    match talk.receive()? {
+        Message::Given => Ok(()),
+        _ => Err(std::io::ErrorKind::InvalidData.into()),
     }
 }
 

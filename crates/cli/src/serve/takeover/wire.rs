@@ -7,9 +7,14 @@
 //!     Begin: all is open ───────────────────▶  receives no more
 //!     ◀── Ends, Remains, … one after another,
 //!         Complete
-//!     Serving ──────────────────────────────▶  ends its connections
+//!     Serving ──────────────────────────────▶  is it in time?
+//!     ◀────────────────────────────── Given ──
+//!     receives                                 ends its connections
 //!     ◀───── Remains, Gone: while they end ──
 //! ```
+//!
+//! The old process has waited long enough at some moment. A `Serving` that comes then finds nobody:
+//! without `Given` the new process does not go on, so that never both serve.
 //!
 //! A message is its length in 4 bytes, its kind in one, and its text. Descriptors go with the first
 //! byte of an offer (SCM_RIGHTS).
@@ -30,7 +35,7 @@ use rustix::net::{
 use serde_json::{Value, json};
 
 /// The version of all this: another one refuses.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// The longest message, in bytes: records are cut into pieces.
 const LONGEST: usize = 4 << 20;
@@ -86,8 +91,10 @@ pub(super) enum Message {
     Remains(u16, Vec<u8>),
     /// That is all there is.
     Complete,
-    /// The new process serves.
+    /// The new process serves, once it is told that all is its own.
     Serving,
+    /// All is the new process's from here on.
+    Given,
     /// Connections that are over, without a record.
     Gone(Vec<Ends>),
 }
@@ -202,6 +209,7 @@ const REMAINS: u8 = 6;
 const COMPLETE: u8 = 7;
 const SERVING: u8 = 8;
 const GONE: u8 = 9;
+const GIVEN: u8 = 10;
 
 fn encode(message: &Message) -> Vec<u8> {
     let (kind, text) = match message {
@@ -218,6 +226,7 @@ fn encode(message: &Message) -> Vec<u8> {
         Message::Remains(shard, remains) => (REMAINS, [&shard.to_be_bytes()[..], remains].concat()),
         Message::Complete => (COMPLETE, Vec::new()),
         Message::Serving => (SERVING, Vec::new()),
+        Message::Given => (GIVEN, Vec::new()),
         Message::Gone(ends) => {
             let mut text = Vec::new();
             ends.iter().for_each(|ends| encode_ends(ends, &mut text));
@@ -244,6 +253,7 @@ fn decode(kind: u8, text: &[u8]) -> Option<Message> {
         }
         COMPLETE => Message::Complete,
         SERVING => Message::Serving,
+        GIVEN => Message::Given,
         GONE => Message::Gone(decode_ends(text)?),
         _ => return None,
     })
@@ -387,6 +397,7 @@ mod tests {
             Message::Remains(1, vec![1; 3 << 20]),
             Message::Complete,
             Message::Serving,
+            Message::Given,
             Message::Gone(ends()),
         ] {
             std::thread::scope(|scope| {

@@ -84,6 +84,35 @@ fn an_inherited_orphan_still_hears_its_peers_fin() {
 }
 
 #[test]
+fn an_inherited_orphan_waits_no_longer_than_it_would_have() {
+    let mut peer = resting_of(super::pair::config("10.0.0.2"));
+    peer.wait(Duration::from_secs(20));
+    let remains = succeed(&mut peer);
+    let left = remains[0].record.expires.since(peer.now);
+    assert!(remains[0].waits_for_fin && left > Duration::from_secs(2));
+    let kept = peer.host.remains(peer.now)[0].record;
+    assert_eq!(kept.is_marked, remains[0].record.is_marked);
+    peer.wait(left - Duration::from_secs(1));
+    assert_eq!(peer.host.fin_wait_2_len(), 1);
+    peer.wait(Duration::from_secs(2));
+    assert_eq!((peer.host.fin_wait_2_len(), peer.host.counters().fin_wait_2_expired), (0, 1));
+}
+
+#[test]
+fn inherited_orphans_beyond_the_limit_are_counted() {
+    let mut config = super::pair::config("10.0.0.2");
+    config.limits.time_wait = 1;
+    let mut peer = resting_of(config);
+    let (now, mut other) = (peer.now, peer.host.remains(peer.now)[0]);
+    let (ours, theirs) = (other.record.tuple.local(), other.record.tuple.remote());
+    let ends = ((ours.ip(), ours.port()), (theirs.ip(), theirs.port() + 1));
+    other.record.tuple = Tuple::new(ends.0, ends.1);
+    assert_eq!(peer.host.counters().fin_wait_2_evicted, 0);
+    assert!(peer.host.inherit(now, &other));
+    assert_eq!((peer.host.fin_wait_2_len(), peer.host.counters().fin_wait_2_evicted), (1, 1));
+}
+
+#[test]
 fn what_is_taken_is_forgotten() {
     let mut peer = waiting();
     let (now, tuple) = (peer.now, peer.host.remains(peer.now)[0].record.tuple);

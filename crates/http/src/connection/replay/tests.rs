@@ -249,6 +249,13 @@ impl FileSource for Changing {
     ) -> Pending<io::Result<T>> {
         self.files.list(handle, limit, make)
     }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Pending<Option<T>> {
+        Box::pin(std::future::ready(Some(work())))
+    }
 }
 
 /// The peer's actions, and the changes in memory.

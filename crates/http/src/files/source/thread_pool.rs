@@ -11,7 +11,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Dir, fstatfs};
@@ -57,6 +57,8 @@ pub struct ThreadPoolFiles {
     root: Arc<Root>,
     threads: Arc<Threads>,
     reads: Arc<dyn Reads>,
+    /// A thread for what takes long, from when there is some: those that read must not wait for it.
+    work: Arc<OnceLock<Option<Threads>>>,
 }
 
 /// An open file or directory, and where it was found.
@@ -76,9 +78,10 @@ impl ThreadPoolFiles {
         if !root.metadata()?.is_dir() {
             return Err(io::Error::from(io::ErrorKind::NotADirectory));
         }
-        let threads = Arc::new(Threads::start(threads.max(1))?);
+        let threads = Arc::new(Threads::start("files", threads.max(1))?);
         let root = Root { directory: root.into(), open: Arc::default() };
-        Ok(ThreadPoolFiles { root: Arc::new(root), reads: threads.clone(), threads })
+        let (root, work) = (Arc::new(root), Arc::default());
+        Ok(ThreadPoolFiles { root, reads: threads.clone(), threads, work })
     }
 
     /// Makes the source read by `disk`.
@@ -199,7 +202,8 @@ impl FileSource for ThreadPoolFiles {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Pending<Option<T>> {
-        let done = self.threads.run(work);
+        let own = self.work.get_or_init(|| Threads::start("work", 1).ok());
+        let done = own.as_ref().unwrap_or(&self.threads).run(work);
         Box::pin(async move { done.await.ok() })
     }
 }

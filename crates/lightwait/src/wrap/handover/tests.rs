@@ -102,11 +102,12 @@ fn facts_about_a_frame_go_with_it_and_a_full_channel_loses() {
 fn what_concerns_the_link_is_for_both() {
     let arp = |operation: u8| {
         let mut frame = [0; 42];
-        frame[12..14].copy_from_slice(&ARP.to_be_bytes());
+        frame[12..14].copy_from_slice(&ethernet::ethertype::ARP.to_be_bytes());
         frame[21] = operation;
-        owner(Medium::Ethernet, &frame)
+        [0, 1, 2].map(|tags| owner(Medium::Ethernet, &tagged(&frame, tags)))
     };
-    assert_eq!((arp(1), arp(2)), (Owner::New, Owner::Both));
+    assert_eq!(arp(1), [Owner::New, Owner::New, Owner::New]);
+    assert_eq!(arp(2), [Owner::Both, Owner::Both, Owner::Both]);
     let icmp = |kind: u8| {
         let mut packet = segment(1);
         (packet[9], packet[20]) = (ICMP, kind);
@@ -130,4 +131,62 @@ fn what_concerns_the_link_is_for_both() {
         owner(Medium::Ip, &segment(1)[..cut.min(40)]);
         owner(Medium::Ethernet, &[0x45; 60][..cut]);
     }
+}
+
+/// A frame with so many tags put into it, which give it a priority alone.
+fn tagged(frame: &[u8], tags: usize) -> Vec<u8> {
+    let tag = [0x81_u8, 0, 0x20, 0].repeat(tags);
+    [&frame[..12], &tag, &frame[12..]].concat()
+}
+
+#[test]
+fn a_segment_behind_tags_is_its_connections() {
+    let mut frame = vec![2; 12];
+    frame.extend(ethernet::ethertype::IPV4.to_be_bytes());
+    frame.extend(segment(1000));
+    for tags in 0..=ethernet::TAGS_MAX {
+        let frame = tagged(&frame, tags);
+        assert_eq!(owner(Medium::Ethernet, &frame), Owner::Connection(ends(1000)), "{tags}");
+        for cut in 0..frame.len() {
+            owner(Medium::Ethernet, &frame[..cut]);
+        }
+    }
+    assert_eq!(owner(Medium::Ethernet, &tagged(&frame, ethernet::TAGS_MAX + 1)), Owner::New);
+}
+
+/// A packet of ours to that port.
+fn answer(port: u16, flags: tcp::Flags) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, TCP, 0, 0, 10, 0, 0, 2, 10, 0, 0, 1];
+    let checksum = lightwait_core::wire::checksum::sum(&packet).checksum();
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    packet.extend(80_u16.to_be_bytes());
+    packet.extend(port.to_be_bytes());
+    packet.extend([0; 8]);
+    packet.extend([0x50, flags.0, 0, 0, 0, 0, 0, 0]);
+    packet
+}
+
+#[test]
+fn connections_of_the_process_before_are_not_reset() {
+    let switch = Switch::default();
+    let (mut new, mut wire) = device(&switch);
+    let before = Arc::new(Predecessor::new(Vec::new()));
+    before.add([ends(1000)], 0);
+    let (reset, ack) = (tcp::Flags::RST, tcp::Flags::ACK);
+    let packets =
+        [answer(1, ack), answer(1000, reset), answer(1000, ack), answer(2000, reset | ack)];
+    let mut sent = |new: &mut Handover<MemoryDevice>| {
+        let mut outbox = Outbox::new(packets.len());
+        packets.iter().for_each(|it| outbox.push().unwrap().head.extend_from_slice(it));
+        new.transmit(Instant::ZERO, &mut outbox).unwrap();
+        assert!(outbox.is_empty());
+        std::iter::from_fn(|| wire.drain()).map(|frame| frame.bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&mut new), packets);
+    switch.set(Way::Shared(before.clone()));
+    received(&mut new);
+    let [first, _, second, third] = packets.clone();
+    assert_eq!(sent(&mut new), [first, second, third], "in order");
+    before.end();
+    assert_eq!(sent(&mut new), packets);
 }

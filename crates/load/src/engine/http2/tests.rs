@@ -23,6 +23,8 @@ struct Server {
     takes: Duration,
     /// Each connection says that it goes away at its request of that number.
     goes_away_at: Option<u32>,
+    /// Refuses every stream.
+    refuses: bool,
     /// Resets each request of that number of a connection.
     resets: Option<u32>,
     connections: Cell<u64>,
@@ -39,6 +41,7 @@ impl Server {
             body: vec![7; body].into(),
             takes: Duration::ZERO,
             goes_away_at: None,
+            refuses: false,
             resets: None,
             connections: Cell::default(),
             most_streams: Cell::default(),
@@ -57,6 +60,10 @@ impl Server {
             self.most_requests.set(self.most_requests.get().max(count));
             if self.goes_away_at == Some(count) {
                 connection.graceful_shutdown();
+            }
+            if self.refuses {
+                answer.send_reset(Reason::REFUSED_STREAM);
+                continue;
             }
             if self.resets == Some(count) {
                 answer.send_reset(Reason::INTERNAL_ERROR);
@@ -155,6 +162,16 @@ async fn a_server_that_goes_away_costs_no_request() {
     assert!(outcome.totals.answered > 30 && server.connections.get() > 4);
     assert_eq!(outcome.totals.failed(), 0, "{:?}", outcome.totals.faults);
     assert!(outcome.notes.closed_by_server > 0, "{:?}", outcome.notes);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_request_at_all_is_told() {
+    let refuses = |to| Plan { duration: S / 2, ..plan(to, 2) };
+    let server = Server { refuses: true, ..Server::new(10) };
+    let (outcome, _) = run(server, refuses).await;
+    let (failed, reopened) = (outcome.totals.failed(), outcome.notes.reopened);
+    assert!(failed > 0 && outcome.totals.answered == 0, "{failed}");
+    assert!(reopened <= (outcome.notes.failed + 4) * u64::from(REPEATS_MOST), "{reopened}");
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ async fn what_is_made_of_a_listing_is_made_on_a_thread_of_the_pool() {
 /// The readers of a disk, each with its name. Where the kernel has no io_uring it says so.
 fn readers() -> Vec<(&'static str, Arc<dyn Reads>)> {
     let mut all: Vec<(&str, Arc<dyn Reads>)> =
-        vec![("threads", Arc::new(Threads::start(3).unwrap()))];
+        vec![("threads", Arc::new(Threads::start("files", 3).unwrap()))];
     match Uring::start() {
         Ok(uring) => all.push(("io_uring", Arc::new(uring))),
         Err(why) => println!("no io_uring here: {why}"),

@@ -39,11 +39,11 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Threads {
-    pub(super) fn start(count: usize) -> io::Result<Self> {
+    pub(super) fn start(name: &str, count: usize) -> io::Result<Self> {
         let mut threads = Threads { queue: Arc::default(), handles: Vec::new() };
         for number in 0..count {
             let queue = threads.queue.clone();
-            let builder = std::thread::Builder::new().name(format!("files-{number}"));
+            let builder = std::thread::Builder::new().name(format!("{name}-{number}"));
             threads.handles.push(builder.spawn(move || queue.work())?);
         }
         Ok(threads)
