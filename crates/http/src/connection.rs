@@ -111,8 +111,8 @@ impl<H: Handler> Server<H> {
         self
     }
 
-    /// Makes the server ask clients of HTTP/1.1 to close ([`client_close`]) on every answer while
-    /// `is_pressed` returns true, which it does where TIME-WAIT fills up.
+    /// Makes the server ask clients of HTTP/1.1 to close ([`client_close`](crate::client_close)) on
+    /// every answer while `is_pressed` returns true, which it does where TIME-WAIT fills up.
     pub fn ask_clients_while(mut self, is_pressed: impl Fn() -> bool + 'static) -> Self {
         self.is_pressed = Some(Rc::new(is_pressed));
         self
