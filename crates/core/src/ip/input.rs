@@ -209,7 +209,9 @@ impl Ip {
         packet: &Packet<'_>,
         origin: Origin,
     ) -> Result<Option<Delivery<'static>>, Malformed> {
-        match self.reassembly.on_fragment(cx.now, packet) {
+        let outcome = self.reassembly.on_fragment(cx.now, packet);
+        cx.counters.reassembly_failed += self.reassembly.take_evicted();
+        match outcome {
             Outcome::Pending | Outcome::Dropped(Reason::Copy) => {}
             Outcome::Dropped(_) => cx.counters.reassembly_failed += 1,
             Outcome::Complete(bytes) => {

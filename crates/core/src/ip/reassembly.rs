@@ -135,6 +135,8 @@ pub(crate) struct Reassembly {
     bytes: usize,
     bytes_limit: usize,
     expired: VecDeque<Expired>,
+    /// Packets that made room for others, and were not counted yet.
+    evicted: u64,
 }
 
 impl Reassembly {
@@ -147,7 +149,13 @@ impl Reassembly {
             bytes: 0,
             bytes_limit,
             expired: VecDeque::new(),
+            evicted: 0,
         }
+    }
+
+    /// How many packets have made room for others since the last call.
+    pub(crate) fn take_evicted(&mut self) -> u64 {
+        core::mem::take(&mut self.evicted)
     }
 
     /// Takes in a fragment.
@@ -208,10 +216,18 @@ impl Reassembly {
     /// A new packet's place, the oldest one's if all are taken.
     fn begin(&mut self, now: Instant, key: Key) -> usize {
         if self.assemblies.len() >= self.limit {
-            self.pop();
+            self.evict(&key);
         }
         self.assemblies.push_back(Assembly::new(key, now + LIFETIME));
         self.assemblies.len() - 1
+    }
+
+    /// Drops the oldest for the packet with that key, whose own end is told by its outcome. One
+    /// that was given up is counted already.
+    fn evict(&mut self, key: &Key) {
+        let oldest = self.pop();
+        let is_lost = |oldest: &Assembly| !oldest.abandoned && oldest.key != *key;
+        self.evicted += u64::from(oldest.as_ref().is_some_and(is_lost));
     }
 
     fn pop(&mut self) -> Option<Assembly> {
@@ -224,7 +240,7 @@ impl Reassembly {
     /// by then.
     fn make_room(&mut self, key: &Key) -> bool {
         while self.bytes > self.bytes_limit {
-            self.pop();
+            self.evict(key);
         }
         self.assemblies.iter().any(|assembly| assembly.key == *key)
     }
