@@ -23,45 +23,65 @@ use crate::limits::memory::{ConnectionRoom, Memory, MemoryBudget};
 #[derive(Clone)]
 pub struct Transport {
     control: Control,
-    behind: Option<Rc<Behind>>,
-    retransmits: Option<Retransmits>,
-    tells_read_times: bool,
+    /// Apart, as most connections have none of it, and several copies of a transport.
+    more: Option<Rc<More>>,
 }
 
 /// Segments that were retransmitted when a delivery was last asked for; `None` before.
 pub type Retransmits = Rc<Cell<Option<u64>>>;
 
-/// The client behind the bridge.
-struct Behind {
-    client: Rc<Client>,
+/// What few transports have.
+struct More {
+    /// The client behind the bridge.
+    client: Option<Rc<Client>>,
     /// A wait until it has acknowledged all data.
     wait: RefCell<Option<Pending<()>>>,
+    retransmits: Option<Retransmits>,
+    tells_read_times: bool,
 }
 
 impl Transport {
     /// The control over `stream`, whose client is another one if a bridge is between.
     /// `is_watched`: its retransmissions are to be known.
     pub fn new(stream: &TcpStream, client: Option<Rc<Client>>, is_watched: bool) -> Transport {
-        let behind = client.map(|client| Rc::new(Behind { client, wait: RefCell::default() }));
-        let retransmits = is_watched.then(Retransmits::default);
-        Transport { control: stream.control(), behind, retransmits, tells_read_times: true }
+        let has_more = client.is_some() || is_watched;
+        let more = has_more.then(|| {
+            let retransmits = is_watched.then(Retransmits::default);
+            let (wait, tells_read_times) = (RefCell::default(), true);
+            Rc::new(More { client, wait, retransmits, tells_read_times })
+        });
+        Transport { control: stream.control(), more }
     }
 
     /// Does not tell the socket how long reads take, which shares of send memory follow.
     pub fn without_read_times(self) -> Transport {
-        Transport { tells_read_times: false, ..self }
+        let before = self.more.as_deref();
+        let more = More {
+            client: before.and_then(|more| more.client.clone()),
+            wait: RefCell::default(),
+            retransmits: before.and_then(|more| more.retransmits.clone()),
+            tells_read_times: false,
+        };
+        Transport { more: Some(Rc::new(more)), ..self }
     }
 
     /// Where they are told, if they are to be known.
     pub fn retransmits(&self) -> Option<Retransmits> {
-        self.retransmits.clone()
+        self.more.as_ref()?.retransmits.clone()
+    }
+
+    /// The client behind the bridge.
+    fn client(&self) -> Option<&Rc<Client>> {
+        self.more.as_ref()?.client.as_ref()
     }
 }
 
-impl Behind {
+impl More {
+    /// Ready once the client behind the bridge has acknowledged all data.
     fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(client) = &self.client else { return Poll::Ready(()) };
         let mut wait = self.wait.borrow_mut();
-        let client = self.client.clone();
+        let client = client.clone();
         let waiting =
             wait.get_or_insert_with(|| Box::pin(async move { client.acknowledged().await }));
         ready!(waiting.as_mut().poll(context));
@@ -80,7 +100,8 @@ impl control::Control for Transport {
     }
 
     fn set_supply(&self, read_time: Duration, more: bool) {
-        let told = if self.tells_read_times { read_time } else { Duration::ZERO };
+        let tells = self.more.as_ref().is_none_or(|more| more.tells_read_times);
+        let told = if tells { read_time } else { Duration::ZERO };
         self.control.set_supply(told, more);
     }
 
@@ -89,8 +110,7 @@ impl control::Control for Transport {
     }
 
     fn is_closed(&self) -> bool {
-        self.control.is_closed()
-            && self.behind.as_ref().is_none_or(|behind| !behind.client.is_relayed())
+        self.control.is_closed() && self.client().is_none_or(|client| !client.is_relayed())
     }
 
     fn wake_when_closed(&self, context: &Context<'_>) {
@@ -127,8 +147,8 @@ impl control::Control for Transport {
 
     fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<()> {
         ready!(self.control.poll_acknowledged(context));
-        match &self.behind {
-            Some(behind) => behind.poll_acknowledged(context),
+        match &self.more {
+            Some(more) => more.poll_acknowledged(context),
             None => Poll::Ready(()),
         }
     }
@@ -136,15 +156,15 @@ impl control::Control for Transport {
     fn delivery(&self) -> Option<Delivery> {
         let info = self.control.info()?;
         let unacknowledged = u64::from(info.send_buffered_bytes);
-        let delivery = match &self.behind {
+        let delivery = match self.client() {
             None => Delivery { unacknowledged, srtt: info.srtt, retransmits: info.retransmits },
-            Some(behind) => {
-                let client = behind.client.info();
+            Some(client) => {
+                let client = client.info();
                 let unacknowledged = unacknowledged + client.unacknowledged_bytes as u64;
                 Delivery { unacknowledged, srtt: client.srtt, retransmits: client.retransmits }
             }
         };
-        if let Some(retransmits) = &self.retransmits {
+        if let Some(retransmits) = self.retransmits() {
             retransmits.set(Some(delivery.retransmits));
         }
         Some(delivery)
