@@ -25,6 +25,12 @@ fn run_under(seed: u64, scheme: Scheme) -> Result<Summary, String> {
     run(seed, scheme, Scenario::from_seed(seed).tcp[0].time_wait.state)
 }
 
+/// What was sent and came of it. How often limits move between shards is left out: a wheel wakes
+/// hosts at ticks at which nothing is due, and their shards settle then.
+fn sent(summary: Summary) -> Summary {
+    Summary { limits_moved: 0, ..summary }
+}
+
 fn check<T: PartialEq + std::fmt::Debug>(what: &str, one: &T, other: &T) -> Result<(), String> {
     if one == other { Ok(()) } else { Err(format!("{what}: {one:?} and {other:?}")) }
 }
@@ -38,7 +44,7 @@ fn all_well(worlds: u64, world: impl Fn(u64) -> Result<(), String> + Sync) {
 fn inline_and_the_eager_wheel_send_the_same_bytes_at_one_time() {
     all_well(WORLDS, |seed| {
         let [inline, wheel] = [Scheme::Inline, Scheme::Wheel].map(|scheme| run_under(seed, scheme));
-        check("inline and wheel", &inline?, &wheel?)
+        check("inline and wheel", &sent(inline?), &sent(wheel?))
     });
 }
 
