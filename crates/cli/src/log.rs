@@ -58,7 +58,7 @@ pub(crate) enum Requests {
 impl Form {
     /// Words for people.
     pub(crate) const COMBINED: Form = Form { is_json: false, requests: Requests::Combined };
-    /// The same, with our own fields.
+    /// Combined, with our own fields behind it.
     pub(crate) const FIELDS: Form = Form { is_json: false, requests: Requests::Fields };
     /// JSON.
     pub(crate) const JSON: Form = Form { is_json: true, requests: Requests::Json };

@@ -394,7 +394,7 @@ struct Stacks {
     crew: Arc<Crew>,
     /// What responses took, if somebody may ask.
     times: Option<Times>,
-    /// Who is behind bridged connections.
+    /// The clients behind bridged connections.
     clients: Vec<Clients>,
 }
 

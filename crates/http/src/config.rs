@@ -142,8 +142,8 @@ pub struct FilesConfig {
     /// Serves a file that lies compressed beside the plain one, as NAME.br, NAME.zst or NAME.gz, to
     /// clients that take the coding (RFC 9110 §12.5.3). Off: each costs a look-up.
     pub precompressed: bool,
-    /// Compresses text of 512 bytes to 1 MiB for clients that take brotli or gzip, on the source's
-    /// threads, two files at a time, and keeps the result with the files in memory. Off.
+    /// Compresses text of 512 bytes to 1 MiB for clients that take brotli or gzip, on a thread of
+    /// the source's, two files at a time, and keeps the result with the files in memory. Off.
     pub compress: bool,
     /// The `Cache-Control` of files: of those that name a file the first one. None.
     pub cache_control: Vec<CacheRule>,

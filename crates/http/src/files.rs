@@ -72,7 +72,7 @@ pub struct Files<S: FileSource> {
     listings: Rc<Shelf>,
     cache: Rc<FileCache<S::Handle>>,
     /// Those that compress a file.
-    presses: Arc<Semaphore>,
+    compressions: Arc<Semaphore>,
     /// Those that check a password.
     checks: Arc<Semaphore>,
 }
@@ -120,9 +120,9 @@ impl<S: FileSource> Files<S> {
         let cache = Rc::new(FileCache::new(&config));
         let config = RefCell::new(Rc::new(config));
         let source = Rc::new(source);
-        let [presses, checks] = [compress::AT_A_TIME, passwords::CHECKED_AT_A_TIME]
+        let [compressions, checks] = [compress::AT_A_TIME, passwords::CHECKED_AT_A_TIME]
             .map(|most| Arc::new(Semaphore::new(most)));
-        Files { source, config, clock, buffers, read_time, listings, cache, presses, checks }
+        Files { source, config, clock, buffers, read_time, listings, cache, compressions, checks }
     }
 
     fn config(&self) -> Rc<FilesConfig> {

@@ -6,7 +6,7 @@ pub mod fault;
 pub mod handover;
 pub mod link;
 mod outgoing;
-mod packets;
+pub(crate) mod packets;
 pub mod pcap;
 pub mod plain;
 pub mod trace;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use lightwait_http::client_close;
 use lightwait_load::arrivals::{Arrivals, Spacing, Stage};
-use lightwait_load::engine::http2::{self, Http2};
+use lightwait_load::engine::http2::Http2;
 use lightwait_load::engine::{self, CLOSE_PATIENCE, Close, IdlePlan, Mode};
 use lightwait_load::mix::Mix;
 use lightwait_load::network::{Tls, Trust};
@@ -217,8 +217,10 @@ fn http2(args: &LoadArgs, target: &Target, mix: &Mix) -> Result<Option<Http2>, F
     if args.idle.is_some() && !args.idle_silent {
         return Err(usage("--http2: idle connections make no request: give --idle-silent"));
     }
-    http2::check(mix.request(0)).map_err(|why| usage(format!("--http2: {why}")))?;
-    Ok(Some(Http2 { streams: args.streams, is_secured: target.is_secured }))
+    let http2 = Http2 { streams: args.streams, is_secured: target.is_secured };
+    let made = mix.request(0).http2(http2.scheme());
+    made.map_err(|why| usage(format!("--http2: {why}")))?;
+    Ok(Some(http2))
 }
 
 /// The TLS configuration for the server, for https.

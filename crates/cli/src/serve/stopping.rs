@@ -109,7 +109,7 @@ impl Stopping {
         // The stacks give back the memory of those that were cut.
         lightwait::rt::sleep(DRAIN_POLL).await;
         let stop = self.service.server.stop();
-        // Of connections whose tasks ended before, the stacks alone know, and not how many.
+        // The tasks of some ended before. Only the stacks know of them, and not how many there are.
         let is_undelivered = self.stacks.sum(Host::pages_in_use) > 0;
         (stop.cut_short() + stop.tracked()).max(is_undelivered.into())
     }

@@ -216,6 +216,15 @@ fn ten_restarts_behind_the_bridge_reset_nothing() {
     });
 }
 
+/// Begins a download that takes some seconds. It ends with the digest of what came.
+fn slow_download() -> thread::JoinHandle<String> {
+    let mut slow = curl("http://10.77.0.2/large");
+    slow.args(["--limit-rate", "2M"]).stdout(Stdio::piped());
+    let download = thread::spawn(move || tools::sha256_of_output(&mut slow));
+    thread::sleep(Duration::from_millis(500));
+    download
+}
+
 #[test]
 fn a_download_goes_on_in_the_process_that_began_it() {
     let test = "restarts::a_download_goes_on_in_the_process_that_began_it";
@@ -227,10 +236,7 @@ fn a_download_goes_on_in_the_process_that_began_it() {
         let start = || Server::start(&mut command(&on_device(cable), &path), site.path());
         let old = start();
         reach("10.77.0.2", 80);
-        let mut slow = curl("http://10.77.0.2/large");
-        slow.args(["--limit-rate", "2M"]).stdout(Stdio::piped());
-        let download = thread::spawn(move || tools::sha256_of_output(&mut slow));
-        thread::sleep(Duration::from_millis(500));
+        let download = slow_download();
         let new = start();
         // Both serve at once.
         let small = tools::output(&mut curl("http://10.77.0.2/small"));
@@ -296,10 +302,7 @@ fn the_old_process_ends_its_connections_if_the_new_one_dies() {
         let start = || Server::start(&mut command(&on_device(cable), &path), site.path());
         let old = start();
         reach("10.77.0.2", 80);
-        let mut slow = curl("http://10.77.0.2/large");
-        slow.args(["--limit-rate", "2M"]).stdout(Stdio::piped());
-        let download = thread::spawn(move || tools::sha256_of_output(&mut slow));
-        thread::sleep(Duration::from_millis(500));
+        let download = slow_download();
         drop(start());
         assert_eq!(download.join().unwrap(), tools::sha256_of_file(&site.path().join("large")));
         ended(old);

@@ -78,7 +78,7 @@ impl<S: FileSource> Files<S> {
         if self.buffers.memory.is_scarce() {
             return None;
         }
-        let press = self.presses.clone().try_acquire_owned().ok()?;
+        let permit = self.compressions.clone().try_acquire_owned().ok()?;
         let length = usize::try_from(file.metadata.len_bytes).ok()?;
         // The plain bytes and the coded ones, until the latter are all that is left.
         let charge = self.buffers.memory.charge(2 * length);
@@ -87,8 +87,8 @@ impl<S: FileSource> Files<S> {
             Content::Open(handle) => self.read_whole(handle, &file.metadata).await?,
         };
         // A client that goes away leaves the work, which counts until it is done.
-        let work = move || (compress::compress(&plain, coding), press, charge);
-        let (coded, _press, _charge) = self.source.run(work).await?;
+        let work = move || (compress::compress(&plain, coding), permit, charge);
+        let (coded, _permit, _charge) = self.source.run(work).await?;
         let Some(coded) = coded else {
             file.note_dense();
             return None;

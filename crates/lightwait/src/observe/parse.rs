@@ -7,6 +7,7 @@ use lightwait_core::wire::{ethernet, ip, tcp};
 use lightwait_core::{Frame, Medium, RxFrame};
 
 use super::{Direction, Segment};
+use crate::wrap::packets::behind_tags;
 
 /// A segment and its ends, ours first. Its window is still that of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +95,7 @@ fn behind_link(medium: Medium, bytes: &[u8]) -> Option<&[u8]> {
     if medium == Medium::Ip {
         return Some(bytes);
     }
-    let mut frame = ethernet::Frame::parse(bytes).ok()?;
-    for _ in 0..ethernet::TAGS_MAX {
-        let Some((_, inner)) = frame.behind_tag().ok()? else { break };
-        frame = inner;
-    }
+    let frame = behind_tags(bytes)?;
     let is_ip = matches!(frame.ethertype, ethernet::ethertype::IPV4 | ethernet::ethertype::IPV6);
     is_ip.then_some(frame.payload)
 }

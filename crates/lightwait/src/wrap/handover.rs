@@ -31,6 +31,7 @@ use lightwait_core::{Capabilities, Instant, Medium, Outbox, RxFrame};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
+use super::packets::behind_tags;
 use crate::device::{Device, Losses, Sink};
 
 /// The ends of a connection, ours first.
@@ -363,6 +364,8 @@ const ERRORS_V6: [u8; 4] = [1, 2, 3, 4];
 const ROUTER_ADVERTISEMENT: u8 = 134;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 
+/// The owner of a frame. It may have VLAN tags: the host takes one whose tag gives it a priority
+/// alone. What belongs to a VLAN it drops, whichever process that is.
 fn owner(medium: Medium, frame: &[u8]) -> Owner {
     let packet = match medium {
         Medium::Ip => Some(frame),
@@ -375,17 +378,6 @@ fn owner(medium: Medium, frame: &[u8]) -> Owner {
         },
     };
     packet.and_then(owner_of_packet).unwrap_or(Owner::New)
-}
-
-/// The frame behind its VLAN tags: the host takes one whose tag gives it a priority alone. What
-/// belongs to a VLAN it drops, whichever process that is.
-fn behind_tags(bytes: &[u8]) -> Option<ethernet::Frame<'_>> {
-    let mut frame = ethernet::Frame::parse(bytes).ok()?;
-    for _ in 0..ethernet::TAGS_MAX {
-        let Some((_, inner)) = frame.behind_tag().ok()? else { break };
-        frame = inner;
-    }
-    Some(frame)
 }
 
 fn owner_of_packet(packet: &[u8]) -> Option<Owner> {

@@ -57,6 +57,16 @@ pub(super) fn ends(medium: Medium, bytes: &[u8]) -> Option<Ends> {
     Some(Ends { from, to: SocketAddr::new(layout.destination, port(2)?) })
 }
 
+/// The frame behind its VLAN tags, as many as the stack looks behind.
+pub(crate) fn behind_tags(bytes: &[u8]) -> Option<ethernet::Frame<'_>> {
+    let mut frame = ethernet::Frame::parse(bytes).ok()?;
+    for _ in 0..ethernet::TAGS_MAX {
+        let Some((_, inner)) = frame.behind_tag().ok()? else { break };
+        frame = inner;
+    }
+    Some(frame)
+}
+
 /// Offsets in a frame that holds TCP or UDP.
 struct Layout {
     ip: usize,
@@ -72,11 +82,7 @@ impl Layout {
         let ip = match medium {
             Medium::Ip => 0,
             Medium::Ethernet => {
-                let mut frame = ethernet::Frame::parse(bytes).ok()?;
-                for _ in 0..ethernet::TAGS_MAX {
-                    let Some((_, inner)) = frame.behind_tag().ok()? else { break };
-                    frame = inner;
-                }
+                let frame = behind_tags(bytes)?;
                 let is_ip = [ethernet::ethertype::IPV4, ethernet::ethertype::IPV6]
                     .contains(&frame.ethertype);
                 is_ip.then_some(bytes.len() - frame.payload.len())?

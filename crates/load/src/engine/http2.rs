@@ -22,7 +22,6 @@ use super::dialer::Opened;
 use super::{Engine, Job};
 use crate::network::{Network, TimeLimit};
 use crate::recorder::{Answered, Fault};
-use crate::request::Request;
 
 /// The window of a stream: no answer waits for an update within a round trip of most paths.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -336,14 +335,6 @@ impl<N: Network> Engine<N> {
         let (intended, ended) = (job.intended, self.now());
         Ok(Answered { intended, started, ended, first_byte, status, bytes })
     }
-}
-
-/// Checks that a request can be made over HTTP/2.
-///
-/// # Errors
-/// A line that says why not.
-pub fn check(request: &Request) -> Result<(), String> {
-    request.http2("https").map(|_| ())
 }
 
 #[cfg(test)]

@@ -108,15 +108,18 @@ impl Tls {
 
     /// Asks for HTTP/2 alone.
     pub fn for_http2(self) -> Tls {
-        let mut config = ClientConfig::clone(self.connector.config());
-        config.alpn_protocols = vec![HTTP_2.to_vec()];
-        Tls { connector: TlsConnector::from(Arc::new(config)), is_http2: true, ..self }
+        let tls = self.with(|config| config.alpn_protocols = vec![HTTP_2.to_vec()]);
+        Tls { is_http2: true, ..tls }
     }
 
     /// Resumes sessions where the server offers that, as a client does that comes again.
     pub fn resuming(self) -> Tls {
+        self.with(|config| config.resumption = Resumption::in_memory_sessions(SESSIONS))
+    }
+
+    fn with(self, change: impl FnOnce(&mut ClientConfig)) -> Tls {
         let mut config = ClientConfig::clone(self.connector.config());
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        change(&mut config);
         Tls { connector: TlsConnector::from(Arc::new(config)), ..self }
     }
 }

@@ -193,7 +193,7 @@ pub(super) struct Connection {
     ends: [SocketAddr; 2],
     id: ConnectionId,
     is_orphan: bool,
-    /// Who is behind the bridge.
+    /// The clients behind the bridge.
     client: Option<SocketAddr>,
     pub(super) detail: ConnectionDetail,
 }

@@ -88,8 +88,8 @@ pub(super) fn give_to_next(
 
 type Begun = (Conversation, u64, Vec<State>, Vec<OwnedFd>);
 
-/// Offers all there is to a process, up to the moment at which it serves. If that fails, all is as
-/// before.
+/// Hands everything to a process, up to the moment at which it serves. After a failure this process
+/// serves on as before.
 fn offer(takeover: &Takeover, stream: UnixStream, shards: &Shards) -> Result<Begun, String> {
     let mut talk = Conversation::new(stream);
     let text = |error: std::io::Error| error.to_string();

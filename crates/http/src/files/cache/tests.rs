@@ -80,7 +80,7 @@ impl<S: FileSource> FileSource for Counted<S> {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Pending<Option<T>> {
-        Box::pin(std::future::ready(Some(work())))
+        self.source.run(work)
     }
 }
 

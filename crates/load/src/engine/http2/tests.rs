@@ -11,6 +11,7 @@ use crate::arrivals::{Arrivals, Spacing, Stage};
 use crate::engine::{self, Close, IdlePlan, Mode, Outcome, Plan};
 use crate::mix::Mix;
 use crate::network::Kernel;
+use crate::request::Request;
 use crate::sources::Sources;
 use crate::tuples::Tuples;
 
