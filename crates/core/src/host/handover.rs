@@ -114,16 +114,17 @@ impl Remains {
 impl Host {
     /// All that is left of closed connections and of orphans in FIN-WAIT-2 that are records, in the
     /// order in which they go. Records whose time is over are left out, and so are connections that
-    /// are kept whole in TIME-WAIT ([`TimeWaitState::Full`](crate::config::TimeWaitState::Full)).
+    /// are kept whole in TIME-WAIT ([`TimeWaitState::Full`](crate::config::TimeWaitState::Full)). A
+    /// record stays here while a connection between its ends opens or lives.
     pub fn remains(&self, now: Instant) -> Vec<Remains> {
         let time_wait = all(&self.closed.time_wait).map(|record| (record, false));
         let fin_wait_2 = all(self.closed.fin_wait_2.records()).map(|record| (record, true));
-        // An orphan that is awake is a connection.
-        let sleeps = |tuple: &Tuple| !self.has_connection(tuple);
+        // An orphan that is awake is a connection. One that opens in the place of a record needs
+        // that to answer (`answer_for_predecessor`).
+        let is_alone = |tuple: &Tuple| self.find(self.live.hasher.hash(tuple), tuple).is_none();
         let mut found: Vec<Remains> = time_wait
             .chain(fin_wait_2)
-            .filter(|(record, _)| !record.is_over(now))
-            .filter(|(record, waits_for_fin)| !waits_for_fin || sleeps(&record.tuple))
+            .filter(|(record, _)| !record.is_over(now) && is_alone(&record.tuple))
             .map(|(record, waits_for_fin)| Remains { record, waits_for_fin })
             .collect();
         found.sort_by_key(|remains| remains.record.expires);
@@ -203,10 +204,6 @@ impl Host {
     /// secret did.
     pub fn expect_cookies(&mut self, now: Instant) {
         self.opening.cookie_sent = now.max(Instant::from_nanos(1));
-    }
-
-    fn has_connection(&self, tuple: &Tuple) -> bool {
-        self.find_connection(self.live.hasher.hash(tuple), tuple).is_some()
     }
 }
 

@@ -126,6 +126,22 @@ fn what_is_taken_is_forgotten() {
 }
 
 #[test]
+fn a_record_stays_while_a_connection_opens_in_its_place() {
+    let mut peer = waiting();
+    peer.wait(Duration::from_secs(1));
+    let newer = Say::new(S, 5000, 0).mss(1000).stamp(3000, 0);
+    peer.say(newer);
+    assert_eq!(peer.hear_one().flags, S | A);
+    assert_eq!((peer.host.half_open(), peer.host.time_wait_len()), (1, 1));
+    assert!(peer.host.take_remains(peer.now).is_empty());
+    assert_eq!(peer.host.time_wait_len(), 1, "nor is it forgotten");
+    // The peer gives up: nothing lives between the ends.
+    peer.say(Say::new(R, 5001, 0));
+    assert_eq!(peer.host.half_open(), 0);
+    assert_eq!(peer.host.take_remains(peer.now).len(), 1);
+}
+
+#[test]
 fn a_host_that_stepped_down_ends_its_connections_alone() {
     let mut peer = Peer::established(super::pair::config("10.0.0.2"));
     peer.host.step_down();
