@@ -27,7 +27,7 @@ counters! {
     frames_in,
     /// Frames handed to the device.
     frames_out,
-    /// Frames dropped because they made no sense; by reason in [`crate::Host::malformed`].
+    /// Frames dropped because they made no sense; `malformed` counts them by reason.
     frames_malformed,
     /// Frames or packets that were not for us.
     not_ours,
@@ -55,8 +55,7 @@ counters! {
     datagrams_out,
     /// UDP datagrams for which there is no socket.
     datagrams_unheard,
-    /// UDP datagrams dropped because their socket's queue was full
-    /// ([`UdpOptions::receive_bytes`](crate::udp::UdpOptions::receive_bytes)).
+    /// UDP datagrams dropped because their socket's queue was full (knob `udp.receive_bytes`).
     datagrams_over_limit,
     /// UDP datagrams dropped, or refused to their sender, because no page was free for them.
     datagrams_without_page,
@@ -86,8 +85,7 @@ counters! {
     window_probes,
     /// Keepalive probes sent.
     keepalive_probes,
-    /// Times that a connection on which nothing moved came to rest
-    /// ([`TcpConfig::compact_after`](crate::config::TcpConfig::compact_after)).
+    /// Times that a connection on which nothing moved came to rest (knob `compact_after`).
     rested,
     /// Segments outside the receive window (RFC 9293 §3.10.7.4, first step).
     out_of_window,
@@ -137,11 +135,10 @@ counters! {
     share_scans,
     /// Notices to a writer that it can write again, because of acknowledgements.
     writers_woken,
-    /// Bytes that send buffers share with the application, whole chunks at a time
-    /// ([`Host::adopt`](crate::Host::adopt), [`Host::borrow`](crate::Host::borrow)).
+    /// Bytes that send buffers share with the application, whole chunks at a time.
     adopted_bytes,
-    /// Times that the windows allowed a segment, nothing was fresh, and the source had more
-    /// ([`Supply::more`](crate::tcp::Supply::more)); counted once it comes.
+    /// Times that the windows allowed a segment, nothing was fresh, and the source had more; counted
+    /// once it comes.
     buffer_misses,
     /// Connections asked to take back what was written and never sent, because memory was short.
     asked_back_for_memory,
@@ -159,8 +156,8 @@ counters! {
     reset_for_memory_orphan,
     /// Connections reset because memory was short and the peer took next to nothing.
     reset_for_memory_slow,
-    /// Orphans reset because the peer took next to nothing for
-    /// [`TimeoutConfig::orphan`](crate::config::TimeoutConfig::orphan).
+    /// Orphans reset because the peer took next to nothing for the time of the knob
+    /// `timeout.orphan`.
     orphans_timed_out,
     /// Orphans reset because there were too many: of each, nothing had moved for longest.
     orphans_over_limit,
