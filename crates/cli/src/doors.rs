@@ -59,16 +59,15 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// The sockets of a server.
-pub(crate) struct Sockets {
-    pub(crate) rows: Vec<Value>,
+/// How a list of a server's sockets ended.
+pub(crate) struct Ending {
     /// There are more.
     pub(crate) is_cut: bool,
     /// The shards that gave no answer, whose sockets are missing.
-    pub(crate) silent: BTreeSet<u64>,
+    silent: BTreeSet<u64>,
 }
 
-impl Sockets {
+impl Ending {
     /// What to say of the shards that are missing, if any is.
     pub(crate) fn complaint(&self) -> Option<String> {
         let silent: Vec<String> = self.silent.iter().map(u64::to_string).collect();
@@ -125,26 +124,53 @@ impl Door {
     }
 
     /// The sockets that `query` asks for, `most` at most.
-    pub(crate) async fn sockets(&self, query: &str, most: usize) -> Result<Sockets, Failure> {
-        let (mut rows, mut next, mut silent) = (Vec::new(), None::<String>, BTreeSet::new());
+    pub(crate) async fn sockets(
+        &self,
+        query: &str,
+        most: usize,
+    ) -> Result<(Vec<Value>, Ending), Failure> {
+        let mut rows = Vec::new();
+        let keep = |page| {
+            rows.extend(page);
+            Ok(true)
+        };
+        let ending = self.pages(query, most, keep).await?;
+        Ok((rows, ending))
+    }
+
+    /// The sockets that `query` asks for, `most` at most, some thousands at a time, until `take`
+    /// fails or returns false.
+    pub(crate) async fn pages(
+        &self,
+        query: &str,
+        most: usize,
+        mut take: impl FnMut(Vec<Value>) -> Result<bool, Failure>,
+    ) -> Result<Ending, Failure> {
+        let (mut left, mut next, mut silent) = (most, None::<String>, BTreeSet::new());
         loop {
-            let limit = (most - rows.len()).min(LIMIT_MOST);
+            let limit = left.min(LIMIT_MOST);
             let from = next.map_or_else(String::new, |next| format!("&from={next}"));
             let target = format!("/connections?limit={limit}{from}{query}");
             let mut answer = self.ask(&target, Duration::ZERO).await?;
             let no_door = |why: &str| Failure::Door(self.name(), DoorError::NoDoor(why.to_owned()));
-            let Value::Array(found) = answer["connections"].take() else {
+            let Value::Array(page) = answer["connections"].take() else {
                 return Err(no_door("/connections has no connections"));
             };
-            rows.extend(found);
             let shards = answer["silent_shards"].as_array().into_iter().flatten();
             silent.extend(shards.filter_map(Value::as_u64));
             next = answer["next"].as_str().map(str::to_owned);
-            if next.is_none() || rows.len() >= most {
-                return Ok(Sockets { rows, is_cut: next.is_some(), silent });
+            left = left.saturating_sub(page.len());
+            let goes_on = take(page)?;
+            if next.is_none() || left == 0 || !goes_on {
+                return Ok(Ending { is_cut: goes_on && next.is_some(), silent });
             }
         }
     }
+}
+
+/// The peer of a row that people mean: the client that a bridge stands for, if there is one.
+pub(crate) fn peer(row: &Value) -> Option<&str> {
+    row["client"].as_str().or_else(|| row["peer"].as_str())
 }
 
 /// A request on a connection of its own, and its answer.

@@ -175,10 +175,17 @@ fn command_name<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
 
 /// Writes to standard output. A reader may close it before the end.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_part(text).map(|_is_read| ())
+}
+
+/// Writes a part of more to standard output. Returns false if its reader has closed it: the rest
+/// need not be made.
+pub(crate) fn print_part(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     // The standard library flushes at the end, too, but tells nobody that it failed.
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    is_written(written)
+    let is_read = written.is_ok();
+    is_written(written).map(|()| is_read)
 }
 
 /// A failed write to standard output is a failure, unless its reader has closed it.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::doors::{self, Door, DoorArgs};
 use crate::failure::{self, Failure};
 use crate::filter::{Filter, States};
-use table::Columns;
+use table::{Columns, Table};
 
 /// List the sockets of running servers, in the columns of `ss`: states, queues, both ends, timers,
 /// memory, and what TCP knows of each connection.
@@ -106,17 +106,25 @@ pub(crate) fn ss(args: &SsArgs) -> Result<ExitCode, Failure> {
         extended: args.extended,
         memory: args.memory,
     };
-    let (mut rows, mut failed, mut cut) = (Vec::new(), None, Vec::new());
+    let mut table = Table::new(columns, !args.no_header);
+    let (mut failed, mut cut) = (None, Vec::new());
     for door in &doors {
-        match runtime.block_on(door.sockets(&query, args.limit)) {
-            Ok(found) => {
-                if let Some(complaint) = found.complaint() {
+        // A server may have millions: each page is printed before the next is asked for.
+        let print = |page: Vec<Value>| {
+            let rows: Vec<Value> = page.into_iter().map(|row| named(row, door)).collect();
+            failure::print_part(&if args.json {
+                rows.iter().map(|row| format!("{row}\n")).collect()
+            } else {
+                table.page(&rows)
+            })
+        };
+        match runtime.block_on(door.pages(&query, args.limit, print)) {
+            Ok(ending) => {
+                if let Some(complaint) = ending.complaint() {
                     eprintln!("lightwait: {}: {complaint}", door.name());
                     failed = Some(ExitCode::FAILURE);
                 }
-                let is_cut = found.is_cut;
-                rows.extend(found.rows.into_iter().map(|row| named(row, door)));
-                if is_cut {
+                if ending.is_cut {
                     cut.push(door.name());
                 }
             }
@@ -128,12 +136,9 @@ pub(crate) fn ss(args: &SsArgs) -> Result<ExitCode, Failure> {
             }
         }
     }
-    let text = if args.json {
-        rows.iter().map(|row| format!("{row}\n")).collect()
-    } else {
-        table::write(&rows, columns, !args.no_header)
-    };
-    failure::print(&text)?;
+    if !args.json {
+        failure::print(&table.end())?;
+    }
     for door in cut {
         eprintln!("lightwait: {door} has more: raise --limit, or filter");
     }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::doors::peer;
+
 /// What is shown beyond states, queues and ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Columns {
@@ -17,32 +19,65 @@ pub(crate) struct Columns {
 const HEADINGS: [&str; 5] =
     ["State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port"];
 
-/// The lines of all rows.
-pub(crate) fn write(rows: &[Value], columns: Columns, has_header: bool) -> String {
-    let headings = has_header.then(|| HEADINGS.map(str::to_owned));
-    let cells: Vec<[String; 5]> = headings.into_iter().chain(rows.iter().map(cells)).collect();
-    let mut widths = [0; 5];
-    for line in &cells {
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = (*width).max(cell.chars().count());
-        }
+/// A table whose rows come a page at a time. A column is as wide as its widest cell up to then, so
+/// that one page stands below the other where their cells are alike.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Columns,
+    widths: [usize; 5],
+    /// The line of headings has still to be written.
+    owes_headings: bool,
+}
+
+impl Table {
+    pub(crate) fn new(columns: Columns, has_header: bool) -> Table {
+        Table { columns, widths: [0; 5], owes_headings: has_header }
     }
-    let mut text = String::new();
-    for (number, line) in cells.iter().enumerate() {
-        let row = number.checked_sub(usize::from(has_header)).map(|number| &rows[number]);
+
+    /// The lines of more rows.
+    pub(crate) fn page(&mut self, rows: &[Value]) -> String {
+        if rows.is_empty() {
+            return String::new();
+        }
+        let headings = std::mem::take(&mut self.owes_headings).then(|| HEADINGS.map(str::to_owned));
+        let has_headings = headings.is_some();
+        let cells: Vec<[String; 5]> = headings.into_iter().chain(rows.iter().map(cells)).collect();
+        for line in &cells {
+            for (width, cell) in self.widths.iter_mut().zip(line) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut text = String::new();
+        for (number, line) in cells.iter().enumerate() {
+            let row = number.checked_sub(usize::from(has_headings)).map(|number| &rows[number]);
+            self.write(line, row, &mut text);
+        }
+        text
+    }
+
+    /// What is left to write: the headings, if there was no row at all.
+    pub(crate) fn end(mut self) -> String {
+        let mut text = String::new();
+        if self.owes_headings {
+            self.widths = HEADINGS.map(str::len);
+            self.write(&HEADINGS.map(str::to_owned), None, &mut text);
+        }
+        text
+    }
+
+    fn write(&self, line: &[String; 5], row: Option<&Value>, text: &mut String) {
         let mut shown = String::new();
-        for (cell, width) in line.iter().zip(widths) {
+        for (cell, width) in line.iter().zip(self.widths) {
             let space = if shown.is_empty() { "" } else { " " };
             // Writing to a string does not fail.
             let _ = write!(shown, "{space}{cell:<width$}");
         }
-        let details = row.map(|row| beside(row, columns)).unwrap_or_default();
+        let details = row.map(|row| beside(row, self.columns)).unwrap_or_default();
         let _ = writeln!(text, "{}", format!("{shown} {details}").trim_end());
-        if let Some(below) = row.map(|row| below(row, columns)).filter(|it| !it.is_empty()) {
+        if let Some(below) = row.map(|row| below(row, self.columns)).filter(|it| !it.is_empty()) {
             let _ = writeln!(text, "\t {below}");
         }
     }
-    text
 }
 
 /// State, queues and ends.
@@ -53,10 +88,8 @@ fn cells(row: &Value) -> [String; 5] {
         Some("listener") => [number("waiting"), number("backlog")],
         _ => [number("receive_buffered_bytes"), number("send_buffered_bytes")],
     };
-    let end = |name: &str| row[name].as_str().unwrap_or("*:*").to_owned();
-    // The client that a bridge stands for is the peer that people mean.
-    let peer = if row["client"].is_string() { end("client") } else { end("peer") };
-    [state(row).to_owned(), received, sent, end("local"), peer]
+    let end = |end: Option<&str>| end.unwrap_or("*:*").to_owned();
+    [state(row).to_owned(), received, sent, end(row["local"].as_str()), end(peer(row))]
 }
 
 /// A state, as `ss` abbreviates it.
@@ -202,6 +235,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn write(rows: &[Value], columns: Columns, has_header: bool) -> String {
+        Table::new(columns, has_header).page(rows)
+    }
+
     fn connection() -> Value {
         json!({
             "kind": "connection", "shard": 1, "id": "5.2", "door": "127.0.0.1:9100",
@@ -240,6 +277,22 @@ mod tests {
         }
         let bare = write(&[connection()], Columns::default(), false);
         assert_eq!(bare.lines().count(), 1);
+    }
+
+    #[test]
+    fn pages_have_one_line_of_headings_and_columns_alike() {
+        let mut table = Table::new(Columns::default(), true);
+        let [first, second] = [0; 2].map(|_| table.page(&[connection()]));
+        assert_eq!((first.lines().count(), second.lines().count()), (2, 1));
+        assert_eq!(first.lines().last(), second.lines().next());
+        let mut longer = connection();
+        longer["local"] = json!("[fd00:1234::5678]:8080");
+        let at = |text: &str| text.find("10.0.0.2:4000");
+        assert!(at(&table.page(&[longer])) > at(&second));
+        assert!(at(&table.page(&[connection()])) > at(&second), "no column narrows again");
+        assert_eq!(table.end(), "");
+        let empty = |has_header| Table::new(Columns::default(), has_header).end();
+        assert_eq!((empty(true).lines().count(), empty(false).lines().count()), (1, 0));
     }
 
     #[test]

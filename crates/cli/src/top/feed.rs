@@ -61,9 +61,9 @@ impl Feed {
         let mut answered = false;
         for (number, door) in self.doors.clone().iter().enumerate() {
             match door.sockets(&query, self.limit).await {
-                Ok(mut sockets) => {
+                Ok((mut rows, _)) => {
                     answered = true;
-                    self.note(number, &mut sockets.rows);
+                    self.note(number, &mut rows);
                 }
                 Err(error) => failure = Some(error),
             }
@@ -126,9 +126,9 @@ fn query(filter: &str) -> String {
 async fn ask(door: &Door, query: &str, time: Duration, limit: usize) -> Result<Told, Failure> {
     let target = format!("/rates?seconds={}", time.as_secs_f64());
     let rates = door.ask(&target, time).await?;
-    let sockets = door.sockets(query, limit).await?;
-    let complaint = sockets.complaint();
-    Ok(Told { rates, connections: sockets.rows, is_cut: sockets.is_cut, complaint })
+    let (connections, ending) = door.sockets(query, limit).await?;
+    let complaint = ending.complaint();
+    Ok(Told { rates, connections, is_cut: ending.is_cut, complaint })
 }
 
 impl Sample {

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::feed::{DoorSample, Sample};
 use super::text::{short, time};
 use super::view::{Prompt, Sort, View};
+use crate::doors::peer;
 
 /// What happens a second, in lines: each with the names of its counters and how they are shown.
 const LINES: [(&str, [(&str, &str); 4]); 4] = [
@@ -259,7 +260,7 @@ fn row(row: &Value) -> Row<'static> {
     let text = |name: &str| row[name].as_str().unwrap_or("-").to_owned();
     Row::new([
         text("state"),
-        text("peer"),
+        peer(row).unwrap_or("-").to_owned(),
         short(number("sent_per_second")),
         short(number("received_per_second")),
         us("srtt_us"),

@@ -5,6 +5,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::Value;
 
 use super::feed::Sample;
+use crate::doors::peer;
 use crate::filter::{Filter, States};
 
 /// What connections are sorted by.
@@ -143,7 +144,7 @@ impl View {
         self.rows.sort_by(|a, b| {
             let order = sort.value(b).total_cmp(&sort.value(a));
             let order = if is_reversed { order.reverse() } else { order };
-            order.then_with(|| a["peer"].as_str().cmp(&b["peer"].as_str()))
+            order.then_with(|| peer(a).cmp(&peer(b)))
         });
         self.first = self.first.min(self.rows.len().saturating_sub(1));
     }

@@ -202,6 +202,7 @@ fn a_summary_counts_every_socket_and_names_the_notable() {
     assert!(trips.len() == 20 && trips.is_sorted_by(|a, b| a >= b), "{trips:?}");
     assert_eq!(told["stalled"].as_array().unwrap().len(), 1);
     assert!(told["stalled"][0]["send_buffered_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(told["stalled"][0]["client"], stalled.local_addr().unwrap().to_string());
     assert!(told["sending_bytes"].as_u64().unwrap() > 0);
     assert_eq!(
         (&told["truncated"], &told["silent_shards"]),

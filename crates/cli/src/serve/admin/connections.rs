@@ -193,7 +193,7 @@ pub(super) struct Connection {
     ends: [SocketAddr; 2],
     id: ConnectionId,
     is_orphan: bool,
-    /// The clients behind the bridge.
+    /// The client behind the bridge.
     client: Option<SocketAddr>,
     pub(super) detail: ConnectionDetail,
 }
@@ -208,6 +208,11 @@ impl Connection {
             client: None,
             detail: connection.detail(now),
         }
+    }
+
+    /// Looks for the client that a bridge stands for, while its connection is relayed.
+    pub(super) fn find_client(&mut self, stacks: &Stacks) {
+        self.client = self.client.or_else(|| stacks.client_behind(self.ends[1]));
     }
 }
 
@@ -234,9 +239,9 @@ fn look(
                 Socket::HalfOpen(info) => Found::HalfOpen(info),
                 Socket::Record(info) => Found::Record(info),
                 Socket::Connection(it) => {
-                    let client = stacks.client_behind(it.remote());
-                    let connection = Connection::of(it, now);
-                    Found::Connection(Box::new(Connection { client, ..connection }))
+                    let mut connection = Connection::of(it, now);
+                    connection.find_client(stacks);
+                    Found::Connection(Box::new(connection))
                 }
             };
             slice.found.push((place, found));

@@ -165,6 +165,9 @@ fn look(
                 seen.add(socket, now);
             }
         }
+        for notable in [&mut seen.slowest, &mut seen.stalled, &mut seen.retransmitting] {
+            notable.0.iter_mut().for_each(|(_, connection)| connection.find_client(stacks));
+        }
         (seen, now, next)
     })
 }

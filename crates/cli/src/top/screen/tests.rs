@@ -89,6 +89,16 @@ fn a_screen_of_80_by_24_has_all_of_it() {
 }
 
 #[test]
+fn the_client_behind_a_bridge_is_shown_as_the_peer() {
+    let mut bridged = connection(1);
+    bridged["client"] = json!("192.0.2.9:5000");
+    let told = Told { rates: rates(1.0), connections: vec![bridged], ..Told::default() };
+    let mut view = View::new(Sort::Rate, false, String::new());
+    view.take(Sample { doors: vec![DoorSample { door: "a".to_owned(), told: Ok(told) }] });
+    assert_eq!(peers(&view), ["192.0.2.9:5000"]);
+}
+
+#[test]
 fn any_size_is_drawn() {
     let mut view = view(50);
     press(&mut view, "s");
