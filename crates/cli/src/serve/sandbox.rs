@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   files          Landlock: what the flags name, no more; no connection of the kernel's TCP
-//!   system calls   seccomp: no program, no process, none of those that change the machine
+//!   system calls   seccomp: those that it uses, and so no program and no process
 //!   privileges     all are dropped but those that read files
 //! ```
 //!
@@ -35,50 +35,47 @@ macro_rules! calls {
     ($($call:ident),* $(,)?) => { &[$((stringify!($call), libc::$call)),*] };
 }
 
-/// The system calls of no part of a running server. `docs/serving.md` has the list, too.
+/// The system calls that a running server uses, and those of the C library for them. All others
+/// are not there for it, beside clone for threads. `docs/serving.md` has the list, too.
 #[rustfmt::skip]
-const FORBIDDEN: &[(&str, libc::c_long)] = calls![
-    // Programs and processes. Threads are begun by clone, which `filters` looks at.
-    SYS_execve, SYS_execveat, SYS_ptrace, SYS_process_vm_readv,
-    SYS_process_vm_writev, SYS_kcmp, SYS_pidfd_getfd, SYS_process_madvise,
-    // Users, roots, namespaces and mounts.
-    SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid,
-    SYS_setresuid, SYS_setresgid, SYS_setgroups, SYS_setfsuid,
-    SYS_setfsgid, SYS_chroot, SYS_pivot_root, SYS_unshare,
-    SYS_setns, SYS_mount, SYS_umount2, SYS_move_mount,
-    SYS_open_tree, SYS_fsopen, SYS_fsconfig, SYS_fsmount,
-    SYS_fspick, SYS_mount_setattr,
-    // The kernel and the machine.
-    SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_init_module,
-    SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_reboot,
-    SYS_swapon, SYS_swapoff, SYS_acct, SYS_quotactl, SYS_syslog,
-    SYS_settimeofday, SYS_clock_settime, SYS_adjtimex,
-    SYS_clock_adjtime, SYS_sethostname, SYS_setdomainname,
-    SYS_personality, SYS_vhangup,
-    // Keys, handles of files, and what watches all files.
-    SYS_add_key, SYS_request_key, SYS_keyctl, SYS_open_by_handle_at,
-    SYS_name_to_handle_at, SYS_fanotify_init, SYS_fanotify_mark,
-    SYS_mknodat, SYS_lookup_dcookie,
+const ALLOWED: &[(&str, libc::c_long)] = calls![
+    // Memory, and threads. The C library has clone where there is no clone3, whose flags no filter
+    // can see.
+    SYS_brk, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_madvise, SYS_membarrier,
+    SYS_futex, SYS_futex_waitv, SYS_set_robust_list, SYS_rseq, SYS_sched_yield,
+    SYS_sched_getaffinity, SYS_sched_setaffinity, SYS_gettid, SYS_getpid, SYS_prctl,
+    SYS_restart_syscall, SYS_exit, SYS_exit_group,
+    // Signals, and time.
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_sigaltstack, SYS_tgkill,
+    SYS_clock_gettime, SYS_clock_getres, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday,
+    // Files and directories.
+    SYS_openat, SYS_openat2, SYS_close, SYS_read, SYS_readv, SYS_pread64, SYS_preadv, SYS_preadv2,
+    SYS_write, SYS_writev, SYS_pwrite64, SYS_pwritev, SYS_lseek, SYS_fstat, SYS_newfstatat,
+    SYS_statx, SYS_statfs, SYS_fstatfs, SYS_getdents64, SYS_readlinkat, SYS_faccessat,
+    SYS_faccessat2, SYS_getcwd, SYS_fcntl, SYS_dup, SYS_dup3, SYS_fsync, SYS_fdatasync,
+    SYS_ftruncate, SYS_fadvise64, SYS_unlinkat, SYS_renameat, SYS_renameat2,
+    SYS_fchmod, SYS_fchmodat, SYS_umask, SYS_ioctl,
+    // Sockets, and waiting for them.
+    SYS_socket, SYS_socketpair, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_connect,
+    SYS_getsockname, SYS_getpeername, SYS_getsockopt, SYS_setsockopt, SYS_shutdown, SYS_sendto,
+    SYS_recvfrom, SYS_sendmsg, SYS_recvmsg, SYS_sendmmsg, SYS_recvmmsg,
+    SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_ppoll, SYS_pselect6,
+    SYS_eventfd2, SYS_pipe2, SYS_timerfd_create, SYS_timerfd_settime,
+    SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
+    // Who it is, and what it may still give up.
+    SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_capget, SYS_capset, SYS_seccomp,
+    SYS_getrandom, SYS_uname, SYS_sysinfo, SYS_prlimit64, SYS_getrusage,
 ];
 
-/// Those of this processor alone.
+/// The older forms of some, on this processor alone.
 #[cfg(target_arch = "x86_64")]
+#[rustfmt::skip]
 const OF_PROCESSOR: &[(&str, libc::c_long)] = calls![
-    SYS_fork,
-    SYS_vfork,
-    SYS_iopl,
-    SYS_ioperm,
-    SYS_mknod,
-    SYS_modify_ldt,
-    SYS_kexec_file_load,
-    SYS_uselib,
-    SYS_ustat,
+    SYS_open, SYS_stat, SYS_lstat, SYS_access, SYS_readlink, SYS_unlink, SYS_rename,
+    SYS_chmod, SYS_dup2, SYS_epoll_wait, SYS_poll, SYS_time, SYS_arch_prctl,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OF_PROCESSOR: &[(&str, libc::c_long)] = &[];
-
-/// From this number on the calls are those of the x32 ABI of x86-64: nearly all, once more.
-const X32: u32 = 0x4000_0000;
 
 /// What is reached in the file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +114,7 @@ impl Sandbox {
     /// Forbids system calls to all threads, and drops the privileges of this one and of those that
     /// it begins. Returns what holds, to be logged.
     pub(super) fn of_calls(mut self) -> Vec<Record> {
-        self.note("system calls", filters().and_then(|all| apply(&all)));
+        self.note("system calls", filter().and_then(|filter| apply(&filter)));
         self.note("privileges", drop_privileges().map_err(|error| error.to_string()));
         let holds = Record::Sandbox { parts: self.parts, lacking: self.lacking };
         let skipped = self.skipped.into_iter().map(|why| Record::Trouble {
@@ -233,57 +230,29 @@ fn restrict(paths: &Paths) -> Result<Option<&'static str>, String> {
     }
 }
 
-/// The filters of system calls: one that forbids, and one that says of clone3 that there is none,
-/// so that threads are begun by clone, whose flags can be seen. One more leaves out a second set of
-/// the calls, where the processor has such.
-fn filters() -> Result<Vec<BpfProgram>, String> {
+/// The filter of system calls. One that it does not allow is not there (ENOSYS): where it is a newer
+/// form of another, the C library falls back to that. So it does for clone3, and the calls of the
+/// x32 ABI of x86-64, which have numbers of their own, are gone as well.
+fn filter() -> Result<BpfProgram, String> {
     let text = |error: seccompiler::BackendError| error.to_string();
-    let program = |rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32| {
-        let action = SeccompAction::Errno(errno as u32);
-        let arch = std::env::consts::ARCH.try_into().map_err(text)?;
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch).map_err(text)?;
-        filter.try_into().map_err(text)
-    };
-    let all = FORBIDDEN.iter().chain(OF_PROCESSOR);
+    let all = ALLOWED.iter().chain(OF_PROCESSOR);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         all.map(|(_, call)| (*call, Vec::new())).collect();
+    // Threads, and no processes.
     let threads = u64::try_from(libc::CLONE_THREAD).unwrap_or_default();
-    let is_process =
-        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads), 0);
-    let is_process = is_process.and_then(|condition| SeccompRule::new(vec![condition]));
-    rules.insert(libc::SYS_clone, vec![is_process.map_err(text)?]);
-    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let mut filters = vec![program(rules, libc::EPERM)?, program(clone3, libc::ENOSYS)?];
-    if cfg!(target_arch = "x86_64") {
-        filters.push(without_x32());
-    }
-    Ok(filters)
+    let (flags, compare) = (SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(threads));
+    let is_thread = SeccompCondition::new(0, flags, compare, threads);
+    let is_thread = is_thread.and_then(|condition| SeccompRule::new(vec![condition]));
+    rules.insert(libc::SYS_clone, vec![is_thread.map_err(text)?]);
+    let others = SeccompAction::Errno(libc::ENOSYS as u32);
+    let arch = std::env::consts::ARCH.try_into().map_err(text)?;
+    let filter = SeccompFilter::new(rules, others, SeccompAction::Allow, arch).map_err(text)?;
+    filter.try_into().map_err(text)
 }
 
-/// Says of each call of the x32 ABI that there is none. The kernel names the same architecture for
-/// them, with other numbers: they pass the rules for the numbers that we know.
-fn without_x32() -> BpfProgram {
-    let step = |code: u32, jt: u8, jf: u8, k: u32| seccompiler::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    vec![
-        // What a filter sees begins with the number.
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ]
-}
-
-/// Has the filters hold for all threads.
-fn apply(filters: &[BpfProgram]) -> Result<(), String> {
-    for filter in filters {
-        seccompiler::apply_filter_all_threads(filter).map_err(|error| error.to_string())?;
-    }
-    Ok(())
+/// Has the filter hold for all threads.
+fn apply(filter: &BpfProgram) -> Result<(), String> {
+    seccompiler::apply_filter_all_threads(filter).map_err(|error| error.to_string())
 }
 
 /// Drops the privileges of this thread that no part of a running server uses: all but those that
@@ -340,48 +309,63 @@ mod tests {
     #[test]
     fn a_filtered_thread_begins_threads_and_no_program() {
         let filtered = thread::spawn(|| {
-            for filter in &filters().unwrap() {
-                seccompiler::apply_filter(filter).unwrap();
-            }
+            seccompiler::apply_filter(&filter().unwrap()).unwrap();
             let error = process::Command::new("true").spawn().unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::EPERM));
-            assert_eq!(rustix::process::chroot("/").unwrap_err(), rustix::io::Errno::PERM);
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSYS));
+            assert_eq!(rustix::process::chroot("/").unwrap_err(), rustix::io::Errno::NOSYS);
+            assert!(fs::metadata("/").is_ok());
             thread::spawn(|| 7).join().unwrap()
         });
         assert_eq!(filtered.join().unwrap(), 7);
     }
 
-    /// What a filter of loads of the number, comparisons and returns says of a call. (Only unsafe
-    /// code can make a call by its number.)
-    fn said(filter: &[seccompiler::sock_filter], number: u32) -> u32 {
+    /// What a filter of loads, comparisons, masks and returns says of a call with these flags as
+    /// its first argument. (Only unsafe code can make a call by its number.)
+    fn said(filter: &[seccompiler::sock_filter], number: u32, flags: u32) -> u32 {
         const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-        const COMPARE: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
-        const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+        const ARCHITECTURE: u32 =
+            if cfg!(target_arch = "aarch64") { 0xc000_00b7 } else { 0xc000_003e };
+        let compare = |with: u32| libc::BPF_JMP | with | libc::BPF_K;
         let (mut at, mut held) = (0, 0);
         loop {
             let step = &filter[at];
             at += 1;
+            let jump = |is: bool| usize::from(if is { step.jt } else { step.jf });
             match u32::from(step.code) {
-                LOAD if step.k == 0 => held = number,
-                COMPARE => at += usize::from(if held >= step.k { step.jt } else { step.jf }),
-                RETURN => return step.k,
+                LOAD => {
+                    held = match step.k {
+                        0 => number,
+                        4 => ARCHITECTURE,
+                        16 => flags,
+                        other => panic!("byte {other}"),
+                    };
+                }
+                code if code == compare(libc::BPF_JEQ) => at += jump(held == step.k),
+                code if code == compare(libc::BPF_JA) => at += step.k as usize,
+                code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => held &= step.k,
+                code if code == libc::BPF_RET | libc::BPF_K => return step.k,
                 code => panic!("code {code:#x} of {}", step.k),
             }
         }
     }
 
     #[test]
-    fn the_calls_of_x32_are_not_there() {
+    fn what_the_list_lacks_is_not_there() {
         let none = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-        let filter = without_x32();
-        assert_eq!(filters().unwrap().contains(&filter), cfg!(target_arch = "x86_64"));
-        // First execve and execveat, as x32 numbers them.
-        for number in [X32 | 520, X32 | 545, X32, u32::MAX] {
-            assert_eq!(said(&filter, number), none, "{number:#x}");
+        let filter = filter().unwrap();
+        let says = |number: u32, flags: libc::c_int| said(&filter, number, flags as u32);
+        for (name, call) in ALLOWED.iter().chain(OF_PROCESSOR) {
+            assert_eq!(says(*call as u32, 0), libc::SECCOMP_RET_ALLOW, "{name}");
+            // As x32 numbers them.
+            assert_eq!(says(*call as u32 | 0x4000_0000, 0), none, "{name}");
         }
-        for number in [0, libc::SYS_execve as u32, X32 - 1] {
-            assert_eq!(said(&filter, number), libc::SECCOMP_RET_ALLOW, "{number:#x}");
+        let gone = [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_bpf, libc::SYS_mount];
+        for call in gone.into_iter().chain([libc::SYS_clone3, libc::SYS_kill, 10_000]) {
+            assert_eq!(says(call as u32, 0), none, "{call}");
         }
+        let clone = |flags| says(libc::SYS_clone as u32, flags);
+        assert_eq!(clone(libc::CLONE_THREAD | libc::CLONE_VM), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(clone(libc::CLONE_VM), none);
     }
 
     #[test]
@@ -397,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn the_manual_has_each_forbidden_call() {
+    fn the_manual_has_each_allowed_call() {
         let page = include_str!("../../../../docs/serving.md");
-        for (name, _) in FORBIDDEN.iter().chain(OF_PROCESSOR) {
+        for (name, _) in ALLOWED.iter().chain(OF_PROCESSOR) {
             let name = name.strip_prefix("SYS_").unwrap();
             assert!(page.contains(&format!("`{name}`")), "{name}");
         }
-        let all: BTreeSet<_> = FORBIDDEN.iter().chain(OF_PROCESSOR).collect();
-        assert_eq!(all.len(), FORBIDDEN.len() + OF_PROCESSOR.len());
+        let all: BTreeSet<_> = ALLOWED.iter().chain(OF_PROCESSOR).collect();
+        assert_eq!(all.len(), ALLOWED.len() + OF_PROCESSOR.len());
     }
 
     #[test]
