@@ -58,6 +58,10 @@ const CONNECTIONS: &str = "connections_per_s";
 const REQUESTS: &str = "requests_per_s";
 const GBIT: &str = "gbit_per_s";
 
+const DATAGRAMS: &str = "datagrams_per_s";
+/// Those whose datagrams are not measured.
+const NO_DATAGRAMS: &[&str] = &["lightwait-sockets", "lwip", "linux"];
+
 /// These reach a million in minutes or hours, if at all.
 const NOT_SO_MANY: &[&str] = &["smoltcp", "lwip", "linux"];
 
@@ -126,6 +130,14 @@ pub const RATES: &[Row] = &[
         left_out: &["lwip"],
         ..rate("… 9000", &["bulk", "--mtu=9000", "--bytes=2000000000"], GBIT, 1.0)
     },
+    Row {
+        left_out: NO_DATAGRAMS,
+        ..rate("1000 datagrams/s, 100 bytes", &["datagrams", "--size=100"], DATAGRAMS, 1e3)
+    },
+    Row {
+        left_out: NO_DATAGRAMS,
+        ..rate("… 1,400 bytes", &["datagrams", "--size=1400"], DATAGRAMS, 1e3)
+    },
 ];
 
 /// Memory.
@@ -156,6 +168,14 @@ pub const COUNTS: &[Row] = &[
         &["bulk", "--mtu=1500", "--bytes=20000000", "--instructions"],
         "instructions_per_megabyte",
     ),
+    Row {
+        left_out: NO_DATAGRAMS,
+        ..count(
+            "… a datagram of 100 bytes",
+            &["datagrams", "--size=100", "--instructions"],
+            "instructions_per_datagram",
+        )
+    },
 ];
 
 impl Row {
