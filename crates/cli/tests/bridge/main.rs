@@ -497,6 +497,16 @@ fn a_transfer_that_breaks_ends_at_once_and_is_logged_as_cut() {
     assert!(record["body_bytes"].as_u64().unwrap() <= taken.len() as u64, "{record}");
 }
 
+/// A connection whose receive buffer the kernel does not enlarge.
+fn connect_with_buffer(address: SocketAddr, buffer_bytes: usize) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    // Before the SYN, which tells of the largest window (RFC 7323 §2.2).
+    sockopt::set_socket_recv_buffer_size(&socket, buffer_bytes).unwrap();
+    connect(&socket, &address).unwrap();
+    TcpStream::from(socket)
+}
+
 #[test]
 fn a_client_that_breaks_off_is_logged_with_what_it_has() {
     const WHOLE: usize = 200_000;
@@ -504,7 +514,7 @@ fn a_client_that_breaks_off_is_logged_with_what_it_has() {
     fs::write(site.path().join("f"), vec![b'x'; WHOLE]).unwrap();
     let mut server = Server::start(site.path());
     // The kernel takes all of it at once, and gives the client as much as it has room for.
-    let mut stream = server.connect();
+    let mut stream = connect_with_buffer(server.address, 16 << 10);
     stream.write_all(b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     stream.read_exact(&mut [0; 1000]).unwrap();
     thread::sleep(Duration::from_millis(200));
