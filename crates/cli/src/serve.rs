@@ -47,7 +47,7 @@ use crate::config_file::{ConfigFile, Source};
 use crate::counts::Counts;
 use crate::failure::Failure;
 use crate::log::{self, Log, Outputs, Record};
-use crate::plan::{Capture, Plan, Stack};
+use crate::plan::{Capture, Plan, Stack, Vhost};
 use admin::{Door, Shards, Times};
 use crew::Crew;
 use entrance::{Entrance, Service};
@@ -91,17 +91,19 @@ pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<E
     outcome
 }
 
-/// The sources of files, that for all names first, with so many threads among them.
+/// The sources of files, that for all names first. So many threads read for all of them.
 fn files_of(plan: &Plan, threads: usize) -> Result<Vec<ThreadPoolFiles>, Failure> {
-    let threads = threads.div_ceil(1 + plan.vhosts.len());
-    let named = plan.vhosts.iter().map(|vhost| &vhost.directory);
-    let open = |directory: &PathBuf| {
-        ThreadPoolFiles::new(directory, threads)
-            .map_err(|error| Failure::Directory(directory.clone(), error))?
-            .by(plan.disk)
-            .map_err(Failure::Uring)
-    };
-    std::iter::once(&plan.directory).chain(named).map(open).collect()
+    let fault = |directory: &PathBuf, error| Failure::Directory(directory.clone(), error);
+    let first = ThreadPoolFiles::new(&plan.directory, threads)
+        .map_err(|error| fault(&plan.directory, error))?
+        .by(plan.disk)
+        .map_err(Failure::Uring)?;
+    let mut all = vec![first];
+    for Vhost { directory, .. } in &plan.vhosts {
+        let next = all[0].beside(directory).map_err(|error| fault(directory, error))?;
+        all.push(next);
+    }
+    Ok(all)
 }
 
 /// The sites of a plan, each with its source, that for all names first.

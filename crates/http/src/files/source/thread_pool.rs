@@ -74,14 +74,20 @@ impl ThreadPoolFiles {
     /// # Errors
     /// If `root` cannot be opened, is no directory, or threads cannot be started.
     pub fn new(root: &Path, threads: usize) -> io::Result<Self> {
-        let root = File::open(root)?;
-        if !root.metadata()?.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::NotADirectory));
-        }
+        let directory = Root::open(root)?;
         let threads = Arc::new(Threads::start("files", threads.max(1))?);
-        let root = Root { directory: root.into(), open: Arc::default() };
-        let (root, work) = (Arc::new(root), Arc::default());
-        Ok(ThreadPoolFiles { root, reads: threads.clone(), threads, work })
+        let root = Arc::new(Root { directory, open: Arc::default() });
+        let (reads, work) = (threads.clone(), Arc::default());
+        Ok(ThreadPoolFiles { root, reads, threads, work })
+    }
+
+    /// Files under another directory, read by the same threads.
+    ///
+    /// # Errors
+    /// If `root` cannot be opened, or is no directory.
+    pub fn beside(&self, root: &Path) -> io::Result<Self> {
+        let (directory, open) = (Root::open(root)?, self.root.open.clone());
+        Ok(ThreadPoolFiles { root: Arc::new(Root { directory, open }), ..self.clone() })
     }
 
     /// Makes the source read by `disk`.
@@ -102,6 +108,16 @@ impl ThreadPoolFiles {
 struct Root {
     directory: OwnedFd,
     open: Arc<OpenFiles>,
+}
+
+impl Root {
+    fn open(root: &Path) -> io::Result<OwnedFd> {
+        let root = File::open(root)?;
+        match root.metadata()?.is_dir() {
+            true => Ok(root.into()),
+            false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+        }
+    }
 }
 
 /// The regular files that are open, by device and inode. Responses that send the same file share

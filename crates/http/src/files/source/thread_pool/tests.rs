@@ -118,6 +118,25 @@ fn a_root_must_be_a_directory() {
     assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
 }
 
+#[tokio::test]
+async fn another_directory_is_read_by_the_same_threads() {
+    let (dir, files) = tree();
+    let beside = files.beside(&dir.path().join("sub")).unwrap();
+    fs::hard_link(dir.path().join("ten"), dir.path().join("sub/same")).unwrap();
+    let first = files.open(&path("/ten")).await.unwrap().handle;
+    let second = beside.open(&path("/same")).await.unwrap().handle;
+    assert!(Arc::ptr_eq(&first.file, &second.file), "it is one file");
+    assert!(beside.open(&path("/ten")).await.is_err());
+    let queue = Arc::downgrade(&files.threads.queue);
+    drop(files);
+    assert_eq!(*beside.read_at(&second, 0, ReadBuffer::zeroed(3)).await.unwrap(), *b"012");
+    drop(beside);
+    assert!(queue.upgrade().is_none(), "there are no others");
+    let (_dir, files) = tree();
+    let error = files.beside(&dir.path().join("ten")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
+}
+
 #[test]
 fn dropping_the_last_clone_ends_the_threads() {
     let (_dir, files) = tree();
