@@ -373,10 +373,10 @@ fn file_server(
     }
     server.on_access(move |access| {
         if let Some(times) = &times {
-            times.note(access);
+            times.note(&access);
         }
         if let Some(log) = &log {
-            log.write(Record::Access(Box::new(access.clone())));
+            log.write(Record::Access(Box::new(access)));
         }
     })
 }

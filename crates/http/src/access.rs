@@ -52,10 +52,14 @@ impl Access {
         };
         let (method, target, version) = (request.method(), request.uri(), request.version());
         // HTTP/2 has the host apart (RFC 9113 §8.3.1).
-        let path = target.path_and_query().filter(|_| version == Version::HTTP_2);
-        let mut line = RequestLine::from(match path {
-            Some(path) => format!("{method} {path} {version:?}"),
-            None => format!("{method} {target} {version:?}"),
+        let is_path = version == Version::HTTP_2 || target.authority().is_none();
+        let path = target.path_and_query().filter(|_| is_path);
+        let mut line = RequestLine::from(match (path, version) {
+            (Some(path), Version::HTTP_11) => {
+                [method.as_str(), " ", path.as_str(), " HTTP/1.1"].concat()
+            }
+            (Some(path), _) => format!("{method} {path} {version:?}"),
+            (None, _) => format!("{method} {target} {version:?}"),
         });
         line.restore(minor);
         let authority = target.authority().map(|authority| authority.as_str().to_owned());

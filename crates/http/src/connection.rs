@@ -49,7 +49,7 @@ pub trait Handler: 'static {
 }
 
 /// Called once for each response that the peer has, or that was cut short.
-type AccessHook = Rc<dyn Fn(&Access)>;
+type AccessHook = Rc<dyn Fn(Access)>;
 
 /// Serves connections of one shard: hyper, limits, timeouts, and a graceful stop.
 pub struct Server<H> {
@@ -106,7 +106,7 @@ impl<H: Handler> Server<H> {
 
     /// Makes the server call `hook` once for each response, when the peer has acknowledged it or
     /// the connection is over.
-    pub fn on_access(mut self, hook: impl Fn(&Access) + 'static) -> Self {
+    pub fn on_access(mut self, hook: impl Fn(Access) + 'static) -> Self {
         self.on_access = Some(Rc::new(hook));
         self
     }

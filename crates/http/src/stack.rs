@@ -153,6 +153,13 @@ impl control::Control for Transport {
         }
     }
 
+    fn unacknowledged(&self) -> Option<u64> {
+        if self.client().is_some() || self.control.is_closed() {
+            return self.delivery().map(|delivery| delivery.unacknowledged);
+        }
+        Some(self.control.unacknowledged_bytes() as u64)
+    }
+
     fn delivery(&self) -> Option<Delivery> {
         let info = self.control.info()?;
         let unacknowledged = u64::from(info.send_buffered_bytes);

@@ -223,7 +223,7 @@ pub(crate) fn connect_through<H: Handler, I: AsyncRead + AsyncWrite + Unpin + 's
 ) -> (Client, Rc<Server<H>>) {
     let records = Rc::new(RefCell::new(Vec::new()));
     let log = records.clone();
-    let server = Rc::new(server.on_access(move |access| log.borrow_mut().push(access.clone())));
+    let server = Rc::new(server.on_access(move |access| log.borrow_mut().push(access)));
     let (stream, io) = tokio::io::duplex(pipe_bytes);
     let serving = spawn_local(server.clone().serve(TokioIo::new(wrap(io)), peer()));
     (Client { stream, serving, records }, server)

@@ -94,14 +94,14 @@ fn quote(line: &mut String, before: &str, text: Option<&str>) {
 
 /// Appends `text` as nginx does: no byte of it ends the field or the line.
 pub(super) fn escape(line: &mut String, text: &[u8]) {
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' | ..b' ' | 0x7f.. => {
-                let _ = write!(line, "\\x{byte:02X}");
-            }
-            _ => line.push(byte.into()),
-        }
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ' | 0x7f..);
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(is_special) {
+        line.push_str(&String::from_utf8_lossy(&rest[..at]));
+        let _ = write!(line, "\\x{:02X}", rest[at]);
+        rest = &rest[at + 1..];
     }
+    line.push_str(&String::from_utf8_lossy(rest));
 }
 
 #[cfg(test)]

@@ -149,7 +149,9 @@ impl Output {
     fn line(&mut self, line: &str) -> io::Result<()> {
         self.waiting += 1;
         let written = match &mut self.sink {
-            Sink::Stream(writer) => writeln!(writer, "{line}"),
+            Sink::Stream(writer) => {
+                writer.write_all(line.as_bytes()).and_then(|()| writer.write_all(b"\n"))
+            }
             Sink::Journal(journal) => journal.send(line).inspect(|()| self.waiting -= 1),
         };
         written.inspect_err(|_| self.lose())

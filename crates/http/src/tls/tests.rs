@@ -50,7 +50,7 @@ impl Secure {
     pub(crate) fn new(server: Site, names: &[&str]) -> Secure {
         let records: Rc<RefCell<Vec<Access>>> = Rc::default();
         let log = records.clone();
-        let server = Rc::new(server.on_access(move |access| log.borrow_mut().push(access.clone())));
+        let server = Rc::new(server.on_access(move |access| log.borrow_mut().push(access)));
         let (identities, certificates): (Vec<_>, _) = names.iter().map(|name| made(name)).unzip();
         let credentials = Credentials::new(identities.clone()).unwrap();
         Secure { server, credentials, identities, certificates, records }

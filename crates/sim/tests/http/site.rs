@@ -76,7 +76,7 @@ pub(crate) fn site_of(
     let files = Files::new(disk, FilesConfig::default(), clock.clone()).with_memory(budget.clone());
     let server = Server::new(files, ServerConfig::default(), clock)
         .with_memory(budget)
-        .on_access(move |access| log.borrow_mut().push(access.clone()));
+        .on_access(move |access| log.borrow_mut().push(access));
     let server = Rc::new(server);
     web::serve(&world, Side::B, (host(Side::B), 80).into(), &server).unwrap();
     let memory = world.handle(Side::B).memory();

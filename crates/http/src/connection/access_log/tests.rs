@@ -4,7 +4,6 @@ use crate::testing::peer;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{Empty, Full};
-use std::cell::Cell;
 use std::task::Waker;
 
 /// A transport whose peer the test plays.
@@ -15,6 +14,10 @@ struct Script {
 }
 
 impl Wire for Script {
+    fn unacknowledged(&self) -> Option<u64> {
+        self.delivery.get().map(|delivery| delivery.unacknowledged)
+    }
+
     fn delivery(&self) -> Option<Delivery> {
         self.delivery.get()
     }
@@ -41,7 +44,7 @@ fn scene() -> Scene {
     let (time, written, memory) = (now.clone(), records.clone(), Memory::boundless());
     let admissions =
         AdmissionControl::new(&Default::default(), memory.clone(), crate::Clients::default());
-    let hook = Rc::new(move |access: &Access| written.borrow_mut().push(access.clone()));
+    let hook = Rc::new(move |access| written.borrow_mut().push(access));
     let log = AccessLog::new(
         hook,
         peer(),

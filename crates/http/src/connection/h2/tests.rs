@@ -56,7 +56,7 @@ impl Peer {
     fn silent(server: Site) -> Peer {
         let records: Rc<RefCell<Vec<Access>>> = Rc::default();
         let log = records.clone();
-        let server = server.on_access(move |access| log.borrow_mut().push(access.clone()));
+        let server = server.on_access(move |access| log.borrow_mut().push(access));
         let server = Rc::new(server);
         let (stream, io) = tokio::io::duplex(4 << 20);
         let transport = Transport::default();

@@ -16,7 +16,7 @@ async fn cut(request: &str, end: impl AsyncFnOnce(&Stop)) -> (Access, Vec<u8>) {
     let records = Rc::<RefCell<Vec<Access>>>::default();
     let log = records.clone();
     let server = Server::new(files(), ServerConfig::default(), clock());
-    let server = server.on_access(move |access| log.borrow_mut().push(access.clone()));
+    let server = server.on_access(move |access| log.borrow_mut().push(access));
     let (stop, transport) = (server.stop().clone(), Transport::default());
     let delivery = Delivery { unacknowledged: UNACKNOWLEDGED, srtt: SRTT, retransmits: 4 };
     transport.delivery.set(Some(Delivery { retransmits: 1, ..delivery }));
