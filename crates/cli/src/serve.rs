@@ -85,7 +85,7 @@ pub(crate) fn serve(plan: &Plan, file: Option<(Source, ConfigFile)>) -> Result<E
         .with_files(plan.log.file.as_deref(), plan.log.access.as_ref())?;
     let (log, writer) = Log::start(plan.log.form.clone(), outputs).map_err(Failure::Stack)?;
     let collecting = log::collect(plan.log.level, &log);
-    let outcome = run(plan, file.map(Reload::new), sandbox, &log);
+    let outcome = run(plan, file.map(|file| Reload::new(file, plan)), sandbox, &log);
     drop((collecting, log));
     writer.finish();
     outcome
@@ -244,10 +244,9 @@ impl Common<'_> {
         {
             return Ok(());
         }
-        if plan.tls.as_ref().is_some_and(|tls| tls.redirects) {
-            // The kernel may have chosen it.
-            plan.server.redirect_to = entrances.get(1).map(|secure| secure.port);
-        }
+        // The kernel may have chosen it.
+        let https_port = entrances.get(1).map(|secure| secure.port);
+        plan.redirect_to(https_port);
         if !member.is_replica() {
             self.begin(&handle, urls, name.clone());
         }
@@ -265,7 +264,15 @@ impl Common<'_> {
         let mut stopping = Stopping {
             fronts: Vec::new(),
             tasks: accepting.collect(),
-            stacks: Stacks { member, all: Vec::new(), server, crew: crew.clone(), times, clients },
+            stacks: Stacks {
+                member,
+                all: Vec::new(),
+                server,
+                https_port,
+                crew: crew.clone(),
+                times,
+                clients,
+            },
             service,
         };
         if let Some(peers) = peers {
@@ -285,16 +292,15 @@ impl Common<'_> {
         drop(restricted);
         if let Some(secure) = self.secure {
             secure.tell(log, &self.crew.health.expiries);
+            handle.spawn_local(secure::remind(log.clone(), self.crew.clone()));
         }
         let (log, secure, crew) = (log.clone(), self.secure.clone(), self.crew.clone());
         handle.spawn_local(self.signals.whenever_hung_up(move || {
             crew.manager.reloading(|| {
                 log.reopen();
+                let plan = crew.reload.as_ref().and_then(|reload| reload.again(&log));
                 if let Some(secure) = &secure {
-                    secure.reload(&log, &crew.health.expiries);
-                }
-                if let Some(reload) = &crew.reload {
-                    reload.again(&log);
+                    secure.reload(plan.as_ref(), &log, &crew.health.expiries);
                 }
             });
         }));
@@ -393,6 +399,8 @@ struct Stacks {
     member: Member,
     all: Vec<(String, Handle)>,
     server: Rc<FileServer>,
+    /// Where it answers over TLS, if it does.
+    https_port: Option<u16>,
     crew: Arc<Crew>,
     /// What responses took, if somebody may ask.
     times: Option<Times>,
@@ -454,7 +462,7 @@ impl Stacks {
         shard.spawn_local(self.server.give_places());
         shard.spawn_local(self.crew.manager.clone().watch(self.member));
         if let Some(reload) = &self.crew.reload {
-            shard.spawn_local(reload.follow(self.member, self.server.clone()));
+            shard.spawn_local(reload.follow(self));
         }
         let stacks = self.clone();
         shard.spawn_local(signals.whenever_asked(move |round| stacks.tell(round)));

@@ -37,6 +37,7 @@ use crate::limits::eviction::{EvictionEntry, Wanted};
 use crate::limits::memory::Memory;
 use crate::{Clock, Pending};
 use access_log::AccessLog;
+use secured::HttpsPolicy;
 use sink::ResponseSink;
 
 /// hyper's least buffer for a request's head.
@@ -55,6 +56,8 @@ type AccessHook = Rc<dyn Fn(Access)>;
 pub struct Server<H> {
     handler: Rc<H>,
     config: ServerConfig,
+    /// What holds of [`ServerConfig::redirect_to`] and [`ServerConfig::strict_transport`] now.
+    https: Cell<HttpsPolicy>,
     clock: Clock,
     stop: Stop,
     on_access: Option<AccessHook>,
@@ -90,9 +93,11 @@ impl<H: Handler> Server<H> {
         let admissions = AdmissionControl::new(&config, Memory::boundless(), Clients::default());
         let bounds = Rc::new(Bounds::new(&config));
         let (on_access, is_pressed) = Default::default();
+        let https = Cell::new(HttpsPolicy::of(&config));
         Server {
             handler,
             config,
+            https,
             clock,
             stop,
             on_access,
@@ -422,12 +427,12 @@ impl<H: Handler> ConnectionState<H> {
 
     /// Adds the fields that every response has, whatever the connection speaks.
     fn sign(&self, headers: &mut HeaderMap) {
-        let Server { date, clock, config, .. } = &*self.server;
+        let Server { date, clock, https, .. } = &*self.server;
         let date = date.at((clock.wall)());
         headers.entry(header::DATE).or_insert(date);
         headers.entry(header::SERVER).or_insert(HeaderValue::from_static("lightwait"));
         if self.is_secured {
-            secured::say_strict_transport(config, headers);
+            https.get().say_strict_transport(headers);
         }
     }
 

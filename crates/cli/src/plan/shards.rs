@@ -76,6 +76,12 @@ impl Plan {
         Plan { server, files, ..self.clone() }
     }
 
+    /// Has requests without TLS sent to that port, if the plan says so.
+    pub(crate) fn redirect_to(&mut self, https_port: Option<u16>) {
+        let redirects = self.tls.as_ref().is_some_and(|tls| tls.redirects);
+        self.server.redirect_to = https_port.filter(|_| redirects);
+    }
+
     /// Refuses limits that leave a shard without any of something.
     pub(super) fn check_parts(&self) -> Result<(), Failure> {
         let shards = usize::from(self.shards);

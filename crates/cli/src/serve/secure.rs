@@ -5,20 +5,24 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use lightwait::device::kernel_addresses;
+use lightwait::rt;
 use lightwait_http::{Credentials, Identity, IdentityFault};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use x509_parser::pem::Pem;
 
+use super::crew::Crew;
 use crate::failure::Failure;
 use crate::log::{Log, Record};
 use crate::plan::{Pair, Plan, Shown, Stack};
 
 /// A certificate that expires within that time, in seconds, is warned of.
 const SOON: i64 = 14 * 86_400;
+/// How often a server that runs warns of it.
+const REMINDS_AFTER: Duration = Duration::from_secs(86_400);
 /// How long a certificate of our own lasts: what browsers take at most (398 days).
 const LASTS: Duration = Duration::from_secs(397 * 86_400);
 /// It began this long ago, since clocks differ.
@@ -28,7 +32,7 @@ const BEGAN: Duration = Duration::from_secs(86_400);
 #[derive(Clone)]
 pub(super) struct Secure {
     pub(super) credentials: Credentials,
-    shown: Shown,
+    shown: Arc<Mutex<Shown>>,
     /// As they are logged.
     sha256: Vec<String>,
     expiries: Vec<Expiry>,
@@ -55,7 +59,8 @@ impl Secure {
         let sha256 = identities.iter().map(fingerprint).collect();
         let credentials = Credentials::new(identities)
             .map_err(|error| Failure::Stack(std::io::Error::other(error)))?;
-        Ok(Some(Secure { credentials, shown: tls.shown.clone(), sha256, expiries }))
+        let shown = Arc::new(Mutex::new(tls.shown.clone()));
+        Ok(Some(Secure { credentials, shown, sha256, expiries }))
     }
 
     /// Logs what is shown, and tells when it expires.
@@ -64,10 +69,14 @@ impl Secure {
         note(self.expiries.clone(), log, known);
     }
 
-    /// Reads the files again, and shows what they have to clients that come from now on. If
-    /// something is wrong with one, all stays as it was.
-    pub(super) fn reload(&self, log: &Log, known: &Expiries) {
-        let Shown::Files(pairs) = &self.shown else { return };
+    /// Reads the files again, those of `plan` if there is a new one, and shows what they have to
+    /// clients that come from now on. If something is wrong with one, all stays as it was.
+    pub(super) fn reload(&self, plan: Option<&Plan>, log: &Log, known: &Expiries) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Shown::Files(pairs), Some(new)) = (&mut *shown, plan.and_then(pairs_of)) {
+            new.clone_into(pairs);
+        }
+        let Shown::Files(pairs) = &*shown else { return };
         let replaced = read_all(pairs).and_then(|identities| {
             let sha256 = identities.iter().map(fingerprint).collect();
             let outcome = self.credentials.replace(identities);
@@ -87,14 +96,40 @@ impl Secure {
     }
 }
 
-/// Warns of certificates that expire soon.
+/// The files of a plan's certificates, if they come from files.
+fn pairs_of(plan: &Plan) -> Option<&[Pair]> {
+    match &plan.tls.as_ref()?.shown {
+        Shown::Files(pairs) => Some(pairs),
+        Shown::SelfSigned => None,
+    }
+}
+
+/// Refuses a plan whose certificates cannot be shown.
+pub(super) fn check(plan: &Plan) -> Result<(), Failure> {
+    pairs_of(plan).map_or(Ok(()), |pairs| read_all(pairs).map(drop))
+}
+
+/// Remembers when certificates expire, and warns of those that do soon.
 fn note(expiries: Vec<Expiry>, log: &Log, known: &Expiries) {
+    *known.lock().unwrap_or_else(PoisonError::into_inner) = expiries;
+    warn(log, known);
+}
+
+/// Warns each day of certificates that expire soon.
+pub(super) async fn remind(log: Log, crew: Arc<Crew>) {
+    loop {
+        rt::sleep(REMINDS_AFTER).await;
+        warn(&log, &crew.health.expiries);
+    }
+}
+
+fn warn(log: &Log, known: &Expiries) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    for warning in expiries.iter().filter_map(|expiry| expiry.warning(now)) {
+    let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    for warning in known.iter().filter_map(|expiry| expiry.warning(now)) {
         log.write(Record::Trouble { text: warning });
     }
-    *known.lock().unwrap_or_else(PoisonError::into_inner) = expiries;
 }
 
 impl Expiry {

@@ -195,6 +195,39 @@ fn certificates_are_chosen_by_name_and_read_again_on_a_signal() {
 }
 
 #[test]
+fn a_file_names_other_certificates_and_what_is_said_of_https() {
+    let (site, keys) = (site(), tempfile::tempdir().unwrap());
+    let [one, two] = ["one.test", "two.test"].map(|name| write_pair(keys.path(), name));
+    let file = keys.path().join("serve.toml");
+    let write = |name: &str, more: &str| {
+        let [_, chain, _, key] = pair(keys.path(), name);
+        fs::write(&file, format!("cert = ['{chain}']\nkey = ['{key}']\n{more}")).unwrap();
+    };
+    write("one.test", "");
+    let (mut server, secure) = start(site.path(), &["--config", file.to_str().unwrap()]);
+    assert_eq!(server.next("certificates")["sha256"], serde_json::json!([one]));
+    assert_eq!(server.get("/hello.txt").0, 200);
+    write("two.test", "hsts = 60\nredirect-https = true\n");
+    server.signal("HUP");
+    let keys_taken = serde_json::json!(["cert", "hsts", "key", "redirect-https"]);
+    assert_eq!(server.next("reloaded")["keys"], keys_taken);
+    assert_eq!(server.next("certificates")["sha256"], serde_json::json!([two]));
+    assert_eq!(shown(secure, "one.test"), two);
+    // A shard takes the rest between two turns.
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(server.get("/hello.txt").0, 301);
+    let head = get(&mut connect(secure, "two.test"), "/hello.txt").0;
+    assert!(head.contains("strict-transport-security: max-age=60\r\n"), "{head}");
+    // One that cannot be shown changes nothing.
+    write("none.test", "hsts = 90\n");
+    server.signal("HUP");
+    let text = server.next("trouble")["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("none.test.crt"), "{text}");
+    assert_eq!(shown(secure, "one.test"), two);
+    assert_eq!(server.get("/hello.txt").0, 301);
+}
+
+#[test]
 fn handshakes_are_counted_and_their_failures_logged() {
     let site = site();
     let (mut server, secure) = start(site.path(), &["--self-signed"]);

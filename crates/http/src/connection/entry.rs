@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::secured::HttpsPolicy;
 use super::{Handler, Server};
 use crate::config::ServerConfig;
 use crate::limits::admission::{Admission, CONNECTION_BYTES, Entry, Refusal, Tally};
@@ -30,9 +31,11 @@ impl<H: Handler> Server<H> {
     }
 
     /// Holds from now on to the limits of `config` on connections, on those of a client and on
-    /// responses in flight. Connections that wait close until there are as few as may be.
-    pub fn set_limits(&self, config: &ServerConfig) {
+    /// responses in flight, and sends clients to HTTPS as it says. Connections that wait close until
+    /// there are as few as may be.
+    pub fn reconfigure(&self, config: &ServerConfig) {
         self.admissions.set_limits(config, self.clock.timer.now());
+        self.https.set(HttpsPolicy::of(config));
     }
 
     /// Connections inside, and how many there may be.

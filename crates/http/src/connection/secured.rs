@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -133,40 +134,55 @@ impl<H: Handler> Server<H> {
     }
 }
 
-/// The answer to a request that came without TLS, where it should not have: the same over TLS.
-/// `None` if such requests are served.
-pub(super) fn redirect<B>(config: &ServerConfig, request: &Request<B>) -> Option<Response<Body>> {
-    let port = config.redirect_to?;
-    let headers = request.headers();
-    let Some(authority) = authority(request.uri(), headers) else {
-        let why = "The request names no host to find over HTTPS: ask for https:// and the host.";
-        return Some(page(headers, StatusCode::BAD_REQUEST, why));
-    };
-    let host = authority.host();
-    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let path = if path == "*" { "/" } else { path };
-    let to = match port {
-        HTTPS_PORT => format!("https://{host}{path}"),
-        port => format!("https://{host}:{port}{path}"),
-    };
-    let Ok(location) = HeaderValue::from_str(&to) else {
-        let why = "The request's target cannot be asked for over HTTPS.";
-        return Some(page(headers, StatusCode::BAD_REQUEST, why));
-    };
-    // A request that may do more than ask keeps its method (RFC 9110 §15.4.9).
-    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD);
-    let status =
-        if is_safe { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };
-    let mut response = page(headers, status, &format!("This server answers at {to} alone."));
-    response.headers_mut().insert(header::LOCATION, location);
-    Some(response)
+/// What a server says of HTTPS to its clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HttpsPolicy {
+    redirect_to: Option<u16>,
+    strict_transport: Option<Duration>,
 }
 
-/// Says that a browser must ask over TLS alone, if the server says so (RFC 6797 §7.1).
-pub(super) fn say_strict_transport(config: &ServerConfig, headers: &mut HeaderMap) {
-    if let Some(age) = config.strict_transport
-        && let Ok(value) = HeaderValue::from_str(&format!("max-age={}", age.as_secs()))
-    {
-        headers.insert(header::STRICT_TRANSPORT_SECURITY, value);
+impl HttpsPolicy {
+    pub(super) fn of(config: &ServerConfig) -> HttpsPolicy {
+        let ServerConfig { redirect_to, strict_transport, .. } = *config;
+        HttpsPolicy { redirect_to, strict_transport }
+    }
+
+    /// The answer to a request that came without TLS, where it should not have: the same over TLS.
+    /// `None` if such requests are served.
+    pub(super) fn redirect<B>(self, request: &Request<B>) -> Option<Response<Body>> {
+        let port = self.redirect_to?;
+        let headers = request.headers();
+        let Some(authority) = authority(request.uri(), headers) else {
+            let why =
+                "The request names no host to find over HTTPS: ask for https:// and the host.";
+            return Some(page(headers, StatusCode::BAD_REQUEST, why));
+        };
+        let host = authority.host();
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let path = if path == "*" { "/" } else { path };
+        let to = match port {
+            HTTPS_PORT => format!("https://{host}{path}"),
+            port => format!("https://{host}:{port}{path}"),
+        };
+        let Ok(location) = HeaderValue::from_str(&to) else {
+            let why = "The request's target cannot be asked for over HTTPS.";
+            return Some(page(headers, StatusCode::BAD_REQUEST, why));
+        };
+        // A request that may do more than ask keeps its method (RFC 9110 §15.4.9).
+        let is_safe = matches!(*request.method(), Method::GET | Method::HEAD);
+        let status =
+            if is_safe { StatusCode::MOVED_PERMANENTLY } else { StatusCode::PERMANENT_REDIRECT };
+        let mut response = page(headers, status, &format!("This server answers at {to} alone."));
+        response.headers_mut().insert(header::LOCATION, location);
+        Some(response)
+    }
+
+    /// Says that a browser must ask over TLS alone, if the server says so (RFC 6797 §7.1).
+    pub(super) fn say_strict_transport(self, headers: &mut HeaderMap) {
+        if let Some(age) = self.strict_transport
+            && let Ok(value) = HeaderValue::from_str(&format!("max-age={}", age.as_secs()))
+        {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, value);
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::answer::{page, refuse_head, too_many};
 use crate::body::{Body, RequestBody};
 use crate::client_close;
 use crate::connection::access_log::Entry;
-use crate::connection::{ConnectionState, Handler, Server, secured};
+use crate::connection::{ConnectionState, Handler, Server};
 use crate::head;
 use crate::limits::admission::InFlight;
 
@@ -69,7 +69,7 @@ impl<H: Handler> Exchange<H> {
     /// The answer to a request that should have come over TLS.
     fn redirect(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
         let ConnectionState { server, is_secured, .. } = &*self.state;
-        if *is_secured { None } else { secured::redirect(&server.config, request) }
+        if *is_secured { None } else { server.https.get().redirect(request) }
     }
 
     /// Fields that every response has, and what they say of the connection.

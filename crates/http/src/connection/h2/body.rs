@@ -22,7 +22,7 @@ use crate::answer::{page, refuse_head, too_many};
 use crate::body::{Body, Chunk, RequestBody, Sink, Waits};
 use crate::connection::access_log::Entry;
 use crate::connection::replay::Origin;
-use crate::connection::{ConnectionState, Handler, secured};
+use crate::connection::{ConnectionState, Handler};
 use crate::head;
 use crate::limits::admission::InFlight;
 use crate::limits::memory::Charge;
@@ -79,7 +79,7 @@ impl<H: Handler> Stream<H> {
         let server = &self.state.server;
         let redirected = match self.state.is_secured {
             true => None,
-            false => secured::redirect(&server.config, &request),
+            false => server.https.get().redirect(&request),
         };
         let mut response = if let Some(why) = self.excess(request.headers()) {
             server.admissions.count_http2(|http2| http2.heads_refused += 1);
