@@ -10,10 +10,12 @@ mod getsockopt;
 mod init;
 pub mod kernel;
 mod messages;
+mod names;
 mod refused;
 mod sendfile;
 mod waits;
 
 pub use getsockopt::getsockopt;
 pub use init::packetdrill_interface_init;
+pub use names::{getpeername, getsockname};
 pub use sendfile::{sendfile, sendfile64};

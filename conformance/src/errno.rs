@@ -18,10 +18,10 @@ macro_rules! names {
 }
 
 names! {
-    EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EALREADY EBADF ECONNABORTED ECONNREFUSED
+    EACCES EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EALREADY EBADF ECONNABORTED ECONNREFUSED
     ECONNRESET EDESTADDRREQ EDOM EEXIST EFAULT EHOSTUNREACH EINPROGRESS EINTR EINVAL EISCONN ELOOP
-    ENETUNREACH ENOBUFS ENOENT ENOPROTOOPT ENOTCONN ENOTSOCK EOPNOTSUPP EPERM EPIPE EPROTONOSUPPORT
-    ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
+    EMSGSIZE ENETUNREACH ENOBUFS ENODEV ENOENT ENOPROTOOPT ENOTCONN ENOTSOCK ENOTTY EOPNOTSUPP
+    EPERM EPIPE EPROTONOSUPPORT ESOCKTNOSUPPORT ESPIPE ETIMEDOUT
 }
 
 impl From<Error> for Errno {
@@ -38,6 +38,8 @@ impl From<Error> for Errno {
             Error::AddressNotAvailable => Errno::EADDRNOTAVAIL,
             Error::NotConnected => Errno::ENOTCONN,
             Error::BrokenPipe => Errno::EPIPE,
+            Error::MessageTooLong => Errno::EMSGSIZE,
+            Error::PermissionDenied => Errno::EACCES,
             Error::Limit(_) => Errno::ENOBUFS,
             // `Error` may grow: an error without a number of its own is the caller's mistake.
             _ => Errno::EINVAL,
@@ -76,6 +78,8 @@ mod tests {
             (Error::AddressNotAvailable, libc::EADDRNOTAVAIL),
             (Error::NotConnected, libc::ENOTCONN),
             (Error::BrokenPipe, libc::EPIPE),
+            (Error::MessageTooLong, libc::EMSGSIZE),
+            (Error::PermissionDenied, libc::EACCES),
             (Error::InvalidInput("nothing"), libc::EINVAL),
             (Error::Limit("connections"), libc::ENOBUFS),
         ];

@@ -10,7 +10,7 @@ use lightwait_core::{Host, Instant, ListenerId};
 use std::time::Duration;
 
 use crate::errno::Errno;
-use crate::socket::{Role, Socket};
+use crate::socket::{Role, Socket, Stream};
 
 /// More bytes than `struct tcp_info` has in any Linux: a caller with a longer structure reads
 /// zeros.
@@ -36,7 +36,7 @@ const TIMESTAMPS_LEN: u32 = 12;
 /// The report that `name` asks for, at most `room` bytes long.
 ///
 /// # Errors
-/// `ENOPROTOOPT` for any other name.
+/// `ENOPROTOOPT` for any other name, and if it is no stream.
 pub(crate) fn report(
     socket: &Socket,
     host: &Host,
@@ -44,8 +44,9 @@ pub(crate) fn report(
     name: c_int,
     room: usize,
 ) -> Result<Vec<u8>, Errno> {
+    let stream = socket.stream(Errno::ENOPROTOOPT)?;
     let mut report = match name {
-        libc::TCP_INFO => tcp_info(socket, host, now),
+        libc::TCP_INFO => tcp_info(socket, stream, host, now),
         // The congestion control has nothing to add.
         libc::TCP_CC_INFO => Vec::new(),
         libc::SO_MEMINFO => meminfo(socket, host),
@@ -153,26 +154,26 @@ fn state_number(state: State) -> u8 {
     }
 }
 
-fn tcp_info(socket: &Socket, host: &Host, now: Instant) -> Vec<u8> {
+fn tcp_info(socket: &Socket, stream: &Stream, host: &Host, now: Instant) -> Vec<u8> {
     let mut out = Layout(vec![0; TCP_INFO_LEN]);
-    out.u8(at::STATE, state_number(socket.state(host)));
+    out.u8(at::STATE, state_number(stream.state(host)));
     out.u32(at::REORDERING, REORDERING);
     out.u64(at::MAX_PACING_RATE, socket.options.max_pacing_rate);
-    if let Role::Listening(id) = socket.role {
-        listener_info(&mut out, host, id, socket.backlog);
+    if let Role::Listening(id) = stream.role {
+        listener_info(&mut out, host, id, stream.backlog);
     }
-    let Some(info) = socket.connection().and_then(|id| host.info(id).ok()) else { return out.0 };
+    let Some(info) = stream.connection().and_then(|id| host.info(id).ok()) else { return out.0 };
     sender_info(&mut out, &info);
     receiver_info(&mut out, &info);
     out.u32(at::PMTU, info.path_mtu_bytes.into());
     counts(&mut out, &info, now);
-    if let Some(account) = &socket.account {
+    if let Some(account) = &stream.account {
         accounted(&mut out, account, now);
     }
-    let acknowledged = socket.bytes_written.saturating_sub(info.send_buffered_bytes.into());
+    let acknowledged = stream.bytes_written.saturating_sub(info.send_buffered_bytes.into());
     out.u64(at::BYTES_ACKED, acknowledged);
-    let unread = socket.connection().map_or(0, |id| host.readable_bytes(id));
-    out.u64(at::BYTES_RECEIVED, socket.bytes_read + unread as u64);
+    let unread = stream.connection().map_or(0, |id| host.readable_bytes(id));
+    out.u64(at::BYTES_RECEIVED, stream.bytes_read + unread as u64);
     out.0
 }
 

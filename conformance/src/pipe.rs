@@ -5,7 +5,8 @@ use std::os::fd::RawFd;
 use crate::abi::kernel;
 use crate::attempt::{Attempt, Progress, done};
 use crate::errno::Errno;
-use crate::stream::{Reading, Room, Writing};
+use crate::message::{Reading, Room, Writing};
+use crate::socket::Socket;
 use crate::world::World;
 
 /// Bytes moved at most in one call.
@@ -15,9 +16,14 @@ impl World {
     /// Moves at most `len` bytes from a socket into a pipe, or from a pipe into a socket.
     ///
     /// # Errors
-    /// `EINVAL` if not exactly one of them is a socket of ours; `EAGAIN` if nothing can be moved
+    /// `EINVAL` if not exactly one of them is a stream of ours; `EAGAIN` if nothing can be moved
     /// and it must not block; those of the socket and of the pipe.
     pub fn splice(&mut self, from: RawFd, to: RawFd, len: usize, flags: u32) -> Attempt<usize> {
+        for fd in [from, to] {
+            if self.socket(fd).is_ok_and(Socket::is_datagram) {
+                return Err(Errno::EINVAL);
+            }
+        }
         let must_not_block = flags & libc::SPLICE_F_NONBLOCK != 0;
         let dont_wait = if must_not_block { libc::MSG_DONTWAIT } else { 0 };
         match (self.socket(from).is_ok(), self.socket(to).is_ok()) {

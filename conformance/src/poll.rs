@@ -9,7 +9,8 @@ use lightwait_core::{Host, Instant, Readiness};
 
 use crate::abi::kernel;
 use crate::attempt::{Attempt, Progress, done};
-use crate::socket::{Role, Socket};
+use crate::datagram::Datagram;
+use crate::socket::{Kind, Role, Socket, Stream};
 use crate::world::World;
 
 /// Bits that are reported whether requested or not.
@@ -32,12 +33,21 @@ pub struct Polled {
 impl Socket {
     /// Every bit that is set at `now`.
     pub fn poll_bits(&self, host: &Host, now: Instant) -> c_short {
-        let mut bits = if self.error.is_some() { libc::POLLERR } else { 0 };
-        let id = match self.role {
-            Role::Idle => return bits | WRITABLE | libc::POLLHUP,
+        let error = if self.error.is_some() { libc::POLLERR } else { 0 };
+        let of_kind = match &self.kind {
+            Kind::Stream(stream) => self.stream_bits(stream, host, now),
+            Kind::Datagram(datagrams) => self.datagram_bits(datagrams, host),
+        };
+        error | of_kind
+    }
+
+    fn stream_bits(&self, stream: &Stream, host: &Host, now: Instant) -> c_short {
+        let mut bits = 0;
+        let id = match stream.role {
+            Role::Idle => return WRITABLE | libc::POLLHUP,
             Role::Listening(id) => {
                 let waits = host.accept_queue_len(id) > 0;
-                return bits | if waits { READABLE } else { 0 };
+                return if waits { READABLE } else { 0 };
             }
             Role::Connecting(id) | Role::Connected(id) => id,
         };
@@ -63,6 +73,28 @@ impl Socket {
         }
         if ready.contains(Readiness::URGENT) {
             bits |= libc::POLLPRI;
+        }
+        bits
+    }
+}
+
+impl Socket {
+    /// Its error is taken from the engine already.
+    fn datagram_bits(&self, datagrams: &Datagram, host: &Host) -> c_short {
+        let ready = datagrams.id().map_or(Readiness::WRITABLE, |id| host.udp_readiness(id));
+        let mut bits = 0;
+        if ready.contains(Readiness::READABLE) {
+            bits |= READABLE;
+        }
+        if ready.contains(Readiness::WRITABLE) {
+            // Linux sets the band of priorities, too, where it sends datagrams.
+            bits |= WRITABLE | libc::POLLWRBAND;
+        }
+        if self.read_shut {
+            bits |= READABLE | libc::POLLRDHUP;
+        }
+        if self.read_shut && self.write_shut {
+            bits |= libc::POLLHUP;
         }
         bits
     }

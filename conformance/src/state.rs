@@ -117,26 +117,30 @@ pub fn name(state: State) -> &'static str {
     }
 }
 
-/// One line per socket, `tcp LOCAL REMOTE STATE`: listeners, half-open handshakes, connections with
-/// a user or without, TIME-WAIT, and sockets that are none of these.
+/// One line per socket. `tcp LOCAL REMOTE STATE`: listeners, half-open handshakes, connections with
+/// a user or without, TIME-WAIT, and streams that are none of these. `udp LOCAL REMOTE`: sockets
+/// for datagrams that have a port.
 pub fn describe(world: &World) -> String {
     let mut lines = String::new();
+    let shown = |address: Option<SocketAddr>| {
+        address.map_or_else(|| "*:*".to_owned(), |address| address.to_string())
+    };
     let mut line = |local: Option<SocketAddr>, remote: Option<SocketAddr>, state| {
-        let shown = |address: Option<SocketAddr>| {
-            address.map_or_else(|| "*:*".to_owned(), |address| address.to_string())
-        };
         lines += &format!("tcp {} {} {}\n", shown(local), shown(remote), name(state));
     };
     for socket in world.host.sockets() {
         line(Some(socket.local()), socket.remote(), socket.state());
     }
-    for (_, socket) in world.sockets() {
+    for (_, socket) in world.sockets().filter(|(_, socket)| !socket.is_datagram()) {
         if socket.connection().is_none() && socket.state(&world.host) == State::Closed
             || socket.is_over() && socket.state(&world.host) == State::Closed
         {
             let remote = socket.connection().and_then(|id| world.host.peer_address(id).ok());
             line(socket.local, remote, State::Closed);
         }
+    }
+    for (local, remote) in world.host.udp_sockets() {
+        lines += &format!("udp {} {}\n", shown(Some(local)), shown(remote));
     }
     lines
 }

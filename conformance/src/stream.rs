@@ -1,4 +1,5 @@
 //! Reading and writing a socket's stream, with the flags and errors of `recv(2)` and `send(2)`.
+//! Sockets for datagrams have the same calls: see [`datagram`](crate::datagram).
 
 use std::os::fd::RawFd;
 
@@ -6,37 +7,11 @@ use libc::c_int;
 use lightwait_core::WriteError;
 use lightwait_core::tcp::State;
 
-use crate::attempt::{Attempt, Progress, done};
+use crate::attempt::{Attempt, done};
 use crate::errno::Errno;
-use crate::socket::Role;
+use crate::message::{Message, Read, Reading, Room, Writing};
+use crate::socket::{Kind, Role};
 use crate::world::World;
-
-/// The room for read bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// How many bytes fit.
-    pub len: usize,
-    /// The pointer is null.
-    pub is_null: bool,
-}
-
-/// The state of a read between attempts.
-#[derive(Debug, Default)]
-pub struct Reading {
-    bytes: Vec<u8>,
-    /// Bytes passed over with MSG_TRUNC.
-    skipped: usize,
-    until: Option<lightwait_core::Instant>,
-}
-
-/// The result of a read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
-    /// The bytes for the caller's buffer.
-    pub bytes: Vec<u8>,
-    /// The return value of the call: with MSG_TRUNC it may exceed the number of bytes.
-    pub len: usize,
-}
 
 impl World {
     /// `recv(2)` and its relatives.
@@ -53,15 +28,17 @@ impl World {
     ) -> Attempt<Read> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
+        if socket.is_datagram() {
+            return self.receive_datagram(fd, room, flags, reading);
+        }
         socket.refresh(host, now);
         if flags & libc::MSG_OOB != 0 {
             return Err(Errno::EINVAL);
         }
-        let must_not_block = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
         let Some(id) = socket.connection() else {
             let error = socket.error.take();
-            return match socket.role {
-                Role::Listening(_) => Err(Errno::ENOTCONN),
+            return match socket.role() {
+                Some(Role::Listening(_)) => Err(Errno::ENOTCONN),
                 _ => Err(error.unwrap_or(Errno::ENOTCONN)),
             };
         };
@@ -77,7 +54,9 @@ impl World {
             let mut bytes = vec![0; available];
             let n = if keep { host.peek(id, &mut bytes)? } else { host.read(now, id, &mut bytes)? };
             bytes.truncate(n);
-            socket.bytes_read += if keep { 0 } else { n as u64 };
+            if let (Kind::Stream(stream), false) = (&mut socket.kind, keep) {
+                stream.bytes_read += n as u64;
+            }
             if passes_over {
                 reading.skipped += n;
             } else {
@@ -104,15 +83,11 @@ impl World {
         if at_end || socket.is_over() || socket.read_shut {
             return finish(reading);
         }
-        if must_not_block {
-            return if len > 0 { finish(reading) } else { Err(Errno::EAGAIN) };
+        match socket.wait(flags, now, socket.options.receive_timeout, &mut reading.until) {
+            Some(wait) => Ok(wait),
+            None if len > 0 => finish(reading),
+            None => Err(Errno::EAGAIN),
         }
-        let limit = socket.options.receive_timeout;
-        let until = limit.map(|limit| *reading.until.get_or_insert(now + limit));
-        if until.is_some_and(|until| now >= until) {
-            return if len > 0 { finish(reading) } else { Err(Errno::EAGAIN) };
-        }
-        Ok(Progress::Wait(until))
     }
 
     /// `send(2)` and its relatives: all of `data`, or as much as fits if it must not block.
@@ -130,8 +105,10 @@ impl World {
     ) -> Attempt<usize> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
+        if socket.is_datagram() {
+            return self.send_datagram(fd, &Message::of(data), flags, writing);
+        }
         socket.refresh(host, now);
-        let must_not_block = socket.nonblocking || flags & libc::MSG_DONTWAIT != 0;
         let part = |writing: &Writing, error: Errno| match writing.written {
             0 => Err(error),
             n => done(n),
@@ -147,8 +124,8 @@ impl World {
         let is_connecting = matches!(host.state(id), State::SynSent | State::SynReceived);
         if !is_connecting {
             let Some(data) = data else { return Err(Errno::EFAULT) };
-            if flags & libc::MSG_MORE != 0 {
-                socket.options.hold_back(host, now, id);
+            if let (Kind::Stream(stream), true) = (&socket.kind, flags & libc::MSG_MORE != 0) {
+                stream.hold_back(&socket.options, host, now);
             }
             let rest = &data[writing.written..];
             let outcome = if flags & libc::MSG_OOB != 0 {
@@ -161,7 +138,9 @@ impl World {
             match outcome {
                 Ok(n) => {
                     writing.written += n;
-                    socket.bytes_written += n as u64;
+                    if let Kind::Stream(stream) = &mut socket.kind {
+                        stream.bytes_written += n as u64;
+                    }
                 }
                 Err(WriteError::WouldBlock) => {}
                 Err(error) => return part(writing, error.into()),
@@ -173,15 +152,28 @@ impl World {
                 return done(writing.written);
             }
         }
-        if must_not_block {
-            return part(writing, Errno::EAGAIN);
+        match socket.wait(flags, now, socket.options.send_timeout, &mut writing.until) {
+            Some(wait) => Ok(wait),
+            None => part(writing, Errno::EAGAIN),
         }
-        let limit = socket.options.send_timeout;
-        let until = limit.map(|limit| *writing.until.get_or_insert(now + limit));
-        if until.is_some_and(|until| now >= until) {
-            return part(writing, Errno::EAGAIN);
+    }
+
+    /// `sendto(2)` and `sendmsg(2)`. A stream has its peer, and sends nothing but bytes.
+    ///
+    /// # Errors
+    /// Those of [`World::write`]. Of a datagram: `EMSGSIZE` if it is too long, `EDESTADDRREQ`
+    /// without a receiver, `EACCES` to a broadcast without SO_BROADCAST.
+    pub fn send(
+        &mut self,
+        fd: RawFd,
+        message: &Message<'_>,
+        flags: c_int,
+        writing: &mut Writing,
+    ) -> Attempt<usize> {
+        if self.socket(fd)?.is_datagram() {
+            return self.send_datagram(fd, message, flags, writing);
         }
-        Ok(Progress::Wait(until))
+        self.write(fd, message.data, flags, writing)
     }
 }
 
@@ -201,16 +193,8 @@ impl World {
     }
 }
 
-/// The state of a write between attempts.
-#[derive(Debug, Default)]
-pub struct Writing {
-    /// Bytes taken so far.
-    pub written: usize,
-    until: Option<lightwait_core::Instant>,
-}
-
 fn finish(reading: &mut Reading) -> Attempt<Read> {
     let bytes = std::mem::take(&mut reading.bytes);
     let len = bytes.len() + reading.skipped;
-    done(Read { bytes, len })
+    done(Read { bytes, len, ..Read::default() })
 }

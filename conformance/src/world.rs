@@ -2,7 +2,7 @@
 //! files.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
 
 use lightwait_core::address::Cidr;
@@ -48,7 +48,7 @@ pub struct World {
     outbox: Outbox,
     departures: VecDeque<Departure>,
     files: BTreeMap<RawFd, File>,
-    /// The host's events on connections since the last look, for edge-triggered waits.
+    /// The host's events on sockets since the last look, for edge-triggered waits.
     notices: Vec<(Source, Readiness)>,
     /// Our addresses are known: configured, or learnt from the caller.
     addresses_known: bool,
@@ -138,7 +138,8 @@ impl World {
             self.notices.push(match event {
                 Event::Acceptable(id) => (Source::Listener(id), Readiness::READABLE),
                 Event::Ready(id, readiness) => (Source::Connection(id), readiness),
-                Event::Udp(..) | Event::Flow | Event::Addresses => continue,
+                Event::Udp(id, readiness) => (Source::Datagrams(id), readiness),
+                Event::Flow | Event::Addresses => continue,
             });
         }
         let has_news = self.notices.len() > before;
@@ -156,7 +157,8 @@ impl World {
     /// The caller says that `address` is ours. `firmly`: it binds to the address; else the claim
     /// counts only while no address of ours is known.
     pub fn learn_address(&mut self, address: IpAddr, firmly: bool) {
-        let is_usable = !address.is_unspecified() && !address.is_multicast();
+        let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+        let is_usable = !address.is_unspecified() && !address.is_multicast() && !is_broadcast;
         if !is_usable || (self.addresses_known && !firmly) {
             return;
         }

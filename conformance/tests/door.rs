@@ -4,6 +4,8 @@
 mod blocking;
 #[path = "door/calls.rs"]
 mod calls;
+#[path = "door/datagrams.rs"]
+mod datagrams;
 #[path = "door/info.rs"]
 mod info;
 #[path = "door/options.rs"]

@@ -8,7 +8,7 @@ use std::os::raw::c_int;
 use libc::{iovec, sockaddr, socklen_t, ssize_t};
 
 use crate::errno::Errno;
-use crate::stream::Room;
+use crate::message::Room;
 
 /// Converts `result` to C: the value, or -1 with errno set.
 pub(super) fn result(result: Result<c_int, Errno>) -> c_int {

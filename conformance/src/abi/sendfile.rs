@@ -11,7 +11,7 @@ use super::doors::door_of;
 use super::kernel;
 use crate::door::Door;
 use crate::errno::Errno;
-use crate::stream::Writing;
+use crate::message::Writing;
 
 /// Bytes read from the file at a time.
 const CHUNK: usize = 1 << 18;
@@ -63,6 +63,8 @@ fn send(
     at: &mut Option<off_t>,
     len: usize,
 ) -> Result<usize, Errno> {
+    // Linux makes several datagrams of a file by MSG_MORE.
+    door.call_now(|world| world.socket(to)?.stream(Errno::EINVAL).map(drop))?;
     let mut sent = 0;
     while sent < len {
         let mut bytes = vec![0; (len - sent).min(CHUNK)];

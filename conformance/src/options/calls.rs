@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use libc::c_int;
 use lightwait_core::Host;
-use lightwait_core::config::Algorithm;
 use lightwait_core::tcp::State;
 
-use super::{NEWRENO, number, seconds};
+use super::{datagram, number, seconds};
 use crate::address::Family;
 use crate::errno::Errno;
-use crate::socket::{Role, Socket};
+use crate::socket::{Kind, Role, Socket, Stream};
 use crate::world::World;
 
 /// The MSS before there is a connection (RFC 9293 MUST-15).
@@ -44,7 +43,6 @@ impl World {
     ) -> Result<(), Errno> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
-        let family = socket.family;
         let options = &mut socket.options;
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
@@ -64,10 +62,7 @@ impl World {
             (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => options.receive_timeout = timeout(value)?,
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => options.send_timeout = timeout(value)?,
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-                let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
-                let name = str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
-                let name = if name == NEWRENO { "reno" } else { name };
-                options.congestion = Algorithm::named(name).ok_or(Errno::ENOENT)?;
+                socket.stream_mut(Errno::ENOPROTOOPT)?.options.set_congestion(value)?;
             }
             _ => {
                 // A single byte will do where a number fits into it.
@@ -75,15 +70,16 @@ impl World {
                     (libc::IPPROTO_IP, [byte]) => c_int::from(*byte),
                     _ => int_at(value, 0)?,
                 };
-                options.set(family, level, name, number)?;
+                socket.set_number(level, name, number)?;
             }
         }
         socket.apply_options(host, now);
-        if let (Some(id), libc::IPPROTO_TCP, libc::TCP_QUICKACK) =
-            (socket.connection(), level, name)
+        if let (Kind::Stream(stream), libc::IPPROTO_TCP, libc::TCP_QUICKACK) =
+            (&socket.kind, level, name)
+            && let Some(id) = stream.connection()
         {
             // A connection that is gone acknowledges nothing.
-            let _gone = host.set_quick_ack(now, id, socket.options.quick_ack == Some(true));
+            let _gone = host.set_quick_ack(now, id, stream.options.quick_ack == Some(true));
         }
         Ok(())
     }
@@ -107,8 +103,10 @@ impl World {
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => socket.buffer_sizes(host)[0],
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => socket.buffer_sizes(host)[1],
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
-                matches!(socket.role, Role::Listening(_)).into()
+                matches!(socket.role(), Some(Role::Listening(_))).into()
             }
+            (libc::SOL_SOCKET, libc::SO_TYPE) => socket.kind.number(),
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) => socket.kind.protocol(),
             (libc::SOL_SOCKET, libc::SO_DOMAIN) => match socket.family {
                 Family::Inet => libc::AF_INET,
                 Family::Inet6 => libc::AF_INET6,
@@ -130,22 +128,25 @@ impl World {
             (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
                 return Ok(timeval(socket.options.send_timeout));
             }
+            (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
+                socket.path_mtu(host)?
+            }
             (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-                let mut name = socket.options.congestion.name().into_bytes();
+                let stream = socket.stream(Errno::ENOPROTOOPT)?;
+                let mut name = stream.options.congestion().name().into_bytes();
                 name.resize(16, 0);
                 return Ok(name);
             }
-            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => mss(socket, host),
-            (libc::IPPROTO_TCP, number::TCP_TIMESTAMP) => now.as_millis() as c_int,
-            (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
-                let info = socket.connection().and_then(|id| host.info(id).ok());
-                info.map_or(host.config().device.mtu, |info| info.path_mtu_bytes).into()
+            (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => mss(socket.stream(Errno::ENOPROTOOPT)?, host),
+            (libc::IPPROTO_TCP, number::TCP_TIMESTAMP) => {
+                socket.stream(Errno::ENOPROTOOPT)?;
+                now.as_millis() as c_int
             }
             (libc::IPPROTO_TCP, libc::TCP_INFO | libc::TCP_CC_INFO)
             | (libc::SOL_SOCKET, libc::SO_MEMINFO) => {
                 return crate::info::report(socket, host, now, name, room);
             }
-            _ => socket.options.value(level, name).ok_or(Errno::ENOPROTOOPT)?,
+            _ => socket.number(level, name).ok_or(Errno::ENOPROTOOPT)?,
         };
         if level == libc::IPPROTO_IP && room < 4 && (0..=255).contains(&number) {
             return Ok(vec![number as u8]);
@@ -154,13 +155,52 @@ impl World {
     }
 }
 
-fn mss(socket: &Socket, host: &Host) -> c_int {
-    let state = socket.state(host);
-    let asked = c_int::from(socket.options.mss);
+impl Socket {
+    /// Sets an option of a plain number.
+    fn set_number(&mut self, level: c_int, name: c_int, value: c_int) -> Result<(), Errno> {
+        match &mut self.kind {
+            Kind::Stream(stream) if level == libc::IPPROTO_TCP => {
+                if stream.options.set(name, value)? {
+                    return Ok(());
+                }
+            }
+            Kind::Stream(_) => {}
+            Kind::Datagram(socket) => {
+                datagram::check(self.family, socket.has_port(), (level, name), value)?;
+            }
+        }
+        self.options.set(self.family, level, name, value)
+    }
+
+    /// The value of an option that is a plain number; `None` if it has none of that name.
+    fn number(&self, level: c_int, name: c_int) -> Option<c_int> {
+        let of_stream = match &self.kind {
+            Kind::Stream(stream) if level == libc::IPPROTO_TCP => stream.options.value(name),
+            _ => None,
+        };
+        of_stream.or_else(|| self.options.value(level, name))
+    }
+
+    /// The largest packet that its path carries, as far as is known.
+    fn path_mtu(&self, host: &Host) -> Result<c_int, Errno> {
+        let mtu = match &self.kind {
+            Kind::Stream(stream) => {
+                let info = stream.connection().and_then(|id| host.info(id).ok());
+                info.map_or(host.config().device.mtu, |info| info.path_mtu_bytes).into()
+            }
+            Kind::Datagram(socket) => socket.path_mtu(host).ok_or(Errno::ENOTCONN)?,
+        };
+        Ok(mtu)
+    }
+}
+
+fn mss(stream: &Stream, host: &Host) -> c_int {
+    let state = stream.state(host);
+    let asked = c_int::from(stream.options.mss);
     if asked != 0 && matches!(state, State::Closed | State::Listen) {
         return asked;
     }
-    let info = socket.connection().and_then(|id| host.info(id).ok());
+    let info = stream.connection().and_then(|id| host.info(id).ok());
     match info.map(|info| crate::info::payload_mss(&info) as c_int) {
         Some(mss) if mss > 0 => mss,
         _ => MSS_DEFAULT,

@@ -1,4 +1,4 @@
-//! The calls that open and close connections: `socket`, `bind`, `listen`, `accept`, `connect`,
+//! The calls that open and close sockets: `socket`, `bind`, `listen`, `accept`, `connect`,
 //! `shutdown` and `close`.
 
 use std::net::{IpAddr, SocketAddr};
@@ -9,12 +9,13 @@ use libc::c_int;
 use lightwait_core::tcp::State;
 use lightwait_core::{AcceptError, ConnectionId, Host, Instant};
 
-use super::{Role, Socket, open_descriptor};
+use super::{Kind, Role, Socket, Stream, open_descriptor};
 use crate::abi::kernel;
 use crate::address::{Family, family_of};
 use crate::attempt::{Attempt, Progress, done};
+use crate::datagram::Datagram;
 use crate::errno::Errno;
-use crate::options::Options;
+use crate::options::{Options, TcpOptions};
 use crate::world::{File, World};
 
 /// The longest backlog (`net.core.somaxconn`).
@@ -33,7 +34,8 @@ impl World {
     /// `socket(2)`.
     ///
     /// # Errors
-    /// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT` or `EPROTONOSUPPORT` if it is not TCP over IPv4 or IPv6.
+    /// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT` or `EPROTONOSUPPORT` if it is neither TCP nor UDP over
+    /// IPv4 or IPv6.
     pub fn open_socket(
         &mut self,
         domain: c_int,
@@ -45,13 +47,21 @@ impl World {
             libc::AF_INET6 => Family::Inet6,
             _ => return Err(Errno::EAFNOSUPPORT),
         };
-        if kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != libc::SOCK_STREAM {
-            return Err(Errno::ESOCKTNOSUPPORT);
-        }
-        if !matches!(protocol, 0 | libc::IPPROTO_TCP) {
+        let profile = &self.profile;
+        let (options, of_kind) = match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+            libc::SOCK_STREAM => {
+                let stream = Stream::new(Role::Idle, TcpOptions::new(profile));
+                (Options::of_streams(profile), Kind::Stream(Box::new(stream)))
+            }
+            libc::SOCK_DGRAM => {
+                (Options::of_datagrams(profile), Kind::Datagram(Datagram::default()))
+            }
+            _ => return Err(Errno::ESOCKTNOSUPPORT),
+        };
+        if protocol != 0 && protocol != of_kind.protocol() {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        let mut socket = Socket::new(family, Options::new(&self.profile));
+        let mut socket = Socket::new(family, options, of_kind);
         socket.nonblocking = kind & libc::SOCK_NONBLOCK != 0;
         let fd = open_descriptor()?;
         self.add_file(fd, File::Socket(Box::new(socket)));
@@ -66,17 +76,18 @@ impl World {
     pub fn bind(&mut self, fd: RawFd, address: &[u8]) -> Result<(), Errno> {
         let socket = self.socket(fd)?;
         let local = socket.family.decode(address)?;
-        if socket.role != Role::Idle || socket.local.is_some() {
+        let Some(role) = socket.role() else { return self.bind_datagrams(fd, local) };
+        if role != Role::Idle || socket.local.is_some() {
             return Err(Errno::EINVAL);
         }
         let reuses = socket.options.reuse_address;
         let conflicts = |other: &Socket| {
-            let Some(taken) = other.local else { return false };
+            let (Some(taken), Some(role)) = (other.local, other.role()) else { return false };
             let meet = taken.ip() == local.ip()
                 || taken.ip().is_unspecified()
                 || local.ip().is_unspecified();
             let shared =
-                reuses && other.options.reuse_address && !matches!(other.role, Role::Listening(_));
+                reuses && other.options.reuse_address && !matches!(role, Role::Listening(_));
             local.port() != 0 && taken.port() == local.port() && meet && !shared
         };
         let lingers = |known: lightwait_core::host::Socket<'_>| {
@@ -93,33 +104,38 @@ impl World {
     /// `listen(2)`.
     ///
     /// # Errors
-    /// `EINVAL` if it is connected, `EADDRINUSE` if another listens there.
+    /// `EINVAL` if it is connected, `EADDRINUSE` if another listens there, `EOPNOTSUPP` if it
+    /// carries datagrams.
     pub fn listen(&mut self, fd: RawFd, backlog: c_int) -> Result<(), Errno> {
         let (socket, host) = self.socket_and_host(fd)?;
-        if socket.connection().is_some() {
+        let Kind::Stream(stream) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
+        if stream.connection().is_some() {
             return Err(Errno::EINVAL);
         }
         // Linux lets one more wait than was asked for; a negative number is the largest.
         let backlog = if backlog < 0 { BACKLOG_MAX } else { backlog.min(BACKLOG_MAX) };
-        socket.backlog = backlog as u32;
-        if let Role::Listening(id) = socket.role {
+        stream.backlog = backlog as u32;
+        if let Role::Listening(id) = stream.role {
             return Ok(host.set_backlog(id, backlog as usize + 1)?);
         }
         let local = socket.local.unwrap_or(socket.family.unspecified());
-        let id = host.listen_with(local, backlog as usize + 1, socket.options.engine())?;
+        let options = stream.options.engine(&socket.options);
+        let id = host.listen_with(local, backlog as usize + 1, options)?;
         socket.local = host.listener_address(id).ok();
-        socket.role = Role::Listening(id);
+        stream.role = Role::Listening(id);
         Ok(())
     }
 
     /// `accept(2)`.
     ///
     /// # Errors
-    /// `EINVAL` if it does not listen, `EAGAIN` if there is nothing and it must not block.
+    /// `EINVAL` if it does not listen, `EAGAIN` if there is nothing and it must not block,
+    /// `EOPNOTSUPP` if it carries datagrams.
     pub fn accept(&mut self, fd: RawFd) -> Attempt<Accepted> {
         let (now, inherits) = (self.now(), self.profile.calls.accept_inherits_nonblock);
         let (socket, host) = self.socket_and_host(fd)?;
-        let Role::Listening(id) = socket.role else { return Err(Errno::EINVAL) };
+        let listener = socket.stream(Errno::EOPNOTSUPP)?;
+        let Role::Listening(id) = listener.role else { return Err(Errno::EINVAL) };
         let connection = match host.accept(now, id) {
             Ok(connection) => connection,
             Err(AcceptError::WouldBlock) if !socket.nonblocking => {
@@ -127,10 +143,11 @@ impl World {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut accepted = Socket::new(socket.family, socket.options.clone());
+        let stream = Stream::new(Role::Connected(connection), listener.options.clone());
+        let (family, options) = (socket.family, socket.options.clone());
+        let mut accepted = Socket::new(family, options, Kind::Stream(Box::new(stream)));
         accepted.nonblocking = socket.nonblocking && inherits;
         accepted.local = host.local_address(connection).ok();
-        accepted.role = Role::Connected(connection);
         let unspecified = accepted.family.unspecified();
         let peer = host.peer_address(connection).unwrap_or(unspecified);
         let peer = accepted.family.encode(peer);
@@ -143,7 +160,8 @@ impl World {
     /// `connect(2)`. `is_first`: it is not a repeated attempt of one blocking call.
     ///
     /// # Errors
-    /// `EINPROGRESS`, `EALREADY`, `EISCONN`, and why the connection failed.
+    /// `EINPROGRESS`, `EALREADY`, `EISCONN`, and why the connection failed. A socket for datagrams
+    /// is connected at once.
     pub fn connect(&mut self, fd: RawFd, address: &[u8], is_first: bool) -> Attempt<()> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
@@ -151,10 +169,14 @@ impl World {
             socket.disconnect(host, now);
             return done(());
         }
-        match socket.role {
-            Role::Listening(_) | Role::Connected(_) => Err(Errno::EISCONN),
-            Role::Connecting(_) => self.go_on_connecting(fd, is_first),
-            Role::Idle => {
+        match socket.role() {
+            None => {
+                let remote = socket.family.decode(address)?;
+                self.connect_datagrams(fd, remote).map(Progress::Done)
+            }
+            Some(Role::Listening(_) | Role::Connected(_)) => Err(Errno::EISCONN),
+            Some(Role::Connecting(_)) => self.go_on_connecting(fd, is_first),
+            Some(Role::Idle) => {
                 let remote = socket.family.decode(address)?;
                 self.begin_connecting(fd, remote)?;
                 if self.socket(fd)?.nonblocking {
@@ -175,29 +197,30 @@ impl World {
             local.ip()
         };
         let (socket, host) = self.socket_and_host(fd)?;
-        let (from, options) = (SocketAddr::new(ip, local.port()), socket.options.engine());
-        let id = host.connect_with(now, from, remote, options)?;
+        let Kind::Stream(stream) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
+        let from = SocketAddr::new(ip, local.port());
+        let id = host.connect_with(now, from, remote, stream.options.engine(&socket.options))?;
         socket.local = host.local_address(id).ok();
-        socket.role = Role::Connecting(id);
+        stream.role = Role::Connecting(id);
         Ok(())
     }
 
     fn go_on_connecting(&mut self, fd: RawFd, is_first: bool) -> Attempt<()> {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
-        let Role::Connecting(id) = socket.role else { return Err(Errno::EISCONN) };
+        let Some(Role::Connecting(id)) = socket.role() else { return Err(Errno::EISCONN) };
         socket.refresh(host, now);
         match host.state(id) {
             State::SynSent | State::SynReceived if socket.nonblocking => Err(Errno::EALREADY),
             State::SynSent | State::SynReceived if is_first => Err(Errno::EALREADY),
             State::SynSent | State::SynReceived => Ok(Progress::Wait(None)),
-            _ if socket.is_over => {
+            _ if socket.is_over() => {
                 let error = socket.error.take().unwrap_or(Errno::ECONNABORTED);
                 socket.disconnect(host, now);
                 Err(error)
             }
             _ => {
-                socket.role = Role::Connected(id);
+                socket.stream_mut(Errno::EISCONN)?.role = Role::Connected(id);
                 done(())
             }
         }
@@ -205,7 +228,7 @@ impl World {
 
     /// An address of ours to reach `remote` from: one that the caller has named, else the first of
     /// the ranges.
-    fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
+    pub(crate) fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
         let of_version = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4();
         let told = self.host.addresses().into_iter().find(of_version);
         let ranges = self.host.config().ranges.iter();
@@ -226,17 +249,25 @@ impl World {
         let now = self.now();
         let (socket, host) = self.socket_and_host(fd)?;
         socket.refresh(host, now);
-        let id = match socket.role {
-            Role::Idle => return Err(Errno::ENOTCONN),
-            Role::Listening(_) => {
-                if read {
-                    socket.disconnect(host, now);
-                }
-                return Ok(());
+        let id = match &socket.kind {
+            Kind::Datagram(datagrams) => {
+                // Linux shuts it down though it complains.
+                socket.read_shut |= read;
+                socket.write_shut |= write;
+                return datagrams.peer(host).map(drop).ok_or(Errno::ENOTCONN);
             }
-            Role::Connecting(id) | Role::Connected(id) => id,
+            Kind::Stream(stream) => match stream.role {
+                Role::Idle => return Err(Errno::ENOTCONN),
+                Role::Listening(_) => {
+                    if read {
+                        socket.disconnect(host, now);
+                    }
+                    return Ok(());
+                }
+                Role::Connecting(id) | Role::Connected(id) => id,
+            },
         };
-        if socket.is_over {
+        if socket.is_over() {
             return Err(Errno::ENOTCONN);
         }
         if host.state(id) == State::SynSent {

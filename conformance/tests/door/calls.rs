@@ -76,13 +76,14 @@ fn a_refused_connection_tells_so_once() {
 }
 
 #[test]
-fn what_is_not_tcp_is_no_socket() {
+fn what_is_neither_tcp_nor_udp_is_no_socket() {
     let stack = Stack::new("linux");
     let socket = |domain, kind, protocol| stack.socket_of(domain, kind, protocol);
     let (inet, stream) = (libc::AF_INET, libc::SOCK_STREAM);
     assert_eq!(socket(libc::AF_UNIX, stream, 0), Err(libc::EAFNOSUPPORT));
-    assert_eq!(socket(inet, libc::SOCK_DGRAM, 0), Err(libc::ESOCKTNOSUPPORT));
+    assert_eq!(socket(inet, libc::SOCK_RAW, 0), Err(libc::ESOCKTNOSUPPORT));
     assert_eq!(socket(inet, stream, libc::IPPROTO_UDP), Err(libc::EPROTONOSUPPORT));
+    assert_eq!(socket(inet, libc::SOCK_DGRAM, libc::IPPROTO_TCP), Err(libc::EPROTONOSUPPORT));
     let fd = socket(inet, stream | libc::SOCK_NONBLOCK, 0).unwrap() as i32;
     assert_eq!(stack.fcntl(fd, libc::F_GETFL, 0), Ok((libc::O_RDWR | libc::O_NONBLOCK).into()));
     assert_eq!(stack.close(fd), Ok(0));

@@ -31,6 +31,21 @@ impl Drop for Table {
     }
 }
 
+/// What `recvmsg` leaves.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) result: i64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) name: Vec<u8>,
+    pub(crate) control: Vec<u8>,
+    pub(crate) flags: c_int,
+}
+
+fn empty_header() -> libc::msghdr {
+    // SAFETY: a message header of zeros is one without name, vectors and control messages.
+    unsafe { std::mem::zeroed() }
+}
+
 fn outcome(result: i64) -> Outcome {
     if result >= 0 {
         return Ok(result);
@@ -196,7 +211,12 @@ impl Stack {
     // ---- data
 
     pub(crate) fn read(&self, fd: c_int, len: usize) -> Result<Vec<u8>, i32> {
-        self.recv(fd, len, 0)
+        let mut out = vec![0u8; len];
+        let start = out.as_mut_ptr().cast();
+        // SAFETY: room of that length.
+        let read = unsafe { (self.table().read)(self.data(), fd, start, len) };
+        out.truncate(outcome(read as i64)? as usize);
+        Ok(out)
     }
 
     pub(crate) fn recv(&self, fd: c_int, len: usize, flags: c_int) -> Result<Vec<u8>, i32> {
@@ -243,6 +263,88 @@ impl Stack {
     pub(crate) fn write_null(&self, fd: c_int, len: usize) -> Outcome {
         // SAFETY: a null pointer is allowed.
         outcome(unsafe { (self.table().write)(self.data(), fd, ptr::null(), len) } as i64)
+    }
+
+    // ---- datagrams
+
+    /// Sends bytes to an address in C's layout, with control messages in C's layout.
+    pub(crate) fn sendmsg(
+        &self,
+        fd: c_int,
+        data: &[&[u8]],
+        to: Option<&[u8]>,
+        control: &[u8],
+        flags: c_int,
+    ) -> Outcome {
+        let vector: Vec<libc::iovec> = data
+            .iter()
+            .map(|piece| libc::iovec {
+                iov_base: piece.as_ptr().cast_mut().cast(),
+                iov_len: piece.len(),
+            })
+            .collect();
+        let mut header = empty_header();
+        header.msg_name = to.map_or(ptr::null_mut(), |to| to.as_ptr().cast_mut().cast());
+        header.msg_namelen = to.map_or(0, <[u8]>::len) as u32;
+        header.msg_iov = vector.as_ptr().cast_mut();
+        header.msg_iovlen = vector.len();
+        header.msg_control = control.as_ptr().cast_mut().cast();
+        header.msg_controllen = control.len();
+        // SAFETY: every pointer is to a slice of the length beside it, and nothing is written.
+        outcome(unsafe { (self.table().sendmsg)(self.data(), fd, &raw const header, flags) } as i64)
+    }
+
+    pub(crate) fn sendto(&self, fd: c_int, data: &[u8], to: &[u8]) -> Outcome {
+        let (start, end) = (data.as_ptr().cast(), to.as_ptr().cast());
+        let (data_len, to_len) = (data.len(), to.len() as u32);
+        // SAFETY: the slices are valid.
+        let sent =
+            unsafe { (self.table().sendto)(self.data(), fd, start, data_len, 0, end, to_len) };
+        outcome(sent as i64)
+    }
+
+    /// What was read, and the bytes of the sender's address, cut to `room`.
+    pub(crate) fn recvfrom(
+        &self,
+        fd: c_int,
+        len: usize,
+        room: usize,
+    ) -> Result<(Vec<u8>, Vec<u8>, u32), i32> {
+        let (mut out, mut name, mut name_len) = (vec![0u8; len], vec![0u8; room], room as u32);
+        let (start, place) = (out.as_mut_ptr().cast(), name.as_mut_ptr().cast());
+        // SAFETY: room of these lengths.
+        let read = unsafe {
+            (self.table().recvfrom)(self.data(), fd, start, len, 0, place, &raw mut name_len)
+        };
+        out.truncate(outcome(read as i64)? as usize);
+        Ok((out, name, name_len))
+    }
+
+    /// The result, and what is left in a header with room for `len` bytes and `room` bytes of
+    /// control messages.
+    pub(crate) fn recvmsg(
+        &self,
+        fd: c_int,
+        len: usize,
+        room: usize,
+        flags: c_int,
+    ) -> Result<Message, i32> {
+        let (mut out, mut control, mut name) = (vec![0u8; len], vec![0u8; room], vec![0u8; 128]);
+        let piece = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
+        let mut header = empty_header();
+        header.msg_name = name.as_mut_ptr().cast();
+        header.msg_namelen = 128;
+        header.msg_iov = (&raw const piece).cast_mut();
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = room;
+        // SAFETY: every pointer is to room of the length beside it.
+        let read = unsafe { (self.table().recvmsg)(self.data(), fd, &raw mut header, flags) };
+        let result = outcome(read as i64)?;
+        out.truncate(result as usize);
+        name.truncate(header.msg_namelen as usize);
+        control.truncate(header.msg_controllen);
+        Ok(Message { result, bytes: out, name, control, flags: header.msg_flags })
     }
 
     // ---- waiting
@@ -350,6 +452,28 @@ pub(crate) fn libc_option(
     outcome(result.into())?;
     value.truncate(len as usize);
     Ok(value)
+}
+
+/// `getsockname` or `getpeername` of the C library; this test links ours in their place.
+pub(crate) fn libc_name(fd: c_int, of_peer: bool) -> Result<Vec<u8>, i32> {
+    let (mut name, mut len) = (vec![0u8; 128], 128u32);
+    let place = name.as_mut_ptr().cast();
+    // SAFETY: room of that length.
+    let result = unsafe {
+        match of_peer {
+            true => libc::getpeername(fd, place, &raw mut len),
+            false => libc::getsockname(fd, place, &raw mut len),
+        }
+    };
+    outcome(result.into())?;
+    name.truncate(len as usize);
+    Ok(name)
+}
+
+/// `sendfile` of the C library; this test links ours in its place.
+pub(crate) fn libc_sendfile(to: c_int, from: c_int, len: usize) -> Outcome {
+    // SAFETY: a null pointer stands for the file's own position.
+    outcome(unsafe { libc::sendfile(to, from, ptr::null_mut(), len) } as i64)
 }
 
 /// `close` of the C library, behind the door's back.

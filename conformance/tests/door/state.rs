@@ -47,6 +47,13 @@ fn whoever_connects_is_told_the_state_of_every_socket() {
     let told = ask(&path);
     assert!(told.lines().any(|line| line.ends_with(" 192.0.2.1:80 SYN_SENT")), "{told}");
     assert_eq!(told.lines().count(), 2, "{told}");
+    let datagrams = door.call_now(|world| {
+        let fd = world.open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+        world.bind(fd, &local)?;
+        Ok(fd)
+    });
+    assert!(datagrams.is_ok());
+    assert!(ask(&path).ends_with("\nudp 192.168.0.1:8080 *:*\n"), "a port of another protocol");
 
     leave(door);
     assert!(!path.exists());

@@ -1,6 +1,6 @@
 //! The content of a script: its options, and its events in order.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A parsed script.
 #[derive(Debug, Default)]
@@ -64,6 +64,24 @@ pub(crate) struct IpSpec {
     /// 0: nothing said.
     pub(crate) flow_label: u32,
     pub(crate) ttl: Option<u8>,
+    /// Ours alone, for datagrams: `from ADDRESS` and `to ADDRESS` in place of the socket's ends.
+    pub(crate) source: Option<IpAddr>,
+    pub(crate) destination: Option<IpAddr>,
+    /// `df` or `nodf`: IPv4's DF.
+    pub(crate) dont_fragment: Option<bool>,
+    /// `cut n`: it goes in fragments.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// The fragments of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Payload bytes of each but the last.
+    pub(crate) bytes: u16,
+    /// `backwards`: the last one comes first.
+    pub(crate) backwards: bool,
+    /// `lost n`: that one is missing, counted from 1.
+    pub(crate) lost: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,8 +99,30 @@ pub(crate) enum TosSpec {
 #[derive(Clone, Debug)]
 pub(crate) enum BodySpec {
     Tcp(TcpSpec),
-    Udp { ports: (u16, u16), length: u16 },
+    Udp(UdpSpec),
     Icmp(IcmpSpec),
+}
+
+/// A script's description of a datagram.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UdpSpec {
+    /// Source and destination; 0: the socket's own.
+    pub(crate) ports: (u16, u16),
+    pub(crate) length: u16,
+    /// Ours alone: `sum none` or `sum wrong`.
+    pub(crate) sum: SumSpec,
+    /// Ours alone: `len n` stands in the header.
+    pub(crate) claimed: Option<u16>,
+}
+
+/// The checksum of an injected datagram.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SumSpec {
+    #[default]
+    Right,
+    /// Zero.
+    None,
+    Wrong,
 }
 
 /// A script's description of a segment.
@@ -132,6 +172,8 @@ pub(crate) enum Quoted {
         length: u16,
     },
     Udp {
+        /// Ours alone: source and destination; 0: the socket's own.
+        ports: (u16, u16),
         length: u16,
     },
     /// Nothing: the message is that many bytes long.

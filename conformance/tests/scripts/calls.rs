@@ -7,6 +7,8 @@ mod plain;
 mod polling;
 mod transfer;
 
+use std::net::SocketAddr;
+
 use crate::ast::{CallSpec, Expr};
 use crate::door::Answer;
 use crate::play::{Now, Player, Prepared};
@@ -113,6 +115,14 @@ impl Arguments<'_> {
                 _ => Err("Expected [<element>] but got multiple elements".into()),
             },
             other => Err(format!("Bad type; actual: {other:?} expected: list")),
+        }
+    }
+
+    /// An address, in a language of ours; None: `...`, which is that of the configuration.
+    fn address(&self, index: usize) -> Result<Option<SocketAddr>, String> {
+        match self.get(index)? {
+            Expr::Address(address) => Ok(Some(*address)),
+            _ => self.ellipsis(index).map(|()| None),
         }
     }
 

@@ -109,7 +109,7 @@ fn play_file(path: &Path) -> Result<(), String> {
         Config::new(&options, std::process::id()).map_err(|error| format!("{name}: {error}"))?;
     let script = parsed(&config.defines())?;
     let is_trusted = std::env::var_os(TRUSTED).is_some();
-    config.exact_echoes = is_trusted;
+    (config.exact_echoes, config.is_own) = (is_trusted, is_trusted);
     let directory: std::path::PathBuf = path.parent().map_or_else(Default::default, Path::to_owned);
     let shell = Shell { directory, is_trusted };
     if config.mode == IpMode::V6 && std::env::var_os(IP_VERSION).is_some() {

@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub(crate) scaled_echoes: bool,
     /// Our packets must echo the timestamp that the script says: on in scripts of ours.
     pub(crate) exact_echoes: bool,
+    /// The script is one of ours: sockets of datagrams send nothing that it does not expect.
+    pub(crate) is_own: bool,
     /// 0: outbound timestamps are not checked.
     pub(crate) stamp_tick_usecs: i64,
     pub(crate) strict_segments: bool,
@@ -44,6 +46,7 @@ impl Default for Config {
             tolerance_percent: 12.5,
             scaled_echoes: false,
             exact_echoes: false,
+            is_own: false,
             stamp_tick_usecs: 0,
             strict_segments: false,
             is_packet_fatal: true,

@@ -120,17 +120,18 @@ impl Door {
         answer(long(unsafe { (self.table.recv)(self.user(), fd, pointer(buffer), count, flags) }))
     }
 
+    /// Also returns the sender.
     pub(crate) fn recvfrom(
         &self,
         fd: c_int,
         buffer: Buffer<'_>,
         count: usize,
         flags: c_int,
-    ) -> Answer {
+    ) -> (Answer, Option<SocketAddr>) {
         let mut raw = RawAddress::empty();
         let mut length = storage();
         // SAFETY: the buffer is `count` bytes long, or NULL; `raw` has room for any address.
-        answer(long(unsafe {
+        let answer = answer(long(unsafe {
             (self.table.recvfrom)(
                 self.user(),
                 fd,
@@ -140,7 +141,8 @@ impl Door {
                 raw.room(),
                 &raw mut length,
             )
-        }))
+        }));
+        (answer, raw.decode(length))
     }
 
     pub(crate) fn write(&self, fd: c_int, buffer: Buffer<'_>, count: usize) -> Answer {
@@ -176,19 +178,20 @@ impl Door {
         }))
     }
 
-    /// Over buffers of these lengths.
-    pub(crate) fn readv(&self, fd: c_int, lengths: &[usize]) -> Answer {
-        let mut vectors = Vectors::new(lengths);
+    /// Over buffers of these lengths, whose bytes it returns, too.
+    pub(crate) fn readv(&self, fd: c_int, lengths: &[usize]) -> (Answer, Vec<u8>) {
+        let mut vectors = Vectors::new(lengths, false);
         let count = vectors.count();
         // SAFETY: `count` vectors; each describes a buffer that lives in `vectors`.
-        answer(long(unsafe {
+        let answer = answer(long(unsafe {
             (self.table.readv)(self.user(), fd, vectors.raw.as_mut_ptr(), count)
-        }))
+        }));
+        (answer, vectors.bytes())
     }
 
-    /// Zeros out of buffers of these lengths.
-    pub(crate) fn writev(&self, fd: c_int, lengths: &[usize]) -> Answer {
-        let mut vectors = Vectors::new(lengths);
+    /// Out of buffers of these lengths: zeros, or the pattern of a datagram.
+    pub(crate) fn writev(&self, fd: c_int, lengths: &[usize], is_datagram: bool) -> Answer {
+        let mut vectors = Vectors::new(lengths, is_datagram);
         let count = vectors.count();
         // SAFETY: `count` vectors; each describes a buffer that lives in `vectors`.
         answer(long(unsafe {
@@ -196,7 +199,7 @@ impl Door {
         }))
     }
 
-    /// Into buffers of these lengths; and the flags and the control messages that came back.
+    /// Into buffers of these lengths; and what came back beside the result.
     pub(crate) fn recvmsg(
         &self,
         fd: c_int,
@@ -204,8 +207,8 @@ impl Door {
         mut control: Vec<u8>,
         message_flags: c_int,
         flags: c_int,
-    ) -> (Answer, c_int, Vec<u8>) {
-        let mut vectors = Vectors::new(lengths);
+    ) -> (Answer, Message) {
+        let mut vectors = Vectors::new(lengths, false);
         let mut name = RawAddress::empty();
         let mut header = vectors.header(&mut name, &mut control);
         header.msg_flags = message_flags;
@@ -213,19 +216,19 @@ impl Door {
         let value = unsafe { (self.table.recvmsg)(self.user(), fd, &raw mut header, flags) };
         let answer = answer(long(value));
         control.truncate(header.msg_controllen);
-        (answer, header.msg_flags, control)
+        (answer, Message { flags: header.msg_flags, control, bytes: vectors.bytes() })
     }
 
-    /// Zeros out of buffers of these lengths, to `address`.
+    /// Out of buffers of these lengths, to `address`: zeros, or the pattern of a datagram.
     pub(crate) fn sendmsg(
         &self,
         fd: c_int,
-        lengths: &[usize],
+        (lengths, is_datagram): (&[usize], bool),
         mut control: Vec<u8>,
         address: SocketAddr,
         flags: c_int,
     ) -> Answer {
-        let mut vectors = Vectors::new(lengths);
+        let mut vectors = Vectors::new(lengths, is_datagram);
         let mut name = RawAddress::from(address);
         let length = name.length();
         let mut header = vectors.header(&mut name, &mut control);
@@ -401,20 +404,43 @@ impl Door {
     }
 }
 
-/// Buffers of zeros, and the vectors that describe them.
+/// What `recvmsg` leaves beside its result.
+pub(crate) struct Message {
+    pub(crate) flags: c_int,
+    pub(crate) control: Vec<u8>,
+    /// The bytes of its buffers.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Buffers, and the vectors that describe them.
 struct Vectors {
-    _buffers: Vec<Vec<u8>>,
+    buffers: Vec<Vec<u8>>,
     raw: Vec<iovec>,
 }
 
 impl Vectors {
-    fn new(lengths: &[usize]) -> Self {
-        let mut buffers: Vec<Vec<u8>> = lengths.iter().map(|length| vec![0; *length]).collect();
+    /// Of zeros, or with the pattern of a datagram.
+    fn new(lengths: &[usize], is_datagram: bool) -> Self {
+        let all = match is_datagram {
+            true => crate::packet::pattern(lengths.iter().sum()),
+            false => vec![0; lengths.iter().sum()],
+        };
+        let mut rest = &all[..];
+        let mut buffers: Vec<Vec<u8>> = Vec::new();
+        for length in lengths {
+            let (buffer, more) = rest.split_at(*length);
+            buffers.push(buffer.to_vec());
+            rest = more;
+        }
         let raw = buffers
             .iter_mut()
             .map(|buffer| iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() })
             .collect();
-        Self { _buffers: buffers, raw }
+        Self { buffers, raw }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.buffers.concat()
     }
 
     fn count(&self) -> c_int {

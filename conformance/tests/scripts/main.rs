@@ -1,8 +1,9 @@
 //! Plays packet scripts against the packetdrill door, each as one test.
 //!
 //! The language and every rule of comparison are packetdrill's, so that what passes here passes
-//! there. Each script has a process of its own: a stack that aborts, or a call that never returns,
-//! ends that script and no other.
+//! there; datagrams have words and rules of ours beside them, which the README lists. Each script
+//! has a process of its own: a stack that aborts, or a call that never returns, ends that script
+//! and no other.
 //!
 //! - `LIGHTWAIT_SCRIPTS=PATH` plays a script or a tree of them in place of `conformance/scripts`.
 //!   Of the shell commands of such scripts, kernel settings become flags of the stack, `sockstat`

@@ -4,16 +4,18 @@
 //! ask for packets that the engine's own writer refuses to make.
 
 mod check;
+mod fragment;
 mod icmp;
 mod show;
 mod wire;
 
 use std::net::{IpAddr, SocketAddr};
 
-pub(crate) use check::{Expectation, StampTolerance, check, check_fragment};
-pub(crate) use icmp::quote;
+pub(crate) use check::{Expectation, StampTolerance, check, check_ends, check_fragment};
+pub(crate) use fragment::{Fragment, cut, join};
+pub(crate) use icmp::{check_quote, quote};
 pub(crate) use show::show;
-pub(crate) use wire::{decode, encode};
+pub(crate) use wire::{decode, encode, encode_datagram};
 
 use crate::ast::{BodySpec, Direction, PacketSpec, TosSpec};
 
@@ -47,6 +49,8 @@ pub(crate) struct Datagram {
     pub(crate) ttl: u8,
     /// IPv6 alone.
     pub(crate) flow_label: u32,
+    /// IPv4's DF.
+    pub(crate) dont_fragment: bool,
     /// The IP header's length; options themselves are not kept.
     pub(crate) header_bytes: usize,
     pub(crate) body: Body,
@@ -164,13 +168,19 @@ pub(crate) fn build(
             options: tcp.options.as_ref().map_or_else(Vec::new, |options| options.bytes.clone()),
             payload: vec![0; usize::from(tcp.length)],
         }),
-        BodySpec::Udp { ports, length } => {
-            Body::Udp { ports: *ports, payload: vec![0; usize::from(*length)] }
+        BodySpec::Udp(udp) => {
+            Body::Udp { ports: udp.ports, payload: pattern(usize::from(udp.length)) }
         }
         BodySpec::Icmp(icmp) => icmp::build(icmp, source, destination)?,
     };
     let header_bytes = if source.is_ipv4() { 20 } else { 40 };
-    if body.payload_bytes() + header_bytes > 64_000 {
+    // Only IPv4 counts its header.
+    let most = match (&body, source) {
+        (Body::Udp { .. }, IpAddr::V4(_)) => 65_535,
+        (Body::Udp { .. }, IpAddr::V6(_)) => header_bytes + 65_535,
+        _ => 64_000,
+    };
+    if body.payload_bytes() + header_bytes > most {
         return Err("segment too large".into());
     }
     let tos = match spec.ip.tos {
@@ -181,7 +191,15 @@ pub(crate) fn build(
     // one.
     let ttl = spec.ip.ttl.unwrap_or(if spec.direction == Direction::Inbound { 255 } else { 0 });
     let flow_label = spec.ip.flow_label;
-    Ok(Datagram { source, destination, tos, ttl, flow_label, header_bytes, body })
+    let dont_fragment = spec.ip.dont_fragment.unwrap_or(false);
+    Ok(Datagram { source, destination, tos, ttl, flow_label, dont_fragment, header_bytes, body })
+}
+
+/// The bytes of a datagram of that length: no byte is like its neighbours, so that none may be
+/// missing or in another's place. The original sends zeros both ways.
+#[expect(clippy::cast_possible_truncation, reason = "of no more than 250")]
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8 + 1).collect()
 }
 
 impl Body {

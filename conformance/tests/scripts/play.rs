@@ -4,6 +4,7 @@
 //! waits for its time first. The stack's clock is the only one.
 
 mod clock;
+mod datagrams;
 mod inbound;
 mod outbound;
 mod sockets;
@@ -91,6 +92,8 @@ pub(crate) struct Player {
     past: Option<Past>,
     events: usize,
     next_port: u16,
+    /// The identification of the fragments injected last.
+    next_fragments: u16,
 }
 
 impl Player {
@@ -107,6 +110,7 @@ impl Player {
             past: None,
             events: 0,
             next_port,
+            next_fragments: 0,
         }
     }
 
@@ -212,6 +216,7 @@ impl Player {
             return Err(self.at(line, "exiting while a blocking system call is in progress"));
         }
         self.worker.stop();
+        self.expect_silence()?;
         for descriptor in self.descriptors.newest_first() {
             self.close_at_end(descriptor)?;
         }

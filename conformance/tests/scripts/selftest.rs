@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
 
+use crate::ast::{BodySpec, Direction, IpSpec, PacketSpec, SumSpec, TosSpec, UdpSpec};
 use crate::lexer::{Token, scan};
-use crate::packet::{Body, Datagram, Segment, decode, encode, flag};
+use crate::packet::{
+    Body, Datagram, Expectation, Fragment, Segment, StampTolerance, build, check as compare,
+    check_ends, cut, decode, encode, encode_datagram, flag, join, pattern,
+};
 use crate::parse::parse;
 use crate::preprocess::preprocess;
 use crate::{child, collect, sysctl};
@@ -23,10 +27,12 @@ pub(crate) fn trials() -> std::io::Result<Vec<Trial>> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Trial::test(format!("runner/{name}"), move || judge(&path))
     });
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 8] = [
         ("lexemes", lexemes),
         ("comes-back-the-same", comes_back_the_same),
         ("damage-is-seen", damage_is_seen),
+        ("datagrams-are-compared", datagrams_are_compared),
+        ("fragments-are-joined", fragments_are_joined),
         ("conditions", conditions),
         ("settings", settings),
         ("grammar-refuses", grammar_refuses),
@@ -104,12 +110,24 @@ fn sample(source: IpAddr, destination: IpAddr) -> Datagram {
     let (is_v4, body) = (source.is_ipv4(), Body::Tcp(segment));
     let header_bytes = if is_v4 { 20 } else { 40 };
     let flow_label = if is_v4 { 0 } else { 9 };
-    Datagram { source, destination, tos: 2, ttl: 8, flow_label, header_bytes, body }
+    let dont_fragment = is_v4;
+    Datagram { source, destination, tos: 2, ttl: 8, flow_label, dont_fragment, header_bytes, body }
 }
 
-fn samples() -> [Datagram; 2] {
+fn segments() -> [Datagram; 2] {
     let v6 = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]);
     [sample([192, 0, 2, 1].into(), [192, 168, 0, 2].into()), sample(v6, v6)]
+}
+
+/// A datagram over each version of IP.
+fn datagrams() -> [Datagram; 2] {
+    let body = Body::Udp { ports: (1, 2), payload: pattern(30) };
+    segments().map(|segment| Datagram { body: body.clone(), ..segment })
+}
+
+fn samples() -> [Datagram; 4] {
+    let ([one, two], [three, four]) = (segments(), datagrams());
+    [one, two, three, four]
 }
 
 fn comes_back_the_same() -> Result<(), Failed> {
@@ -129,6 +147,98 @@ fn damage_is_seen() -> Result<(), Failed> {
             check(decode(&damaged).is_err(), &format!("byte {at} may change"))?;
         }
         check(decode(&bytes[..bytes.len() - 1]).is_err(), "the last byte may be missing")?;
+    }
+    Ok(())
+}
+
+/// A datagram that is not the one that a script expects, whole as it may be.
+fn datagrams_are_compared() -> Result<(), Failed> {
+    for sent in datagrams() {
+        let (Body::Udp { payload, .. }, is_v4) = (&sent.body, sent.source.is_ipv4()) else {
+            return Err("no datagram".into());
+        };
+        let judge = |actual: &Datagram| {
+            let expected = Expectation {
+                datagram: sent.clone(),
+                tos: TosSpec::Whole(sent.tos),
+                ttl: Some(sent.ttl),
+                dont_fragment: true,
+                window: false,
+                options: false,
+                any_wscale: false,
+                ace: false,
+            };
+            let stamps = StampTolerance { tick_usecs: 0, tolerance_usecs: 0, exact_echo: false };
+            compare(&expected, actual, &stamps)
+                .and_then(|()| check_ends(sent.tuple(), actual.tuple()))
+        };
+        judge(&sent)?;
+        for at in 0..payload.len() {
+            let mut payload = payload.clone();
+            payload[at] ^= 1;
+            let body = Body::Udp { ports: (1, 2), payload };
+            let other = Datagram { body, ..sent.clone() };
+            check(decode(&encode(&other))?.as_ref() == Some(&other), "it is a datagram")?;
+            check(judge(&other).is_err(), &format!("byte {at} may be another"))?;
+        }
+        let udp = |ports, payload| Datagram { body: Body::Udp { ports, payload }, ..sent.clone() };
+        let others = [
+            udp((3, 2), payload.clone()),
+            udp((1, 3), payload.clone()),
+            udp((1, 2), pattern(29)),
+            udp((1, 2), pattern(31)),
+            Datagram { ttl: sent.ttl + 1, ..sent.clone() },
+            Datagram { tos: sent.tos ^ 1, ..sent.clone() },
+            Datagram { dont_fragment: !sent.dont_fragment, ..sent.clone() },
+            segments()[usize::from(!is_v4)].clone(),
+        ];
+        for other in others {
+            check(judge(&other).is_err(), &format!("{other:?}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Datagrams with faults are as faulty as the script says, and the reader sees it.
+fn is_faulty(spec: UdpSpec) -> Result<bool, Failed> {
+    let [v4, v6] = datagrams();
+    let mut seen = Vec::new();
+    for like in [v4, v6] {
+        let body = BodySpec::Udp(spec);
+        let packet = PacketSpec { direction: Direction::Inbound, ip: IpSpec::default(), body };
+        let datagram = build(&packet, like.source, like.destination)?;
+        seen.push(decode(&encode_datagram(&datagram, &spec)).is_err());
+    }
+    check(seen[0] == seen[1], "both versions are read alike")?;
+    Ok(seen[0])
+}
+
+fn fragments_are_joined() -> Result<(), Failed> {
+    let plain = UdpSpec { length: 30, ..UdpSpec::default() };
+    check(!is_faulty(plain)?, "a datagram is read")?;
+    check(is_faulty(UdpSpec { sum: SumSpec::None, ..plain })?, "no checksum is seen")?;
+    check(is_faulty(UdpSpec { sum: SumSpec::Wrong, ..plain })?, "a wrong checksum is seen")?;
+    check(is_faulty(UdpSpec { claimed: Some(37), ..plain })?, "a wrong length is seen")?;
+    check(!is_faulty(UdpSpec { claimed: Some(38), ..plain })?, "the right length is read")?;
+    for datagram in datagrams() {
+        let whole = encode(&Datagram { dont_fragment: false, ..datagram });
+        let pieces = cut(&whole, 16, 7);
+        check(pieces.len() == 3, "38 bytes in pieces of 16")?;
+        check(pieces.iter().all(|piece| decode(piece).ok().flatten().is_none()), "none is whole")?;
+        let read = |pieces: &[Vec<u8>]| -> Option<Vec<Fragment>> {
+            pieces.iter().map(|piece| Fragment::decode(piece)).collect()
+        };
+        let fragments = read(&pieces).ok_or("all are fragments")?;
+        let joined = decode(&join(&fragments, 16)?)?;
+        check(joined.is_some() && joined == decode(&whole)?, "together they are the datagram")?;
+        check(Fragment::decode(&whole).is_none(), "a whole packet is none")?;
+        check(join(&fragments, 24).is_err(), "the size matters")?;
+        check(join(&fragments[1..], 16).is_err(), "the first is missing")?;
+        let without = [fragments[0].clone(), fragments[2].clone()];
+        check(join(&without, 16).is_err(), "the second is missing")?;
+        let other = read(&cut(&whole, 16, 8)).ok_or("all are fragments")?;
+        let mixed = [fragments[0].clone(), other[1].clone(), fragments[2].clone()];
+        check(join(&mixed, 16).is_err(), "one is of another packet")?;
     }
     Ok(())
 }
@@ -167,6 +277,17 @@ fn grammar_refuses() -> Result<(), Failed> {
         ("0 > [ect01] . 1:1(0)", "0 < [ect01] . 1:1(0) win 1"),
         ("0 > SEW 0:0(0)", "0 > SEX 0:0(0)"),
         ("0 close(3) = 0", "0 close(3)"),
+        ("0 < udp 53>80 (10)", "0 < udp 53>80 10"),
+        ("0 < udp (65535)", "0 < udp (65536)"),
+        ("0 < udp 1>65535 (10)", "0 < udp 1>65536 (10)"),
+        ("0 < udp sum none len 9 (1)", "0 > udp sum none len 9 (1)"),
+        ("0 < udp sum wrong (1)", "0 < udp sum right (1)"),
+        ("0 < [cut 8, backwards, lost 2] udp (9)", "0 < [backwards] udp (9)"),
+        ("0 < [cut 16] udp (9)", "0 < [cut 15] udp (9)"),
+        ("0 < [from 10.0.0.1, to fd00::1] udp (9)", "0 < [from 10.0.0.1] S 0:0(0) win 1"),
+        ("0 > [df] udp (9)", "0 < [df] udp (9)"),
+        ("0 > [tos 0x2] udp (9)", "0 > [ect0] udp (9)"),
+        ("0 < icmp unreachable x [udp 1>2 (9)]", "0 < icmp unreachable x [udp 1>2]"),
     ];
     for (good, bad) in pairs {
         if let Err(fault) = parse(good, &[]) {

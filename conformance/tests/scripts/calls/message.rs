@@ -1,9 +1,10 @@
 //! The calls sendmsg and recvmsg, with control messages.
 
-use super::plain::note_connect;
-use super::transfer::vectors;
+use super::plain::{Peer, note_connect};
+use super::transfer::{carries_datagrams, check_pattern, vectors};
 use super::{Arguments, evaluate};
 use crate::ast::{Expr, MessageExpr};
+use crate::door::Message;
 use crate::play::{Output, Player, Prepared, Returned};
 
 /// The length of `struct cmsghdr`, and to what control messages are aligned.
@@ -27,12 +28,19 @@ pub(super) fn recvmsg(player: &mut Player, arguments: &Arguments<'_>) -> Result<
     let expected = control(&message.control)?;
     let flags = arguments.int(2)?;
     let room = expected.clone();
+    let is_datagram = carries_datagrams(player, arguments)?;
     let prepared = Prepared::new(move |door| {
-        let (answer, flags, control) = door.recvmsg(fd, &lengths, room, expected_flags, flags);
-        Returned { answer, output: Output::Message { flags, control } }
+        let (answer, message) = door.recvmsg(fd, &lengths, room, expected_flags, flags);
+        Returned { answer, output: Output::Message(message) }
     });
     Ok(prepared.then(move |_, returned| {
-        let Output::Message { flags, control } = &returned.output else { return Ok(()) };
+        let Output::Message(Message { flags, control, bytes }) = &returned.output else {
+            return Ok(());
+        };
+        if is_datagram {
+            let read = usize::try_from(returned.answer.value).unwrap_or(0).min(bytes.len());
+            check_pattern(&bytes[..read])?;
+        }
         if *flags != expected_flags {
             return Err(format!("Expected msg_flags {expected_flags:#010x} but got {flags:#010x}"));
         }
@@ -49,9 +57,12 @@ pub(super) fn sendmsg(player: &mut Player, arguments: &Arguments<'_>) -> Result<
     }
     let control = control(&message.control)?;
     let flags = arguments.int(2)?;
-    let address = note_connect(player, arguments.int(0)?, None)?;
+    let address = note_connect(player, arguments.int(0)?, Peer::Configured)?;
     let address = address.ok_or("an address is needed")?;
-    Ok(Prepared::new(move |door| door.sendmsg(fd, &lengths, control, address, flags).into()))
+    let is_datagram = carries_datagrams(player, arguments)?;
+    Ok(Prepared::new(move |door| {
+        door.sendmsg(fd, (&lengths, is_datagram), control, address, flags).into()
+    }))
 }
 
 /// Control messages in C's layout.
@@ -76,6 +87,8 @@ fn control(list: &[Expr]) -> Result<Vec<u8>, String> {
 fn control_data(level: i32, data: &Expr) -> Result<Vec<u8>, String> {
     match data {
         Expr::Integer(value) => Ok(evaluate::int32(*value)?.to_ne_bytes().to_vec()),
+        // Ours alone: the bytes of any structure.
+        Expr::Text(bytes) => Ok(bytes.clone()),
         Expr::Timestamp { seconds, nanoseconds } => {
             let mut bytes = [seconds.to_ne_bytes(), nanoseconds.to_ne_bytes()].concat();
             bytes.resize(48, 0);

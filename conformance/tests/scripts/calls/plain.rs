@@ -1,5 +1,7 @@
 //! The calls that open, connect and close sockets.
 
+use std::net::SocketAddr;
+
 use super::{Arguments, result};
 use crate::ast::{CallSpec, Expr};
 use crate::door::Answer;
@@ -22,11 +24,17 @@ pub(super) fn socket(
         if script_fd < 0 {
             return Err(format!("invalid socket fd {script_fd} in script"));
         }
-        let socket = Socket::new(Phase::New, protocol);
+        let socket = Socket::new(Phase::New, protocol_of(kind, protocol));
         player.descriptors.add(script_fd, live_fd, Some(socket))?;
         player.descriptors.test_newest();
         Ok(())
     }))
+}
+
+/// The protocol of a socket that does not name it.
+fn protocol_of(kind: i32, protocol: i32) -> i32 {
+    let kind = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+    if (kind, protocol) == (libc::SOCK_DGRAM, 0) { libc::IPPROTO_UDP } else { protocol }
 }
 
 /// The descriptor that a call returned, unless it failed.
@@ -36,11 +44,18 @@ pub(super) fn descriptor(answer: Answer) -> Option<i32> {
 
 pub(super) fn bind(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
     arguments.count(3)?;
-    let fd = arguments.fd(0, player)?;
-    arguments.ellipsis(1)?;
+    let (script_fd, fd) = (arguments.int(0)?, arguments.fd(0, player)?);
+    let address = arguments.address(1)?.unwrap_or_else(|| player.config.bind_address());
     arguments.ellipsis(2)?;
-    let address = player.config.bind_address();
-    Ok(Prepared::new(move |door| door.bind(fd, address).into()))
+    let prepared = Prepared::new(move |door| door.bind(fd, address).into());
+    Ok(prepared.then(move |player, returned| {
+        let config = player.config.clone();
+        if let (0, Some(socket)) = (returned.answer.value, player.descriptors.datagrams(script_fd))
+        {
+            socket.name_end(&config, address);
+        }
+        Ok(())
+    }))
 }
 
 pub(super) fn listen(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
@@ -75,42 +90,59 @@ pub(super) fn accept(
     }))
 }
 
-/// The effect of `connect`, and of calls like it, on the script's view of a socket. `family` is
-/// that of an address that the script gives by its family alone.
+/// The effect of `connect`, and of calls like it, on the script's view of a socket. Returns the
+/// address to give to the call; None: one of family AF_UNSPEC.
 pub(super) fn note_connect(
     player: &mut Player,
     script_fd: i32,
-    family: Option<i32>,
-) -> Result<Option<std::net::SocketAddr>, String> {
-    let address = player.config.connect_address();
-    let remote = std::net::SocketAddr::new(player.config.remote(), player.config.connect_port);
+    peer: Peer,
+) -> Result<Option<SocketAddr>, String> {
+    let address = match peer {
+        Peer::Address(address) => address,
+        _ => player.config.connect_address(),
+    };
     let socket = player.descriptors.socket(script_fd)?;
-    match family {
-        Some(libc::AF_UNSPEC) => {
-            socket.phase = Phase::New;
-            return Ok(None);
-        }
-        Some(other) => return Err(format!("an address of family {other} alone")),
-        None => {}
+    if peer == Peer::Nobody {
+        socket.phase = Phase::New;
+        return Ok(None);
     }
-    if socket.phase == Phase::New {
+    if socket.is_datagram() {
+        socket.name_peer(address);
+    } else if socket.phase == Phase::New {
         socket.phase = Phase::Connecting;
-        socket.live.remote = remote;
+        socket.live.remote = SocketAddr::new(address.ip().to_canonical(), address.port());
     }
     Ok(Some(address))
 }
 
-/// `...`, or a family alone.
-pub(super) fn family(arguments: &Arguments<'_>, index: usize) -> Result<Option<i32>, String> {
-    if arguments.ellipsis(index).is_ok() { Ok(None) } else { arguments.int(index).map(Some) }
+/// The address that a script gives to `connect`, and to calls like it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// `...`
+    Configured,
+    /// An address, in a language of ours.
+    Address(SocketAddr),
+    /// AF_UNSPEC alone.
+    Nobody,
+}
+
+pub(super) fn peer(arguments: &Arguments<'_>, index: usize) -> Result<Peer, String> {
+    match arguments.get(index)? {
+        Expr::Ellipsis => Ok(Peer::Configured),
+        Expr::Address(address) => Ok(Peer::Address(*address)),
+        _ => match arguments.int(index)? {
+            libc::AF_UNSPEC => Ok(Peer::Nobody),
+            other => Err(format!("an address of family {other} alone")),
+        },
+    }
 }
 
 pub(super) fn connect(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
     arguments.count(3)?;
     let fd = arguments.fd(0, player)?;
-    let family = family(arguments, 1)?;
+    let peer = peer(arguments, 1)?;
     arguments.ellipsis(2)?;
-    let address = note_connect(player, arguments.int(0)?, family)?;
+    let address = note_connect(player, arguments.int(0)?, peer)?;
     Ok(Prepared::new(move |door| door.connect(fd, address).into()))
 }
 

@@ -1,9 +1,11 @@
-//! The calls that move bytes. They write zeros, and do not look at the bytes that they read.
+//! The calls that move bytes. On a stream they write zeros, and do not look at the bytes that they
+//! read. Datagrams have a [pattern], both ways.
 
-use super::plain::{family, note_connect};
+use super::plain::{note_connect, peer};
 use super::{Arguments, evaluate};
 use crate::ast::Expr;
-use crate::play::{Player, Prepared};
+use crate::packet::pattern;
+use crate::play::{Output, Player, Prepared, Returned};
 use crate::system;
 
 /// Descriptor, buffer and length: the first three arguments of most.
@@ -16,26 +18,95 @@ fn common(
     let fd = arguments.fd(0, player)?;
     let has_buffer = arguments.has_buffer(1)?;
     let length = arguments.size(2)?;
-    Ok((fd, has_buffer.then(|| vec![0; length]), length))
+    let is_stream = !carries_datagrams(player, arguments)?;
+    let bytes = || if is_stream { vec![0; length] } else { pattern(length) };
+    Ok((fd, has_buffer.then(bytes), length))
+}
+
+pub(super) fn carries_datagrams(
+    player: &mut Player,
+    arguments: &Arguments<'_>,
+) -> Result<bool, String> {
+    let script_fd = arguments.int(0)?;
+    Ok(player.descriptors.datagrams(script_fd).is_some())
+}
+
+/// The buffer of a read, none of whose bytes are those of a datagram.
+fn read_common(
+    player: &mut Player,
+    arguments: &Arguments<'_>,
+    count: usize,
+) -> Result<(i32, Option<Vec<u8>>, usize), String> {
+    let (fd, buffer, length) = common(player, arguments, count)?;
+    Ok((fd, buffer.map(|buffer| vec![0; buffer.len()]), length))
+}
+
+/// What a read returned, and its bytes where they are those of a datagram.
+fn judge_bytes(prepared: Prepared, is_datagram: bool) -> Prepared {
+    prepared.then(move |_, returned| match &returned.output {
+        Output::Bytes(bytes, _) if is_datagram => {
+            let read = usize::try_from(returned.answer.value).unwrap_or(0).min(bytes.len());
+            check_pattern(&bytes[..read])
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Whether these are the first bytes of a datagram.
+pub(super) fn check_pattern(bytes: &[u8]) -> Result<(), String> {
+    let wanted = pattern(bytes.len());
+    match bytes.iter().zip(&wanted).position(|(found, wanted)| found != wanted) {
+        None => Ok(()),
+        Some(at) => {
+            let (wanted, found) = (wanted[at], bytes[at]);
+            Err(format!("byte {at} of the datagram: expected {wanted} but got {found}"))
+        }
+    }
+}
+
+fn returned(answer: crate::door::Answer, buffer: Option<Vec<u8>>) -> Returned {
+    Returned { answer, output: Output::Bytes(buffer.unwrap_or_default(), 0) }
 }
 
 pub(super) fn read(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
-    let (fd, mut buffer, length) = common(player, arguments, 3)?;
-    Ok(Prepared::new(move |door| door.read(fd, buffer.as_deref_mut(), length).into()))
+    let (fd, mut buffer, length) = read_common(player, arguments, 3)?;
+    let is_datagram = carries_datagrams(player, arguments)?;
+    let prepared = Prepared::new(move |door| {
+        let answer = door.read(fd, buffer.as_deref_mut(), length);
+        returned(answer, buffer)
+    });
+    Ok(judge_bytes(prepared, is_datagram))
 }
 
 pub(super) fn recv(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
-    let (fd, mut buffer, length) = common(player, arguments, 4)?;
+    let (fd, mut buffer, length) = read_common(player, arguments, 4)?;
     let flags = arguments.int(3)?;
-    Ok(Prepared::new(move |door| door.recv(fd, buffer.as_deref_mut(), length, flags).into()))
+    let is_datagram = carries_datagrams(player, arguments)?;
+    let prepared = Prepared::new(move |door| {
+        let answer = door.recv(fd, buffer.as_deref_mut(), length, flags);
+        returned(answer, buffer)
+    });
+    Ok(judge_bytes(prepared, is_datagram))
 }
 
 pub(super) fn recvfrom(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
-    let (fd, mut buffer, length) = common(player, arguments, 6)?;
+    let (fd, mut buffer, length) = read_common(player, arguments, 6)?;
     let flags = arguments.int(3)?;
-    arguments.ellipsis(4)?;
+    let wanted = arguments.address(4)?;
     arguments.ellipsis(5)?;
-    Ok(Prepared::new(move |door| door.recvfrom(fd, buffer.as_deref_mut(), length, flags).into()))
+    let is_datagram = carries_datagrams(player, arguments)?;
+    let prepared = Prepared::new(move |door| {
+        let (answer, sender) = door.recvfrom(fd, buffer.as_deref_mut(), length, flags);
+        Returned { answer, output: Output::From(buffer.unwrap_or_default(), sender) }
+    });
+    Ok(prepared.then(move |_, returned| {
+        let Output::From(bytes, sender) = &returned.output else { return Ok(()) };
+        let Ok(read) = usize::try_from(returned.answer.value) else { return Ok(()) };
+        if wanted.is_some() && *sender != wanted {
+            return Err(format!("a datagram from {sender:?}, expected one from {wanted:?}"));
+        }
+        if is_datagram { check_pattern(&bytes[..read.min(bytes.len())]) } else { Ok(()) }
+    }))
 }
 
 pub(super) fn write(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
@@ -52,9 +123,9 @@ pub(super) fn send(player: &mut Player, arguments: &Arguments<'_>) -> Result<Pre
 pub(super) fn sendto(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
     let (fd, mut buffer, length) = common(player, arguments, 6)?;
     let flags = arguments.int(3)?;
-    let family = family(arguments, 4)?;
+    let peer = peer(arguments, 4)?;
     arguments.ellipsis(5)?;
-    let address = note_connect(player, arguments.int(0)?, family)?;
+    let address = note_connect(player, arguments.int(0)?, peer)?;
     Ok(Prepared::new(move |door| {
         door.sendto(fd, buffer.as_deref_mut(), length, flags, address).into()
     }))
@@ -85,12 +156,18 @@ fn vector_arguments(
 
 pub(super) fn readv(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
     let (fd, lengths) = vector_arguments(player, arguments)?;
-    Ok(Prepared::new(move |door| door.readv(fd, &lengths).into()))
+    let is_datagram = carries_datagrams(player, arguments)?;
+    let prepared = Prepared::new(move |door| {
+        let (answer, bytes) = door.readv(fd, &lengths);
+        returned(answer, Some(bytes))
+    });
+    Ok(judge_bytes(prepared, is_datagram))
 }
 
 pub(super) fn writev(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {
     let (fd, lengths) = vector_arguments(player, arguments)?;
-    Ok(Prepared::new(move |door| door.writev(fd, &lengths).into()))
+    let is_datagram = carries_datagrams(player, arguments)?;
+    Ok(Prepared::new(move |door| door.writev(fd, &lengths, is_datagram).into()))
 }
 
 pub(super) fn sendfile(player: &mut Player, arguments: &Arguments<'_>) -> Result<Prepared, String> {

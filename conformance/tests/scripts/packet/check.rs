@@ -1,7 +1,7 @@
 //! Compares a packet with the one that a script expects: the fields that packetdrill compares, in
 //! its order and with its messages.
 
-use super::{Body, Datagram, Segment, flag, options};
+use super::{Body, Datagram, Segment, Tuple, flag, options};
 use crate::ast::TosSpec;
 
 /// A packet that a script expects, in the script's numbers, and which of its fields matter.
@@ -9,6 +9,8 @@ pub(crate) struct Expectation {
     pub(crate) datagram: Datagram,
     pub(crate) tos: TosSpec,
     pub(crate) ttl: Option<u8>,
+    /// The DF bit matters.
+    pub(crate) dont_fragment: bool,
     pub(crate) window: bool,
     pub(crate) options: bool,
     /// `wscale *`
@@ -50,6 +52,7 @@ pub(crate) fn check_fragment(previous: &Datagram, current: &Datagram) -> Result<
         datagram: previous.clone(),
         tos: TosSpec::Unchecked,
         ttl: Some(previous.ttl),
+        dont_fragment: false,
         window: true,
         options: true,
         any_wscale: false,
@@ -89,6 +92,9 @@ fn check_headers(expected: &Expectation, actual: &Datagram, strict: bool) -> Res
     if let Some(ttl) = expected.ttl {
         field("ttl", ttl, actual.ttl)?;
     }
+    if expected.dont_fragment {
+        field("ip_df", wanted.dont_fragment, actual.dont_fragment)?;
+    }
     match (&wanted.body, &actual.body) {
         (Body::Tcp(segment), Body::Tcp(live)) => {
             field(
@@ -104,6 +110,26 @@ fn check_headers(expected: &Expectation, actual: &Datagram, strict: bool) -> Res
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a packet goes between the ends that it should. A port of 0 may be any, and the
+/// unspecified address, too.
+pub(crate) fn check_ends(expected: Tuple, actual: Tuple) -> Result<(), String> {
+    let (wanted, found) = (expected.source, actual.source);
+    if wanted.ip() != found.ip() && !wanted.ip().is_unspecified() {
+        return Err(format!("live packet from {}, expected from {}", found.ip(), wanted.ip()));
+    }
+    if wanted.port() != 0 {
+        field("source_port", wanted.port(), found.port())?;
+    }
+    let (wanted, found) = (expected.destination, actual.destination);
+    if wanted.ip() != found.ip() {
+        return Err(format!("live packet to {}, expected to {}", found.ip(), wanted.ip()));
+    }
+    if wanted.port() != 0 {
+        field("destination_port", wanted.port(), found.port())?;
+    }
+    Ok(())
 }
 
 fn words(bytes: usize) -> u64 {

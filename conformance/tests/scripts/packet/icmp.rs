@@ -79,8 +79,10 @@ pub(super) fn build(spec: &IcmpSpec, source: IpAddr, destination: IpAddr) -> Res
             [0u32.to_be_bytes(), seq.to_be_bytes()].concat(),
             (destination, source),
         )),
-        Quoted::Udp { length } => {
-            rest.extend(quoted_packet((super::UDP, 8, length), vec![0; 8], (destination, source)));
+        Quoted::Udp { length, .. } => {
+            let mut head = vec![0; 8];
+            head[4..6].copy_from_slice(&length.saturating_add(8).to_be_bytes());
+            rest.extend(quoted_packet((super::UDP, 8, length), head, (destination, source)));
         }
     }
     Ok(Body::Icmp { kind, code, rest })
@@ -97,8 +99,16 @@ fn quoted_packet(
     } else {
         Body::Udp { ports: (0, 0), payload: Vec::new() }
     };
-    let frame =
-        Datagram { source, destination, tos: 0, ttl: 255, flow_label: 0, header_bytes: 0, body };
+    let frame = Datagram {
+        source,
+        destination,
+        tos: 0,
+        ttl: 255,
+        flow_label: 0,
+        dont_fragment: false,
+        header_bytes: 0,
+        body,
+    };
     let mut bytes = wire::ip_header(&frame, header_bytes + usize::from(length));
     if source.is_ipv4() {
         // The original leaves it out.
@@ -134,6 +144,41 @@ pub(crate) fn quote(rest: &mut [u8], inbound: Tuple, seq_offset: u32) {
     if rest[protocol_at] == super::TCP {
         let seq = super::word(rest, at + 4).wrapping_add(seq_offset);
         rest[at + 4..at + 8].copy_from_slice(&seq.to_be_bytes());
+    }
+}
+
+/// Whether a message of the stack quotes the datagram that the script says: its length, protocol,
+/// addresses, ports, and as many of its bytes as there are. The original does not look.
+pub(crate) fn check_quote(expected: &[u8], actual: &[u8], is_v4: bool) -> Result<(), String> {
+    let fields: &[(&str, std::ops::Range<usize>)] = match is_v4 {
+        true => &[
+            ("version", 0..1),
+            ("length", 2..4),
+            ("protocol", 9..10),
+            ("addresses", 12..20),
+            ("ports", 20..24),
+            ("UDP length", 24..26),
+        ],
+        false => &[
+            ("length", 4..6),
+            ("protocol", 6..7),
+            ("addresses", 8..40),
+            ("ports", 40..44),
+            ("UDP length", 44..46),
+        ],
+    };
+    for (name, range) in fields {
+        let place = range.start + 4..range.end + 4;
+        let (wanted, found) = (expected.get(place.clone()), actual.get(place));
+        if wanted != found {
+            return Err(format!("quoted {name}: expected {wanted:02x?}, quoted is {found:02x?}"));
+        }
+    }
+    let payload = actual.get(4 + if is_v4 { 28 } else { 48 }..).unwrap_or_default();
+    if payload == super::pattern(payload.len()) {
+        Ok(())
+    } else {
+        Err("the quoted payload is another".into())
     }
 }
 

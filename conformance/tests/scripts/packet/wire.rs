@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Body, Datagram, ICMPV4, ICMPV6, Segment, TCP, UDP};
+use crate::ast::{SumSpec, UdpSpec};
 
 /// The bytes of a packet, all checksums right.
 pub(crate) fn encode(datagram: &Datagram) -> Vec<u8> {
@@ -24,10 +25,38 @@ pub(crate) fn encode(datagram: &Datagram) -> Vec<u8> {
         ICMPV4 => 0,
         protocol => pseudo_header(datagram.source, datagram.destination, protocol, body.len()),
     };
-    let sum = !fold(pseudo + sum(&body));
+    let mut sum = !fold(pseudo + sum(&body));
+    if sum == 0 && datagram.protocol() == UDP {
+        // Zero stands for none (RFC 768).
+        sum = u16::MAX;
+    }
     body[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_be_bytes());
     let mut bytes = ip_header(datagram, body.len());
     bytes.extend(body);
+    bytes
+}
+
+/// The bytes of a packet with a datagram that may have the faults of `spec`.
+pub(crate) fn encode_datagram(datagram: &Datagram, spec: &UdpSpec) -> Vec<u8> {
+    let mut bytes = encode(datagram);
+    let header_bytes = if datagram.source.is_ipv4() { 20 } else { 40 };
+    let body = &mut bytes[header_bytes..];
+    if let Some(claimed) = spec.claimed {
+        body[4..6].copy_from_slice(&claimed.to_be_bytes());
+        // The sum is right, so that the length alone is at fault.
+        body[6..8].fill(0);
+        let covered = &body[..body.len().min(usize::from(claimed).max(8))];
+        let length = usize::from(claimed);
+        let pseudo = pseudo_header(datagram.source, datagram.destination, UDP, length);
+        let sum = !fold(pseudo + sum(covered));
+        body[6..8].copy_from_slice(&sum.to_be_bytes());
+    }
+    match spec.sum {
+        SumSpec::Right => {}
+        SumSpec::None => body[6..8].fill(0),
+        // Neither 0 nor all ones, whatever it was: the difference is one bit.
+        SumSpec::Wrong => body[7] ^= if body[6..8] == [0, 1] { 2 } else { 1 },
+    }
     bytes
 }
 
@@ -66,7 +95,8 @@ pub(super) fn ip_header(datagram: &Datagram, length: usize) -> Vec<u8> {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let mut bytes = vec![0x45, datagram.tos];
             bytes.extend((length as u16 + 20).to_be_bytes());
-            bytes.extend([0, 0, 0, 0, datagram.ttl, datagram.protocol(), 0, 0]);
+            let flags = if datagram.dont_fragment { 0x40 } else { 0 };
+            bytes.extend([0, 0, flags, 0, datagram.ttl, datagram.protocol(), 0, 0]);
             bytes.extend(source.octets());
             bytes.extend(destination.octets());
             let checksum = !fold(sum(&bytes));
@@ -106,7 +136,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Datagram>, String> {
     }
 }
 
-fn half(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn half(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
@@ -137,6 +167,7 @@ fn decode_v4(bytes: &[u8]) -> Result<Option<Datagram>, String> {
         tos: bytes[1],
         ttl: bytes[8],
         flow_label: 0,
+        dont_fragment: half(bytes, 6) & 0x4000 != 0,
         header_bytes,
         body: Body::Icmp { kind: 0, code: 0, rest: Vec::new() },
     };
@@ -163,6 +194,7 @@ fn decode_v6(bytes: &[u8]) -> Result<Option<Datagram>, String> {
         tos: u8::try_from(first >> 20 & 0xff).unwrap_or(0),
         ttl: bytes[7],
         flow_label: first & 0xf_ffff,
+        dont_fragment: false,
         header_bytes: 40,
         body: Body::Icmp { kind: 0, code: 0, rest: Vec::new() },
     };
@@ -184,7 +216,15 @@ fn decode_body(
     }
     frame.body = match protocol {
         TCP => Body::Tcp(decode_tcp(bytes)?),
-        UDP => Body::Udp { ports: (half(bytes, 0), half(bytes, 2)), payload: bytes[8..].to_vec() },
+        UDP => {
+            if usize::from(half(bytes, 4)) != bytes.len() {
+                return Err("UDP length is not that of the packet".into());
+            }
+            if half(bytes, 6) == 0 {
+                return Err("UDP without a checksum".into());
+            }
+            Body::Udp { ports: (half(bytes, 0), half(bytes, 2)), payload: bytes[8..].to_vec() }
+        }
         _ => Body::Icmp { kind: bytes[0], code: bytes[1], rest: bytes[4..].to_vec() },
     };
     let pseudo = match protocol {
@@ -227,6 +267,11 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: u8, length: usiz
         (source, destination) => sum(&sixteen(source)) + sum(&sixteen(destination)),
     };
     addresses + u64::from(protocol) + u64::from(length as u32)
+}
+
+/// The checksum of an IPv4 header whose own field is zero.
+pub(super) fn header_sum(header: &[u8]) -> u16 {
+    !fold(sum(header))
 }
 
 /// The sum of half-words (RFC 1071), not yet folded.

@@ -2,7 +2,8 @@
 
 use super::{Fault, Parser};
 use crate::ast::{
-    BodySpec, Direction, IcmpSpec, IpSpec, OptionsSpec, PacketSpec, Quoted, TcpSpec, TosSpec,
+    BodySpec, Cut, Direction, IcmpSpec, IpSpec, OptionsSpec, PacketSpec, Quoted, SumSpec, TcpSpec,
+    TosSpec, UdpSpec,
 };
 use crate::lexer::Token;
 use crate::packet::flag;
@@ -24,18 +25,25 @@ impl Parser {
         let body = if self.take_word("icmp") {
             BodySpec::Icmp(self.icmp()?)
         } else if self.take_word("udp") {
-            let ports = self.ports()?;
-            BodySpec::Udp { ports, length: self.parenthesised()? }
+            BodySpec::Udp(self.udp(direction)?)
         } else {
             BodySpec::Tcp(self.tcp(direction)?)
         };
         let misplaced = match (&body, ip.tos) {
-            (BodySpec::Udp { .. }, TosSpec::Ecn(_) | TosSpec::Ect01) => true,
+            (BodySpec::Udp(_), TosSpec::Ecn(_) | TosSpec::Ect01) => true,
             (_, TosSpec::Ect01) => direction == Direction::Inbound,
             _ => false,
         };
         if misplaced {
             return Err(Fault { line, what: "that ECN code point cannot stand here".into() });
+        }
+        let is_tcp = matches!(body, BodySpec::Tcp(_));
+        let has_ends = ip.source.is_some() || ip.destination.is_some();
+        if is_tcp && (has_ends || ip.cut.is_some() || ip.dont_fragment.is_some()) {
+            return Err(Fault { line, what: "that field of IP is for datagrams alone".into() });
+        }
+        if direction == Direction::Inbound && ip.dont_fragment.is_some() {
+            return Err(Fault { line, what: "DF is for outbound packets alone".into() });
         }
         Ok(PacketSpec { direction, ip, body })
     }
@@ -59,6 +67,8 @@ impl Parser {
                 let value = u8::try_from(self.hex()?);
                 let value = value.map_err(|_| Fault { line, what: "tos out of range".into() })?;
                 ip.tos = TosSpec::Whole(value);
+            } else if self.is_own_field() {
+                self.own_field(&mut ip)?;
             } else {
                 ip.tos = match self.any_word()?.as_str() {
                     "noecn" => TosSpec::Ecn(0),
@@ -75,6 +85,68 @@ impl Parser {
         }
         self.want_sign(close)?;
         Ok(ip)
+    }
+
+    fn is_own_field(&self) -> bool {
+        let words = ["from", "to", "df", "nodf", "cut", "backwards", "lost"];
+        words.iter().any(|word| self.is_word(word))
+    }
+
+    /// A field of IP that packetdrill's grammar does not have.
+    fn own_field(&mut self, ip: &mut IpSpec) -> Result<(), Fault> {
+        match self.any_word()?.as_str() {
+            "from" => ip.source = Some(self.plain_address()?),
+            "to" => ip.destination = Some(self.plain_address()?),
+            "df" => ip.dont_fragment = Some(true),
+            "nodf" => ip.dont_fragment = Some(false),
+            "cut" => {
+                let bytes: u16 = self.number("payload of a fragment")?;
+                if bytes == 0 || !bytes.is_multiple_of(8) {
+                    return self.fault("fragments carry a multiple of 8 bytes");
+                }
+                ip.cut = Some(Cut { bytes, ..Cut::default() });
+            }
+            other => {
+                let is_order = other == "backwards";
+                let lost = if is_order { None } else { Some(self.number("a fragment")?) };
+                let Some(cut) = &mut ip.cut else {
+                    return self.fault(format!("'{other}' comes behind 'cut'"));
+                };
+                cut.backwards |= is_order;
+                cut.lost = lost.or(cut.lost);
+            }
+        }
+        Ok(())
+    }
+
+    /// An address without quotes.
+    fn plain_address(&mut self) -> Result<std::net::IpAddr, Fault> {
+        let address = match self.peek() {
+            Some(Token::Ipv4(text) | Token::Ipv6(text)) => text.parse().ok(),
+            _ => None,
+        };
+        let address = address.ok_or_else(|| self.unexpected("an address"))?;
+        self.at += 1;
+        Ok(address)
+    }
+
+    /// `5000>6000 sum none len 10 (100)`; all but the length may be left out.
+    fn udp(&mut self, direction: Direction) -> Result<UdpSpec, Fault> {
+        let ports = self.ports()?;
+        let line = self.line();
+        let sum = match self.take_word("sum") {
+            false => SumSpec::Right,
+            true => match self.any_word()?.as_str() {
+                "none" => SumSpec::None,
+                "wrong" => SumSpec::Wrong,
+                other => return Err(Fault { line, what: format!("unknown sum '{other}'") }),
+            },
+        };
+        let claimed = if self.take_word("len") { Some(self.number("len")?) } else { None };
+        if direction == Direction::Outbound && (sum != SumSpec::Right || claimed.is_some()) {
+            return Err(Fault { line, what: "faults are for inbound datagrams alone".into() });
+        }
+        Ok(UdpSpec { ports, length: self.parenthesised()?, sum, claimed })
     }
 
     fn hex(&mut self) -> Result<u32, Fault> {
@@ -322,7 +394,7 @@ impl Parser {
         let mut quoted = Quoted::Tcp { seq: 0, length: 0 };
         if self.take_sign('[') {
             quoted = if self.take_word("udp") {
-                Quoted::Udp { length: self.parenthesised()? }
+                Quoted::Udp { ports: self.ports()?, length: self.parenthesised()? }
             } else if self.take_word("raw") {
                 Quoted::Raw(self.parenthesised()?)
             } else {

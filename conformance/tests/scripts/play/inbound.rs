@@ -38,7 +38,7 @@ impl Player {
         let has_ports = |ports: (u16, u16)| ports.0 != 0 || ports.1 != 0;
         let matches = match &spec.body {
             BodySpec::Tcp(tcp) => protocol == libc::IPPROTO_TCP || has_ports(tcp.ports),
-            BodySpec::Udp { ports, .. } => protocol == libc::IPPROTO_UDP || has_ports(*ports),
+            BodySpec::Udp(udp) => protocol == libc::IPPROTO_UDP || has_ports(udp.ports),
             BodySpec::Icmp(_) => true,
         };
         if matches { Ok(place) } else { Err("no matching socket for script packet".into()) }
@@ -59,6 +59,9 @@ impl Player {
 
     /// Inject a packet of the script for the socket at `place`.
     pub(super) fn inject(&mut self, spec: &PacketSpec, place: usize) -> Result<(), String> {
+        if self.descriptors.at(place)?.is_datagram() {
+            return self.inject_datagram(spec, place);
+        }
         let (local, remote) = (self.config.local(), self.config.remote());
         let scaled = self.config.scaled_echoes;
         let mut live = packet::build(spec, remote, local)?;
@@ -133,6 +136,7 @@ impl Player {
             tos: 0,
             ttl: 255,
             flow_label: 0,
+            dont_fragment: false,
             header_bytes: 20,
             body: Body::Tcp(segment),
         })

@@ -10,15 +10,19 @@ use crate::packet::{self, Body, Datagram, Expectation, StampTolerance, flag};
 const ASKS: usize = 4;
 
 /// A packet of the stack and when it left.
-struct Sniffed {
-    datagram: Datagram,
-    usecs: i64,
+pub(super) struct Sniffed {
+    pub(super) datagram: Datagram,
+    pub(super) usecs: i64,
 }
 
 impl Player {
     /// Wait for the packet that the script expects, and compare.
     pub(super) fn expect(&mut self, spec: &PacketSpec, now: &Now) -> Result<(), String> {
         let place = self.socket_for(spec)?;
+        if self.descriptors.at(place)?.is_datagram() {
+            let result = self.expect_datagram(spec, place, now);
+            return self.warn(result, now.line);
+        }
         let expected = expectation(spec, self.config.local(), self.config.remote())?;
         let is_syn_ack = matches!(&expected.datagram.body, Body::Tcp(segment)
             if segment.has(flag::SYN) && segment.has(flag::ACK));
@@ -47,9 +51,14 @@ impl Player {
                 packet::show(&actual)
             )
         });
-        match message {
+        self.warn(message, now.line)
+    }
+
+    /// Only warns of a packet that is not as expected, where the script asks for that.
+    fn warn(&self, result: Result<(), String>, line: usize) -> Result<(), String> {
+        match result {
             Err(message) if !self.config.is_packet_fatal => {
-                eprintln!("{}", self.at(now.line, &format!("warning handling packet: {message}")));
+                eprintln!("{}", self.at(line, &format!("warning handling packet: {message}")));
                 Ok(())
             }
             other => other,
@@ -108,20 +117,24 @@ impl Player {
         Ok(whole)
     }
 
+    /// The next packet of the stack, and when it left.
+    pub(super) fn next_packet(&self) -> Result<(Vec<u8>, i64), String> {
+        for _ in 0..ASKS {
+            match self.door.sniff() {
+                Some((bytes, _)) if bytes.is_empty() => {
+                    return Err("the stack has nothing to send, and says so".into());
+                }
+                Some(packet) => return Ok(packet),
+                None => {}
+            }
+        }
+        Err("timed out waiting for packet".into())
+    }
+
     /// The next packet of the stack that belongs to the socket at `place`.
     fn sniff(&mut self, place: usize) -> Result<Sniffed, String> {
-        let mut asks = 0;
         loop {
-            let Some((bytes, usecs)) = self.door.sniff() else {
-                asks += 1;
-                if asks == ASKS {
-                    return Err("timed out waiting for packet".into());
-                }
-                continue;
-            };
-            if bytes.is_empty() {
-                return Err("the stack has nothing to send, and says so".into());
-            }
+            let (bytes, usecs) = self.next_packet()?;
             let Some(datagram) = packet::decode(&bytes)? else { continue };
             if belongs(self.descriptors.at(place)?, &datagram) {
                 return Ok(Sniffed { datagram, usecs });
@@ -159,7 +172,7 @@ impl Player {
     }
 }
 
-fn expectation(
+pub(super) fn expectation(
     spec: &PacketSpec,
     local: std::net::IpAddr,
     remote: std::net::IpAddr,
@@ -174,6 +187,7 @@ fn expectation(
         datagram,
         tos: spec.ip.tos,
         ttl: spec.ip.ttl.filter(|ttl| *ttl != 0),
+        dont_fragment: spec.ip.dont_fragment.is_some(),
         window: tcp.is_some_and(|tcp| tcp.window.is_some()),
         options: options.is_some(),
         any_wscale: options.is_some_and(|options| options.any_wscale),
@@ -195,10 +209,7 @@ fn belongs(socket: &mut Socket, datagram: &Datagram) -> bool {
         Body::Tcp(_) => {
             is_syn && socket.protocol == libc::IPPROTO_TCP && socket.phase == Phase::SynSent
         }
-        Body::Udp { .. } => {
-            socket.protocol == libc::IPPROTO_UDP && socket.phase == Phase::Connecting
-        }
-        Body::Icmp { .. } => false,
+        Body::Udp { .. } | Body::Icmp { .. } => false,
     };
     if !is_first || tuple.destination != socket.live.remote {
         return false;

@@ -166,6 +166,16 @@ impl Descriptors {
         self.get(script_fd)?.socket.as_mut().ok_or(error)
     }
 
+    /// The socket for datagrams that the script calls `script_fd`, if it is one.
+    pub(crate) fn datagrams(&mut self, script_fd: i32) -> Option<&mut Socket> {
+        self.socket(script_fd).ok().filter(|socket| socket.is_datagram())
+    }
+
+    /// True if one of them is a socket for datagrams.
+    pub(crate) fn carry_datagrams(&self) -> bool {
+        self.all.iter().any(|fd| fd.socket.as_ref().is_some_and(Socket::is_datagram))
+    }
+
     /// The descriptor whose socket packets belong to.
     pub(crate) fn under_test(&self) -> Option<&Descriptor> {
         self.all.get(self.under_test?)

@@ -16,7 +16,7 @@ use libc::{epoll_event, pollfd};
 use super::{Now, Player};
 use crate::ast::{CallSpec, When};
 use crate::calls;
-use crate::door::{Answer, Door};
+use crate::door::{Answer, Door, Message};
 
 /// How long the original waits for the second thread, of the machine's time.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -27,9 +27,11 @@ pub(crate) enum Output {
     Address(Option<SocketAddr>),
     Number(i32),
     Bytes(Vec<u8>, u32),
+    /// What was read, and who sent it.
+    From(Vec<u8>, Option<SocketAddr>),
     Poll(Vec<pollfd>),
     Epoll(Vec<epoll_event>),
-    Message { flags: i32, control: Vec<u8> },
+    Message(Message),
     Pipe([i32; 2]),
 }
 
