@@ -183,6 +183,19 @@ pub struct Keepalive {
     pub probes: u8,
 }
 
+/// What the peer has of the data written to a connection: a small part of [`ConnectionInfo`], which
+/// takes much longer to make.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    /// Bytes that the peer has not acknowledged. After the connection's end: those that it had not
+    /// acknowledged then.
+    pub unacknowledged_bytes: u32,
+    /// Segments sent again since the connection began.
+    pub retransmits: u32,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub srtt: Duration,
+}
+
 /// The state of a connection for its user: what Linux tells in `tcp_info`, in bytes where that
 /// counts segments.
 ///

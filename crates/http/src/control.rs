@@ -95,11 +95,6 @@ pub trait Control: 'static {
         Poll::Ready(())
     }
 
-    /// [`Delivery::unacknowledged`] alone, which many ask for much more often.
-    fn unacknowledged(&self) -> Option<u64> {
-        self.delivery().map(|delivery| delivery.unacknowledged)
-    }
-
     /// The transport's knowledge of the delivery of written data, also after the connection's end,
     /// except by `abort`; `None` if it cannot tell.
     fn delivery(&self) -> Option<Delivery> {

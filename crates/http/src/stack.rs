@@ -153,18 +153,14 @@ impl control::Control for Transport {
         }
     }
 
-    fn unacknowledged(&self) -> Option<u64> {
-        if self.client().is_some() || self.control.is_closed() {
-            return self.delivery().map(|delivery| delivery.unacknowledged);
-        }
-        Some(self.control.unacknowledged_bytes() as u64)
-    }
-
     fn delivery(&self) -> Option<Delivery> {
-        let info = self.control.info()?;
-        let unacknowledged = u64::from(info.send_buffered_bytes);
+        let own = self.control.delivery()?;
+        let unacknowledged = u64::from(own.unacknowledged_bytes);
         let delivery = match self.client() {
-            None => Delivery { unacknowledged, srtt: info.srtt, retransmits: info.retransmits },
+            None => {
+                let retransmits = own.retransmits.into();
+                Delivery { unacknowledged, srtt: own.srtt, retransmits }
+            }
             Some(client) => {
                 let client = client.info();
                 let unacknowledged = unacknowledged + client.unacknowledged_bytes as u64;

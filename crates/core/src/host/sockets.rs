@@ -22,7 +22,7 @@ use crate::tcp::connection::{Blocked, Context, Identity, SynSent};
 use crate::tcp::isn::Beginning;
 use crate::tcp::slot::{Seat, Slot, SlotFlags, Slots};
 use crate::tcp::terms::Terms;
-use crate::tcp::{Account, Connection, ConnectionInfo, SocketOptions, State};
+use crate::tcp::{Account, Connection, ConnectionInfo, Delivery, SocketOptions, State};
 use crate::time::Instant;
 
 impl Host {
@@ -425,6 +425,12 @@ impl Host {
     pub fn unacknowledged_bytes(&self, id: ConnectionId) -> usize {
         let awake = self.slot(id).ok().and_then(Slot::awake);
         awake.and_then(Connection::synchronized).map_or(0, |s| s.send.buffer.len())
+    }
+
+    /// What the peer has of the data written, also after the connection's end; `None` for a name that
+    /// is dead.
+    pub fn delivery(&self, id: ConnectionId) -> Option<Delivery> {
+        self.slot(id).ok().map(|slot| slot.view().delivery())
     }
 
     /// The connection's state for its user.

@@ -57,7 +57,7 @@ use crate::tcp::send::buffer::SendBuffer;
 use crate::tcp::send::narrow::PathNews;
 use crate::tcp::time_wait::negotiate::Holder;
 use crate::tcp::timers::Timer;
-use crate::tcp::{ConnectionInfo, Settings, SocketOptions, State};
+use crate::tcp::{ConnectionInfo, Delivery, Settings, SocketOptions, State};
 use crate::time::{Duration, Instant};
 use crate::wire::options::Timestamps;
 
@@ -501,6 +501,15 @@ impl Connection {
         }
     }
 
+    /// What the peer has of the data written.
+    pub(crate) fn delivery(&self) -> Delivery {
+        match &self.shape {
+            Shape::Synchronized(s) => s.delivery(),
+            Shape::Ended(ended) => ended.sent,
+            Shape::SynSent(_) | Shape::SynReceived(..) => Delivery::default(),
+        }
+    }
+
     /// The connection's state for its user.
     pub fn info(&self, config: &TcpConfig) -> ConnectionInfo {
         let mut info = ConnectionInfo::of_state(self.state());
@@ -514,7 +523,7 @@ impl Connection {
         if let Shape::Ended(ended) = &self.shape {
             info.srtt = ended.sent.srtt;
             info.retransmits = ended.sent.retransmits.into();
-            info.send_buffered_bytes = ended.sent.unacknowledged;
+            info.send_buffered_bytes = ended.sent.unacknowledged_bytes;
             info.receive_buffered_bytes = ended.unread.len() as u32;
         }
         let Shape::Synchronized(s) = &self.shape else { return info };

@@ -10,7 +10,7 @@
 //! Positions count the bytes of the connection's stream. hyper reads a request only after it has
 //! flushed the response before, so that a response begins where the stream is then.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -35,9 +35,6 @@ const WAITING_MAX: usize = 256;
 
 /// The transport, as records see it.
 pub(super) trait Wire {
-    /// See [`Control::unacknowledged`](crate::Control::unacknowledged).
-    fn unacknowledged(&self) -> Option<u64>;
-
     /// See [`Control::delivery`](crate::Control::delivery). Data that was taken back counts as not
     /// acknowledged.
     fn delivery(&self) -> Option<Delivery>;
@@ -55,8 +52,6 @@ pub(super) struct AccessLog {
     phase: Phase,
     admissions: AdmissionControl,
     waiting: RefCell<VecDeque<Waiting>>,
-    /// Segments retransmitted so far, if the last look at the transport saw that the peer has all.
-    resent: Cell<Option<u64>>,
 }
 
 /// The record of a response that is not over.
@@ -88,8 +83,7 @@ impl AccessLog {
         phase: Phase,
         admissions: AdmissionControl,
     ) -> AccessLog {
-        let (waiting, resent) = Default::default();
-        AccessLog { hook, peer, measure, wire, phase, admissions, waiting, resent }
+        AccessLog { hook, peer, measure, wire, phase, admissions, waiting: RefCell::default() }
     }
 
     /// A request has come, and its response begins.
@@ -100,9 +94,7 @@ impl AccessLog {
 
     /// A request has come on a stream of its own, beside others.
     pub(super) fn begin_stream(&self, access: Access) -> Entry {
-        let retransmits = self.resent.take();
-        let retransmits =
-            retransmits.or_else(|| self.wire.delivery().map(|delivery| delivery.retransmits));
+        let retransmits = self.wire.delivery().map(|delivery| delivery.retransmits);
         let (begin, start) = ((self.measure)(), self.phase.written());
         Entry { access, begin, start, head_bytes: 0, retransmits }
     }
@@ -141,7 +133,7 @@ impl AccessLog {
     /// has no end, and the rest of it never comes. After a reset nothing waits.
     pub(super) fn has_all(&self) -> bool {
         let is_reset = self.phase.last_delivery().is_some();
-        is_reset || self.wire.unacknowledged().is_none_or(|bytes| bytes == 0)
+        is_reset || self.wire.delivery().is_none_or(|delivery| delivery.unacknowledged == 0)
     }
 
     /// Every response that is over is in the transport.
@@ -161,19 +153,15 @@ impl AccessLog {
         if is_flushed {
             self.on_flushed();
         }
-        let unacknowledged = self.wire.unacknowledged();
-        let acknowledged = self.acknowledged(unacknowledged);
+        let delivery = self.wire.delivery();
+        let acknowledged = self.acknowledged(delivery);
         let next = || {
             let mut waiting = self.waiting.borrow_mut();
             waiting.pop_front_if(|first| first.end.is_some_and(|end| end <= acknowledged))
         };
-        let mut told = None;
         while let Some(first) = next() {
-            let delivery = *told.get_or_insert_with(|| self.wire.delivery());
             self.write(first, delivery);
         }
-        let resent = told.flatten().map(|delivery| delivery.retransmits);
-        self.resent.set(resent.filter(|_| unacknowledged == Some(0)));
         // A connection that sends is polled anyway.
         if !self.is_empty() && !self.phase.is_busy() {
             let _ = self.wire.poll_acknowledged(cx);
@@ -187,8 +175,8 @@ impl AccessLog {
     }
 
     /// The bytes of the stream that the peer has acknowledged.
-    fn acknowledged(&self, unacknowledged: Option<u64>) -> u64 {
-        unacknowledged.map_or(0, |bytes| self.phase.written().saturating_sub(bytes))
+    fn acknowledged(&self, delivery: Option<Delivery>) -> u64 {
+        delivery.map_or(0, |delivery| self.phase.written().saturating_sub(delivery.unacknowledged))
     }
 
     fn age(&self, entry: &Entry) -> Duration {
@@ -197,8 +185,7 @@ impl AccessLog {
 
     fn write(&self, waiting: Waiting, delivery: Option<Delivery>) {
         let Waiting { entry, end, .. } = waiting;
-        let unacknowledged = delivery.map(|delivery| delivery.unacknowledged);
-        let (acknowledged, duration) = (self.acknowledged(unacknowledged), self.age(&entry));
+        let (acknowledged, duration) = (self.acknowledged(delivery), self.age(&entry));
         let Entry { mut access, start, head_bytes, retransmits, .. } = entry;
         // From the end back, framing and head need not be known.
         access.body_bytes = match end {

@@ -29,12 +29,6 @@ impl<C> ResponseSink<C> {
 }
 
 impl<C: Control> Wire for ResponseSink<C> {
-    fn unacknowledged(&self) -> Option<u64> {
-        let last = self.phase.last_delivery().map(|delivery| delivery.unacknowledged);
-        let unacknowledged = last.or_else(|| self.transport.unacknowledged())?;
-        Some(unacknowledged + self.phase.taken_back() as u64)
-    }
-
     fn delivery(&self) -> Option<Delivery> {
         let last = self.phase.last_delivery();
         let mut delivery = last.or_else(|| self.transport.delivery())?;

@@ -108,10 +108,6 @@ impl<C: Control> Control for Sealed<C> {
         self.control.poll_acknowledged(cx)
     }
 
-    fn unacknowledged(&self) -> Option<u64> {
-        Some(self.told.lacking(self.control.unacknowledged()?))
-    }
-
     fn delivery(&self) -> Option<Delivery> {
         let mut delivery = self.control.delivery()?;
         delivery.unacknowledged = self.told.lacking(delivery.unacknowledged);

@@ -63,7 +63,7 @@ impl Client {
     /// What the client has of the server's data by now, or had when its connection ended.
     pub fn info(&self) -> ClientInfo {
         let Some(kernel) = self.kernel.upgrade() else { return self.last.get() };
-        let unread = self.stack.info().map_or(0, |info| info.receive_buffered_bytes as usize);
+        let unread = self.stack.unread_bytes();
         let unacknowledged_bytes = unread + self.unwritten.get() + queued_bytes(&kernel);
         let (srtt, retransmits) = round_trips(&kernel);
         ClientInfo { unacknowledged_bytes, srtt, retransmits }

@@ -8,10 +8,10 @@ use crate::error::{Error, WriteError};
 use crate::event::Readiness;
 use crate::flow::Seq;
 use crate::flow::stamp::stamp_at;
-use crate::tcp::State;
 use crate::tcp::recv::buffer::RecvBuffer;
 use crate::tcp::time_wait::negotiate::Holding;
-use crate::time::{Duration, Instant};
+use crate::tcp::{Delivery, State};
+use crate::time::Instant;
 use crate::wire::options::Timestamps;
 
 /// CLOSED or TIME-WAIT: what is left.
@@ -22,22 +22,11 @@ pub struct Ended {
     /// Why it ended; reported once.
     pub error: Option<Error>,
     /// The fate of the data that it sent.
-    pub(super) sent: Sent,
+    pub(super) sent: Delivery,
     /// On entry to TIME-WAIT: what its record needs. The host takes it, unless the whole control
     /// block is the record. If the peer holds TIME-WAIT: what the last ACK needs, which the host
     /// takes.
     final_state: Option<FinalState>,
-}
-
-/// The fate of the data that a connection sent, for its user to learn after the end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
-    /// Written bytes that the peer had not acknowledged.
-    pub unacknowledged: u32,
-    /// Segments sent again.
-    pub retransmits: u32,
-    /// Smoothed round-trip time.
-    pub srtt: Duration,
 }
 
 impl Ended {
@@ -115,10 +104,10 @@ impl Synchronized {
     }
 
     /// The fate of the data that it has sent by now.
-    fn sent(&self) -> Sent {
+    pub(super) fn delivery(&self) -> Delivery {
         let send = &self.send;
-        Sent {
-            unacknowledged: send.buffer.len() as u32,
+        Delivery {
+            unacknowledged_bytes: send.buffer.len() as u32,
             retransmits: send.tally().retransmits,
             srtt: send.rtt.srtt(),
         }
@@ -156,10 +145,10 @@ impl Connection {
             Some(Error::TimedOut) => self.soft_error().or(error),
             error => error,
         };
-        let mut sent = Sent::default();
+        let mut sent = Delivery::default();
         let unread = match &mut self.shape {
             Shape::Synchronized(synchronized) => {
-                sent = synchronized.sent();
+                sent = synchronized.delivery();
                 synchronized.send.buffer.clear(&mut cx.pool);
                 synchronized.recv.window.release(&mut cx.budget);
                 core::mem::take(&mut synchronized.recv.buffer)
@@ -235,7 +224,7 @@ impl Connection {
             Shape::Synchronized(s) if s.owns_nothing() => {
                 let final_state = final_state(s);
                 s.recv.window.release(&mut cx.budget);
-                let sent = s.sent();
+                let sent = s.delivery();
                 let ended = Shape::Ended(Ended { final_state, sent, ..Ended::default() });
                 // It owns nothing, as was asked above.
                 core::mem::forget(core::mem::replace(&mut self.shape, ended));

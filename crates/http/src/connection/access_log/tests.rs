@@ -4,6 +4,7 @@ use crate::testing::peer;
 use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::{Empty, Full};
+use std::cell::Cell;
 use std::task::Waker;
 
 /// A transport whose peer the test plays.
@@ -14,10 +15,6 @@ struct Script {
 }
 
 impl Wire for Script {
-    fn unacknowledged(&self) -> Option<u64> {
-        self.delivery.get().map(|delivery| delivery.unacknowledged)
-    }
-
     fn delivery(&self) -> Option<Delivery> {
         self.delivery.get()
     }

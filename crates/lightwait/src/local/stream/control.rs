@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lightwait_core::config::SendSize;
-use lightwait_core::tcp::{ConnectionInfo, Demand, SendInfo, Supply};
+use lightwait_core::tcp::{ConnectionInfo, Delivery, Demand, SendInfo, Supply};
 use lightwait_core::{ConnectionId, Readiness};
 
 use crate::shard::state::Local;
@@ -150,6 +150,17 @@ impl Control {
     /// The connection's state for its user, also after its end; `None` if the stream is dropped.
     pub fn info(&self) -> Option<ConnectionInfo> {
         self.local.host().info(self.id).ok()
+    }
+
+    /// What the peer has of the data written, also after the connection's end; `None` if the stream
+    /// is dropped.
+    pub fn delivery(&self) -> Option<Delivery> {
+        self.local.host().delivery(self.id)
+    }
+
+    /// Bytes received that have not been read.
+    pub(crate) fn unread_bytes(&self) -> usize {
+        self.local.host().readable_bytes(self.id)
     }
 
     /// Bytes written that the peer has not acknowledged.
