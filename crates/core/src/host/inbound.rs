@@ -3,7 +3,7 @@
 //! ```text
 //!   frame ─┬─ wire::fast ─▶ Hinted ─┬─▶ the connection that its hash leads to
 //!          │                        └─┐
-//!          └─ IP ─▶ Delivery ─────────┴─▶ take_segment ─┬─▶ a connection
+//!          └─ IP ─▶ Packet ───────────┴─▶ take_segment ─┬─▶ a connection
 //!                                                       └─▶ Incoming ─▶ dispatch
 //! ```
 //!
@@ -12,17 +12,15 @@
 //! [`Received`] is by words or by fields. A segment that belongs to no connection becomes an
 //! [`Incoming`]. A wrong checksum is counted only if the addresses are ours.
 
-use alloc::borrow::Cow;
-
 use super::Host;
 use crate::flow::{Seq, Tuple};
 use crate::frame::RxChecksum;
-use crate::ip::input::{Delivery, Origin, Transport};
 use crate::tcp::arrive::Facts;
 use crate::tcp::syn_cache::Standing;
 use crate::time::Instant;
 use crate::wire::Malformed;
 use crate::wire::fast::FastSegment;
+use crate::wire::ip::Packet;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Plain, Segment, verify_checksum};
 
@@ -90,29 +88,13 @@ impl Past {
     }
 }
 
-/// The segment that IP has handed over, which `bytes` are.
-pub(super) fn parse<'a>(delivery: &Delivery<'_>, bytes: &'a [u8]) -> Result<Segment<'a>, Fault> {
-    let &Delivery { source, destination, checksum, .. } = delivery;
-    if checksum != RxChecksum::Good && !verify_checksum(bytes, source, destination) {
+/// The segment in `packet`, whose checksum is in this state.
+pub(super) fn parse<'a>(packet: &Packet<'a>, checksum: RxChecksum) -> Result<Segment<'a>, Fault> {
+    let &Packet { source, destination, payload, .. } = packet;
+    if checksum != RxChecksum::Good && !verify_checksum(payload, source, destination) {
         return Err(Fault::Checksum);
     }
-    Segment::parse(bytes).map_err(Fault::Malformed)
-}
-
-/// A segment of the fast layout as IP hands over any other, for another shard. Its checksum was
-/// found right.
-pub(super) fn delivery_of(fast: &FastSegment<'_>, incoming: &Incoming<'_>) -> Delivery<'static> {
-    Delivery {
-        transport: Transport::Tcp,
-        source: incoming.tuple.remote_ip(),
-        destination: incoming.tuple.local_ip(),
-        traffic_class: fast.traffic_class(),
-        packet: Cow::Owned(fast.bytes()),
-        start: 0,
-        checksum: RxChecksum::Good,
-        segment_size: incoming.facts.piece,
-        origin: if incoming.is_ours { Origin::Ourselves } else { Origin::Link(None) },
-    }
+    Segment::parse(payload).map_err(Fault::Malformed)
 }
 
 impl Host {

@@ -4,10 +4,11 @@ use super::Host;
 use super::prefetch::Notes;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::ip::Context;
-use crate::ip::input::{Origin, Transport};
+use crate::ip::input::Origin;
 use crate::ip::shards::Hop;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
+use crate::wire::ip::protocol;
 use crate::wire::{Malformed, arp};
 
 impl Host {
@@ -76,7 +77,9 @@ impl Host {
     ) {
         self.shared.counters.frames_in += 1;
         match self.config.device.medium {
-            Medium::Ip => self.take_packet::<FAST>(now, frame, Origin::Link(None), note),
+            Medium::Ip => {
+                self.take_packet::<FAST>(now, frame, Origin::Link(None), Hop::First, note);
+            }
             Medium::Ethernet => self.take_ethernet::<FAST>(now, frame, note),
         }
     }
@@ -122,7 +125,8 @@ impl Host {
         let inner = &RxFrame { bytes: link.payload, ..*frame };
         match link.ethertype {
             ethertype::IPV4 | ethertype::IPV6 => {
-                self.take_packet::<FAST>(now, inner, Origin::Link(Some(link.source)), note);
+                let from = Origin::Link(Some(link.source));
+                self.take_packet::<FAST>(now, inner, from, Hop::First, note);
             }
             ethertype::ARP => match arp::Packet::parse(link.payload) {
                 Ok(packet) => {
@@ -136,13 +140,15 @@ impl Host {
         }
     }
 
-    /// `note`: what was found out before of the frame, and its place there.
+    /// Takes in the packet in `frame`, whose link header is gone. `note`: what was found out before
+    /// of it, and its place there.
     #[inline(always)]
     pub(super) fn take_packet<const FAST: bool>(
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
         from: Origin,
+        hop: Hop,
         note: Option<(&Notes, usize)>,
     ) {
         self.shared.arrived = frame.arrived;
@@ -154,18 +160,22 @@ impl Host {
             Some(hinted) if FAST => {
                 self.take_fast_segment(now, hinted, frame, from);
             }
-            _ => self.take_any_packet(now, frame, from),
+            _ => self.take_any_packet(now, frame, from, hop),
         }
     }
 
-    pub(super) fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
+    /// Takes in a packet of any layout.
+    fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin, hop: Hop) {
         let cx = &mut Context { now, counters: &mut self.shared.counters };
         match self.ip.on_packet(cx, frame, from) {
-            Ok(Some(delivery)) => match delivery.transport {
-                Transport::Tcp => self.take_any_segment(now, &delivery),
-                Transport::Udp => self.take_datagram(now, &delivery, Hop::First),
+            Ok(Some(packet)) if packet.protocol == protocol::UDP => {
+                self.take_datagram(now, &packet, frame, from, hop);
+            }
+            Ok(Some(packet)) => self.take_any_segment(now, &packet, frame, from),
+            Ok(None) => match self.ip.reassembled() {
+                Some(bytes) => self.take_any_packet(now, &RxFrame::plain(&bytes), from, hop),
+                None => self.after_ip(now),
             },
-            Ok(None) => self.after_ip(now),
             Err(reason) => self.note_malformed(reason),
         }
     }

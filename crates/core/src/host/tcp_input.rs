@@ -9,8 +9,9 @@ use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
-use crate::ip::input::{Delivery, Origin};
+use crate::ip::input::Origin;
 use crate::ip::path::IpFields;
+use crate::ip::shards::{HandedPacket, Hop};
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{OurSyn, SynReceived};
 use crate::tcp::isn::Beginning;
@@ -18,6 +19,7 @@ use crate::tcp::slot::{Slot, SlotFlags, at_hint};
 use crate::tcp::syn_cache::is_entry;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
+use crate::wire::ip::Packet;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Header};
 
@@ -65,23 +67,33 @@ impl Host {
         self.take_segment(now, (&fast.tuple(), hash), received, facts, from);
     }
 
-    /// A segment of any layout.
+    /// A segment of any layout, in a packet that came in `frame`.
     #[inline(always)]
-    pub(super) fn take_any_segment(&mut self, now: Instant, delivery: &Delivery<'_>) {
-        let bytes = delivery.bytes();
-        let segment = parse(delivery, bytes);
+    pub(super) fn take_any_segment(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+    ) {
+        let &RxFrame { checksum, segment_size, .. } = frame;
+        let segment = parse(packet, checksum);
         // A segment too short for ports belongs to no connection.
-        let &[a, b, c, d] = bytes.first_chunk().unwrap_or(&[0; 4]);
-        let local = (delivery.destination, u16::from_be_bytes([c, d]));
-        let tuple = Tuple::new(local, (delivery.source, u16::from_be_bytes([a, b])));
-        if !self.ip.shards.is_alone() && self.hand_over(&tuple, || delivery.clone().into_owned()) {
+        let &[a, b, c, d] = packet.payload.first_chunk().unwrap_or(&[0; 4]);
+        let local = (packet.destination, u16::from_be_bytes([c, d]));
+        let tuple = Tuple::new(local, (packet.source, u16::from_be_bytes([a, b])));
+        let handed = || {
+            let (bytes, origin, hop) = (packet.bytes.to_vec(), from, Hop::First);
+            HandedPacket { bytes, checksum, segment_size, origin, hop }
+        };
+        if !self.ip.shards.is_alone() && self.hand_over_segment(&tuple, handed) {
             return;
         }
         let hash = self.live.hasher.hash(&tuple);
         let received = segment.as_ref().map_err(|fault| *fault);
-        let received = received.map(|segment| Received::Any(segment, delivery.traffic_class));
-        let facts = Facts::of_piece(delivery.segment_size);
-        self.take_segment(now, (&tuple, hash), received, facts, delivery.origin);
+        let received = received.map(|segment| Received::Any(segment, packet.traffic_class));
+        let facts = Facts::of_piece(segment_size);
+        self.take_segment(now, (&tuple, hash), received, facts, from);
     }
 
     /// A segment that either parser has read: finds the connection, or the half-open one, that it

@@ -115,9 +115,9 @@ impl<'a> FastSegment<'a> {
         word_of(self.head, index)
     }
 
-    /// The TCP header and the text.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        [&self.head[IP_BYTES..], self.rest].concat()
+    /// A copy of the whole packet.
+    pub(crate) fn packet(&self) -> Vec<u8> {
+        [&self.head[..], self.rest].concat()
     }
 
     /// DSCP and ECN.
