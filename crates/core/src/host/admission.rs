@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 
 use super::Host;
-use super::inbound::Incoming;
+use super::lookup::Incoming;
 use super::reply::Reply;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId, SynId};

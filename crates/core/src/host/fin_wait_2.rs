@@ -25,7 +25,7 @@
 use alloc::vec::Vec;
 
 use super::Host;
-use super::inbound::Incoming;
+use super::lookup::Incoming;
 use crate::config::Config;
 use crate::flow::Tuple;
 use crate::tcp::connection::FinalState;

@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 
 use super::Host;
-use super::inbound::{Begun, Incoming};
+use super::lookup::{Begun, Incoming};
 use super::reply::Reply;
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::stamp::stamp_at;

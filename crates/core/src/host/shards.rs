@@ -2,7 +2,7 @@
 //! first learns of the link is published ([`ip::shards`](crate::ip::shards)).
 
 use super::Host;
-use super::inbound::Incoming;
+use super::lookup::Incoming;
 use crate::event::Event;
 use crate::flow::Tuple;
 use crate::frame::RxChecksum;

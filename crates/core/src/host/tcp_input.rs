@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::after_input::publish;
-use super::inbound::{Fault, Hinted, Incoming, Past, parse};
+use super::lookup::{Fault, Guess, Incoming, Past, parse};
 use super::negotiate::Unwilling;
 use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
@@ -15,10 +15,11 @@ use crate::ip::shards::{HandedPacket, Hop};
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{OurSyn, SynReceived};
 use crate::tcp::isn::Beginning;
-use crate::tcp::slot::{Slot, SlotFlags, at_hint};
+use crate::tcp::slot::{Slot, SlotFlags, guessed};
 use crate::tcp::syn_cache::is_entry;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
+use crate::wire::fast::FastSegment;
 use crate::wire::ip::Packet;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Flags, Header};
@@ -30,25 +31,26 @@ impl Host {
     pub(super) fn take_fast_segment(
         &mut self,
         now: Instant,
-        hinted: &Hinted<'_>,
+        fast: &FastSegment<'_>,
+        guess: &Guess,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let &Hinted { fast, hint, .. } = hinted;
         if frame.checksum != RxChecksum::Good && !fast.verify_checksum() {
-            return self.take_fast_elsewhere(now, hinted, false, frame, from);
+            return self.take_fast_elsewhere(now, fast, guess, false, frame, from);
         }
-        // The connection that the hint names is nearly always the right one.
+        // The guess is nearly always right.
+        let &Guess { index, .. } = guess;
         let is_from_ourselves = from == Origin::Ourselves;
-        let found = at_hint(&mut self.slots, hint, &fast.tuple(), is_from_ourselves);
+        let found = guessed(&mut self.slots, index, &fast.tuple(), is_from_ourselves);
         let Some((slot, generation)) = found else {
-            return self.take_fast_elsewhere(now, hinted, true, frame, from);
+            return self.take_fast_elsewhere(now, fast, guess, true, frame, from);
         };
         let facts = Facts::of_piece(frame.segment_size);
-        let id = ConnectionId { index: hint, generation };
-        slot.connection_mut().on_segment(self.shared.at(now), Received::Fast(fast), facts);
+        let id = ConnectionId { index, generation };
+        slot.connection_mut().on_segment(self.shared.at(now), Received::Fast(*fast), facts);
         if publish(slot, id, &mut self.live.ready, &mut self.events) {
-            self.reap(now, hint);
+            self.reap(now, index);
         }
     }
 
@@ -57,12 +59,13 @@ impl Host {
     fn take_fast_elsewhere(
         &mut self,
         now: Instant,
-        &Hinted { fast, hash, .. }: &Hinted<'_>,
+        fast: &FastSegment<'_>,
+        &Guess { hash, .. }: &Guess,
         is_right: bool,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let received = if is_right { Ok(Received::Fast(fast)) } else { Err(Fault::Checksum) };
+        let received = if is_right { Ok(Received::Fast(*fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
         self.take_segment(now, (&fast.tuple(), hash), received, facts, from);
     }

@@ -8,7 +8,7 @@ pub(super) use whole::WholeBlocks;
 use alloc::collections::VecDeque;
 
 use super::Host;
-use super::inbound::{Incoming, Past};
+use super::lookup::{Incoming, Past};
 use super::reply::{self, Reply};
 use crate::config::{TcpConfig, TimeWaitState};
 use crate::counters::Counters;

@@ -23,7 +23,6 @@ use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_short_sum, of_sum, sum, sum_of, word_sum};
 use super::options::{Layout, OptionWords, Options, Timestamps};
-use super::peek::Peeked;
 use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
 use crate::flow::{Seq, Tuple};
 
@@ -132,10 +131,9 @@ impl<'a> FastSegment<'a> {
         Tuple::from_words(ours, theirs, ports.rotate_left(16), false)
     }
 
-    /// The facts that a reader sees at first sight.
-    pub(crate) fn peeked(&self) -> Peeked {
-        let turns = Flags((self.word(8) >> 16) as u8).intersects(Flags::SYN | Flags::FIN);
-        Peeked { tuple: self.tuple(), turns }
+    /// The control bits.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags((self.word(8) >> 16) as u8)
     }
 
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
@@ -173,7 +171,7 @@ impl<'a> FastSegment<'a> {
         Plain {
             seq: Seq(self.word(6)),
             ack: Seq(self.word(7)),
-            flags: Flags((self.word(8) >> 16) as u8),
+            flags: self.flags(),
             window: self.word(8) as u16,
             stamps: Some(stamps),
             text,
@@ -195,7 +193,7 @@ impl<'a> FastSegment<'a> {
             destination_port: ports as u16,
             seq: Seq(self.word(6)),
             ack: Seq(self.word(7)),
-            flags: Flags((self.word(8) >> 16) as u8),
+            flags: self.flags(),
             window: self.word(8) as u16,
             urgent: self.word(9) as u16,
             options: options.options(),

@@ -1,16 +1,16 @@
-//! A TCP segment that has come in, as the host looks for what it belongs to.
+//! The look-up of a TCP segment: where its connection may be, and the segment that has none.
 //!
 //! ```text
-//!   frame ─┬─ wire::fast ─▶ Hinted ─┬─▶ the connection that its hash leads to
-//!          │                        └─┐
-//!          └─ IP ─▶ Packet ───────────┴─▶ take_segment ─┬─▶ a connection
-//!                                                       └─▶ Incoming ─▶ dispatch
+//!   wire::fast ─▶ FastSegment, Guess ─┬─▶ the connection that the guess leads to
+//!                                     └─┐
+//!   IP ─▶ Packet ─────────────────────┴─▶ take_segment ─┬─▶ a connection
+//!                                                         └─▶ Incoming ─▶ dispatch
 //! ```
 //!
-//! Nearly every segment has the fast layout and belongs to the connection that its hash leads to,
-//! which takes it at once. For any other the host looks up what it belongs to, whether
-//! [`Received`] is by words or by fields. A segment that belongs to no connection becomes an
-//! [`Incoming`]. A wrong checksum is counted only if the addresses are ours.
+//! Nearly every segment has the fast layout and belongs to the connection that its [`Guess`] leads
+//! to, which takes it at once. For any other the host looks up what it belongs to, in whichever
+//! layout. A segment that belongs to no connection becomes an [`Incoming`]. A wrong checksum is
+//! counted only if the addresses are ours.
 
 use super::Host;
 use crate::flow::{Seq, Tuple};
@@ -24,15 +24,14 @@ use crate::wire::ip::Packet;
 use crate::wire::received::Received;
 use crate::wire::tcp::{Plain, Segment, verify_checksum};
 
-/// A segment of the fast layout, and where what it belongs to may be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Hinted<'a> {
-    pub(super) fast: FastSegment<'a>,
+/// Where the connection of a segment may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guess {
     /// The hash of its tuple.
     pub(super) hash: u64,
     /// The number of what it belongs to, if it belongs to anything, if that has not changed, and
     /// nothing else has such a hash.
-    pub(super) hint: u32,
+    pub(super) index: u32,
 }
 
 /// The mistake in a segment.
@@ -98,12 +97,12 @@ pub(super) fn parse<'a>(packet: &Packet<'a>, checksum: RxChecksum) -> Result<Seg
 }
 
 impl Host {
-    /// The segment in `packet`, if that is of the fast layout.
+    /// The segment in `packet`, if that is of the fast layout, and where its connection may be.
     #[inline(always)]
-    pub(super) fn hinted<'a>(&self, packet: &'a [u8]) -> Option<Hinted<'a>> {
+    pub(super) fn parse_and_guess<'a>(&self, packet: &'a [u8]) -> Option<(FastSegment<'a>, Guess)> {
         let fast = FastSegment::parse(packet)?;
         let hash = self.live.hasher.hash(&fast.tuple());
-        Some(Hinted { fast, hash, hint: self.live.demux.first_guess(hash) })
+        Some((fast, Guess { hash, index: self.live.demux.first_guess(hash) }))
     }
 
     pub(super) fn note_fault(&mut self, fault: Fault) {
