@@ -37,12 +37,10 @@ pub(crate) mod mld;
 #[doc(hidden)]
 pub mod ndp;
 pub mod options;
-#[doc(hidden)]
-pub mod peek;
+pub(crate) mod parsed;
+pub(crate) mod peek;
 #[doc(hidden)]
 pub mod quoted;
-#[doc(hidden)]
-pub mod received;
 pub mod tcp;
 pub mod udp;
 

@@ -264,7 +264,7 @@ impl Host {
         self.live.orphans += 1;
         self.closed.fin_wait_2.awake += 1;
         self.closed.fin_wait_2.hurried.push(index);
-        self.deliver(now, index, incoming.received, incoming.facts);
+        self.deliver(now, index, incoming.parsed, incoming.facts);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::time::{Duration, Instant};
 use crate::wire::fast::Syn;
-use crate::wire::tcp::{Flags, Header, Plain};
+use crate::wire::tcp::{Flags, Header, PlainSegment};
 
 /// A cookie is believed only this long after one was sent (two steps of its clock).
 pub(super) const COOKIES_VALID: Duration = Duration::from_secs(128);
@@ -94,8 +94,8 @@ impl Host {
         listener: ListenerId,
         begun: Begun,
     ) {
-        let &Incoming { tuple, hash, head, received, facts, .. } = incoming;
-        let facts = self.with_named(tuple, received, facts);
+        let &Incoming { tuple, hash, head, parsed, facts, .. } = incoming;
+        let facts = self.with_named(tuple, parsed, facts);
         let has_room = self.connections() < self.limits().connections;
         let Some(waiting) = self.opening.listeners.get_mut(listener).filter(|it| !it.is_full())
         else {
@@ -111,7 +111,7 @@ impl Host {
         }
         let mut block = self.live.block_pool.take(|| Connection::block(&waiting.options));
         let cx = self.shared.at(now);
-        let Plain { seq, ack, window, .. } = head;
+        let PlainSegment { seq, ack, window, .. } = head;
         let window = u32::from(window) << syn.peer_scale.unwrap_or(0);
         let synchronized = syn.synchronize(cx, &waiting.options, WindowUpdate { window, seq, ack });
         cx.counters.established += 1;
@@ -128,7 +128,7 @@ impl Host {
             s.send.begin_pacing();
         }
         // The listener's user hears nothing of it before `accept`.
-        block.take_in(cx, received, facts);
+        block.take_in(cx, parsed, facts);
         block.take_notices();
         self.queue_for_accept(now, incoming, block, listener, begun);
     }
@@ -265,7 +265,7 @@ impl Host {
         };
         let terms = self.listener_terms(listener);
         let chosen = options
-            .and_then(|options| self.choose_holder(&options, tuple, incoming.received).ok()?);
+            .and_then(|options| self.choose_holder(&options, tuple, incoming.parsed).ok()?);
         let syn = SynReceived {
             iss,
             irs,

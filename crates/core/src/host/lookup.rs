@@ -21,8 +21,8 @@ use crate::time::Instant;
 use crate::wire::Malformed;
 use crate::wire::fast::FastSegment;
 use crate::wire::ip::Packet;
-use crate::wire::received::Received;
-use crate::wire::tcp::{Plain, Segment, verify_checksum};
+use crate::wire::parsed::ParsedSegment;
+use crate::wire::tcp::{PlainSegment, Segment, verify_checksum};
 
 /// Where the connection of a segment may be.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,8 +47,8 @@ pub(super) struct Incoming<'a> {
     /// The hash of the tuple.
     pub(super) hash: u64,
     /// The segment without its options.
-    pub(super) head: Plain<'a>,
-    pub(super) received: Received<'a>,
+    pub(super) head: PlainSegment<'a>,
+    pub(super) parsed: ParsedSegment<'a>,
     pub(super) facts: Facts,
     /// The peer's address is ours as well.
     pub(super) is_ours: bool,

@@ -11,7 +11,7 @@ use crate::ip::icmp::{IcmpError, QuotedPart};
 use crate::ip::input::Origin;
 use crate::ip::shards::{Content, HandedPacket, Hop, Message};
 use crate::time::Instant;
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 
 impl Host {
     /// The oldest message for another shard of this host, and the index of that shard.
@@ -108,7 +108,7 @@ impl Host {
     /// Does the same with a segment that nothing here knows, if it is of the fast layout. Of any
     /// other the owner was found before.
     pub(super) fn hand_over_unknown(&mut self, incoming: &Incoming<'_>) -> bool {
-        let Received::Fast(fast) = incoming.received else { return false };
+        let ParsedSegment::Fast(fast) = incoming.parsed else { return false };
         let is_elsewhere = self.hand_over_segment(incoming.tuple, || HandedPacket {
             bytes: fast.packet(),
             // It was found right.

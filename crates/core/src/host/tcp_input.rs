@@ -21,7 +21,7 @@ use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
 use crate::wire::fast::FastSegment;
 use crate::wire::ip::Packet;
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 use crate::wire::tcp::{Flags, Header};
 
 impl Host {
@@ -48,7 +48,7 @@ impl Host {
         };
         let facts = Facts::of_piece(frame.segment_size);
         let id = ConnectionId { index, generation };
-        slot.connection_mut().on_segment(self.shared.at(now), Received::Fast(*fast), facts);
+        slot.connection_mut().on_segment(self.shared.at(now), ParsedSegment::Fast(*fast), facts);
         if publish(slot, id, &mut self.live.ready, &mut self.events) {
             self.reap(now, index);
         }
@@ -65,9 +65,9 @@ impl Host {
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let received = if is_right { Ok(Received::Fast(*fast)) } else { Err(Fault::Checksum) };
+        let parsed = if is_right { Ok(ParsedSegment::Fast(*fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
-        self.take_segment(now, (&fast.tuple(), hash), received, facts, from);
+        self.take_segment(now, (&fast.tuple(), hash), parsed, facts, from);
     }
 
     /// A segment of any layout, in a packet that came in `frame`.
@@ -93,10 +93,10 @@ impl Host {
             return;
         }
         let hash = self.live.hasher.hash(&tuple);
-        let received = segment.as_ref().map_err(|fault| *fault);
-        let received = received.map(|segment| Received::Any(segment, packet.traffic_class));
-        let facts = Facts::of_piece(segment_size);
-        self.take_segment(now, (&tuple, hash), received, facts, from);
+        let parsed = segment.as_ref().map_err(|fault| *fault);
+        let parsed = parsed.map(ParsedSegment::Fields);
+        let facts = Facts::of_piece(segment_size).with_class(packet.traffic_class);
+        self.take_segment(now, (&tuple, hash), parsed, facts, from);
     }
 
     /// A segment that either parser has read: finds the connection, or the half-open one, that it
@@ -105,7 +105,7 @@ impl Host {
         &mut self,
         now: Instant,
         (tuple, hash): (&Tuple, u64),
-        received: Result<Received<'_>, Fault>,
+        parsed: Result<ParsedSegment<'_>, Fault>,
         facts: Facts,
         from: Origin,
     ) {
@@ -118,17 +118,17 @@ impl Host {
             self.shared.counters.not_ours += 1;
             return;
         }
-        let received = match received {
-            Ok(received) => received,
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
             Err(fault) => return self.note_fault(fault),
         };
         match known {
-            Some(index) if !is_entry(index) => self.deliver(now, index, received, facts),
+            Some(index) if !is_entry(index) => self.deliver(now, index, parsed, facts),
             half_open => {
-                let head = received.head();
+                let head = parsed.head();
                 // From the link, no address of ours is a source.
                 let is_ours = from == Origin::Ourselves && self.ip.is_to_ourselves(tuple);
-                let incoming = Incoming { tuple, hash, head, received, facts, is_ours };
+                let incoming = Incoming { tuple, hash, head, parsed, facts, is_ours };
                 self.dispatch(now, half_open, &incoming);
             }
         }
@@ -168,18 +168,18 @@ impl Host {
         &mut self,
         now: Instant,
         index: u32,
-        received: Received<'_>,
+        parsed: ParsedSegment<'_>,
         mut facts: Facts,
     ) {
-        if self.answer_for_predecessor(now, index, received, facts) {
+        if self.answer_for_predecessor(now, index, parsed, facts) {
             return;
         }
-        let names = received.has_experiments();
+        let names = parsed.has_experiments();
         if let Some(tuple) = self.slots.get(index).filter(|_| names).map(|slot| slot.tuple) {
-            facts = self.with_named(&tuple, received, facts);
+            facts = self.with_named(&tuple, parsed, facts);
         }
         let asked = self.asked(index);
-        self.change(now, index, |connection, cx| connection.on_segment(cx, received, facts));
+        self.change(now, index, |connection, cx| connection.on_segment(cx, parsed, facts));
         self.note_opened(index);
         if let Some(syns) = asked {
             self.note_answered(now, index, syns);
@@ -194,14 +194,14 @@ impl Host {
         &mut self,
         now: Instant,
         index: u32,
-        received: Received<'_>,
+        parsed: ParsedSegment<'_>,
         facts: Facts,
     ) -> bool {
         let reuse = self.slots.get(index).filter(|slot| slot.flags.has(SlotFlags::REUSE));
         let Some(slot) = reuse else { return false };
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);
         let is_ours = slot.flags.has(SlotFlags::OURSELVES);
-        let segment = received.head();
+        let segment = parsed.head();
         let is_old = segment.flags.contains(Flags::ACK)
             && segment.flags.0 & (Flags::SYN | Flags::RST).0 == 0
             && slot.awake().is_some_and(|c| c.is_unanswered_by(segment.ack));
@@ -211,8 +211,8 @@ impl Host {
         let Some(record) = self.living_record(now, hash, &tuple) else { return false };
         self.shared.counters.segments_in += 1;
         let (tuple, head) = (&tuple, segment);
-        let incoming = Incoming { tuple, hash, head, received, facts, is_ours };
-        let verdict = match record.judge(&received.segment()) {
+        let incoming = Incoming { tuple, hash, head, parsed, facts, is_ours };
+        let verdict = match record.judge(&parsed.segment()) {
             Verdict::Ignore => Verdict::Challenge,
             verdict => verdict,
         };
@@ -266,7 +266,7 @@ impl Host {
         }
         let Beginning { isn, stamp_offset } = self.choose_isn(now, tuple);
         let iss = if let Past::Living(floor) = past { isn.max(floor) } else { isn };
-        let names = match self.choose_holder(&listener.options, tuple, incoming.received) {
+        let names = match self.choose_holder(&listener.options, tuple, incoming.parsed) {
             Ok(names) => names,
             Err(Unwilling) => {
                 self.shared.counters.negotiation_refused += 1;
@@ -278,7 +278,7 @@ impl Host {
         let ours = OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6, asks_ecn: false };
         let syn = SynReceived {
             names,
-            ..ours.negotiate(&incoming.received.segment(), &self.shared.config)
+            ..ours.negotiate(&incoming.parsed.segment(), &self.shared.config)
         };
         let marks = listener.options.ip_fields();
         if listener.asks {

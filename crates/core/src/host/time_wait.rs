@@ -186,7 +186,7 @@ impl Host {
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
     pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
         let tuple = incoming.tuple;
-        let mut segment = incoming.received.segment();
+        let mut segment = incoming.parsed.segment();
         if !self.shared.config.timestamps && segment.flags.contains(Flags::SYN) {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
             segment.options.timestamps = None;

@@ -43,7 +43,7 @@ use crate::tcp::timers::Timer;
 use crate::tcp::{State, ecn};
 use crate::time::Instant;
 use crate::wire::options::{SackBlock, Timestamps};
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 use crate::wire::tcp::{Flags, Segment};
 
 /// The facts about a segment that its header does not say.
@@ -51,7 +51,8 @@ use crate::wire::tcp::{Flags, Segment};
 pub(crate) struct Facts {
     /// Payload size of the segments that were joined into it; 0 if it is a single one.
     pub piece: u16,
-    /// Its packet was marked: congestion experienced (RFC 3168 §5).
+    /// Its packet was marked: congestion experienced (RFC 3168 §5). Of the fast layout the segment
+    /// itself says so.
     pub marked: bool,
     /// The end that it names as the holder of TIME-WAIT.
     pub named: Option<End>,
@@ -65,9 +66,9 @@ impl Facts {
         Facts { piece, ..Facts::default() }
     }
 
-    /// These facts, with the CE mark of traffic class `class` noted as well.
-    fn with_class(self, class: u8) -> Facts {
-        Facts { marked: self.marked || class & ecn::MASK == ecn::CE, ..self }
+    /// These facts, of a segment in a packet of this traffic class.
+    pub(crate) fn with_class(self, class: u8) -> Facts {
+        Facts { marked: class & ecn::MASK == ecn::CE, ..self }
     }
 
     /// True if it repeats the end that our SYN, ACK names.
@@ -105,34 +106,32 @@ fn times(cx: &Context) -> Times {
 impl Connection {
     /// A segment has come, verified and addressed to this connection: counts it and takes it in.
     #[inline(always)]
-    pub(crate) fn on_segment(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+    pub(crate) fn on_segment(&mut self, cx: &mut Context, parsed: ParsedSegment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
-        self.take_in(cx, received, facts);
+        self.take_in(cx, parsed, facts);
     }
 
     /// Takes in a segment that is counted: the predicted one in one pass, any other by the steps.
     #[inline(always)]
-    pub(crate) fn take_in(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
-        let plain = received.plain();
+    pub(crate) fn take_in(&mut self, cx: &mut Context, parsed: ParsedSegment<'_>, facts: Facts) {
+        let plain = parsed.plain();
         if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
-            self.take_any(cx, received, facts);
+            self.take_any(cx, parsed, facts);
         }
     }
 
-    fn take_any(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+    fn take_any(&mut self, cx: &mut Context, parsed: ParsedSegment<'_>, facts: Facts) {
         if let Shape::SynSent(syn) = &self.shape {
-            let (syn, segment) = (*syn, received.segment());
+            let (syn, segment) = (*syn, parsed.segment());
             self.on_syn_sent(cx, syn, &segment, facts);
             return self.take_rest_of_syn(cx, &segment, facts);
         }
-        match received {
-            Received::Fast(fast) => {
+        match parsed {
+            ParsedSegment::Fast(fast) => {
                 let facts = facts.with_class(fast.traffic_class());
                 self.take_by_steps(cx, &fast.segment(), facts);
             }
-            Received::Any(segment, class) => {
-                self.take_by_steps(cx, segment, facts.with_class(class));
-            }
+            ParsedSegment::Fields(segment) => self.take_by_steps(cx, segment, facts),
         }
     }
 

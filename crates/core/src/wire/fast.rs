@@ -23,7 +23,7 @@ use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_short_sum, of_sum, sum, sum_of, word_sum};
 use super::options::{Layout, OptionWords, Options, Timestamps};
-use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
+use super::tcp::{Flags, Header, PROTOCOL, PlainSegment, Segment};
 use crate::flow::{Seq, Tuple};
 
 /// Bytes of an IP header.
@@ -153,13 +153,13 @@ impl<'a> FastSegment<'a> {
     }
 
     /// What a segment with timestamps alone says; `None` of a SYN.
-    pub(crate) fn plain(&self) -> Option<Plain<'a>> {
+    pub(crate) fn plain(&self) -> Option<PlainSegment<'a>> {
         let stamps = Timestamps { value: self.word(11), echo: self.word(12) };
         self.is_stamped().then(|| self.with(stamps, self.rest))
     }
 
     /// What any says, but for the options of a SYN other than timestamps.
-    pub(crate) fn head(&self) -> Plain<'a> {
+    pub(crate) fn head(&self) -> PlainSegment<'a> {
         self.plain().unwrap_or_else(|| {
             let (echo, text) = self.rest.split_at_checked(4 * MORE_WORDS).unwrap_or_default();
             let echo = echo.first_chunk().map_or(0, |echo| u32::from_be_bytes(*echo));
@@ -167,8 +167,8 @@ impl<'a> FastSegment<'a> {
         })
     }
 
-    fn with(&self, stamps: Timestamps, text: &'a [u8]) -> Plain<'a> {
-        Plain {
+    fn with(&self, stamps: Timestamps, text: &'a [u8]) -> PlainSegment<'a> {
+        PlainSegment {
             seq: Seq(self.word(6)),
             ack: Seq(self.word(7)),
             flags: self.flags(),
