@@ -3,14 +3,14 @@
 //! ```text
 //!   wire::fast ─▶ FastSegment, Guess ─┬─▶ the connection that the guess leads to
 //!                                     └─┐
-//!   IP ─▶ Packet ─────────────────────┴─▶ take_segment ─┬─▶ a connection
-//!                                                         └─▶ Incoming ─▶ dispatch
+//!   IP ─▶ Packet ───────────────────────┴─▶ take_segment ─┬─▶ a connection
+//!                                                         └─▶ UnmatchedSegment ─▶ dispatch
 //! ```
 //!
 //! Nearly every segment has the fast layout and belongs to the connection that its [`Guess`] leads
 //! to, which takes it at once. For any other the host looks up what it belongs to, in whichever
-//! layout. A segment that belongs to no connection becomes an [`Incoming`]. A wrong checksum is
-//! counted only if the addresses are ours.
+//! layout. One that matches no connection is an [`UnmatchedSegment`]: the records, the SYN cache
+//! and the listeners are asked for it. A wrong checksum is counted only if the addresses are ours.
 
 use super::Host;
 use crate::flow::{Seq, Tuple};
@@ -41,8 +41,8 @@ pub(super) enum Fault {
     Malformed(Malformed),
 }
 
-/// A sound segment that belongs to no connection.
-pub(super) struct Incoming<'a> {
+/// A sound segment that matches no connection, and what else it is looked up by.
+pub(super) struct UnmatchedSegment<'a> {
     pub(super) tuple: &'a Tuple,
     /// The hash of the tuple.
     pub(super) hash: u64,

@@ -2,7 +2,7 @@
 //! first learns of the link is published ([`ip::shards`](crate::ip::shards)).
 
 use super::Host;
-use super::lookup::Incoming;
+use super::lookup::UnmatchedSegment;
 use crate::event::Event;
 use crate::flow::Tuple;
 use crate::frame::RxChecksum;
@@ -107,14 +107,14 @@ impl Host {
 
     /// Does the same with a segment that nothing here knows, if it is of the fast layout. Of any
     /// other the owner was found before.
-    pub(super) fn hand_over_unknown(&mut self, incoming: &Incoming<'_>) -> bool {
-        let ParsedSegment::Fast(fast) = incoming.parsed else { return false };
-        let is_elsewhere = self.hand_over_segment(incoming.tuple, || HandedPacket {
+    pub(super) fn hand_over_unknown(&mut self, unmatched: &UnmatchedSegment<'_>) -> bool {
+        let ParsedSegment::Fast(fast) = unmatched.parsed else { return false };
+        let is_elsewhere = self.hand_over_segment(unmatched.tuple, || HandedPacket {
             bytes: fast.packet(),
             // It was found right.
             checksum: RxChecksum::Good,
-            segment_size: incoming.facts.piece,
-            origin: if incoming.is_ours { Origin::Ourselves } else { Origin::Link(None) },
+            segment_size: unmatched.facts.piece,
+            origin: if unmatched.is_ours { Origin::Ourselves } else { Origin::Link(None) },
             hop: Hop::First,
         });
         // The owner counts it.

@@ -3,7 +3,7 @@
 
 use super::Host;
 use super::after_input::publish;
-use super::lookup::{Fault, Guess, Incoming, Past, parse};
+use super::lookup::{Fault, Guess, Past, UnmatchedSegment, parse};
 use super::negotiate::Unwilling;
 use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
@@ -128,8 +128,8 @@ impl Host {
                 let head = parsed.head();
                 // From the link, no address of ours is a source.
                 let is_ours = from == Origin::Ourselves && self.ip.is_to_ourselves(tuple);
-                let incoming = Incoming { tuple, hash, head, parsed, facts, is_ours };
-                self.dispatch(now, half_open, &incoming);
+                let unmatched = UnmatchedSegment { tuple, hash, head, parsed, facts, is_ours };
+                self.dispatch(now, half_open, &unmatched);
             }
         }
     }
@@ -144,21 +144,21 @@ impl Host {
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
-    fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
-        let (hash, tuple) = (incoming.hash, incoming.tuple);
+    fn dispatch(&mut self, now: Instant, half_open: Option<u32>, unmatched: &UnmatchedSegment<'_>) {
+        let (hash, tuple) = (unmatched.hash, unmatched.tuple);
         if let Some(record) = self.closed.fin_wait_2.find(now, hash, tuple) {
-            return self.on_orphan(now, &record, incoming);
+            return self.on_orphan(now, &record, unmatched);
         }
         self.shared.counters.segments_in += 1;
         if let Some(entry) = half_open {
-            return self.on_half_open(now, entry, incoming);
+            return self.on_half_open(now, entry, unmatched);
         }
         let past = match self.time_wait_record(hash, tuple) {
             Some(record) if record.is_over(now) => Past::Over,
-            Some(record) => return self.on_time_wait(now, &record, incoming),
+            Some(record) => return self.on_time_wait(now, &record, unmatched),
             None => Past::Unknown,
         };
-        self.on_listen(now, incoming, past);
+        self.on_listen(now, unmatched, past);
     }
 
     /// A segment for the connection in slot `index`. While that opens in the place of one in
@@ -211,12 +211,12 @@ impl Host {
         let Some(record) = self.living_record(now, hash, &tuple) else { return false };
         self.shared.counters.segments_in += 1;
         let (tuple, head) = (&tuple, segment);
-        let incoming = Incoming { tuple, hash, head, parsed, facts, is_ours };
+        let unmatched = UnmatchedSegment { tuple, hash, head, parsed, facts, is_ours };
         let verdict = match record.judge(&parsed.segment()) {
             Verdict::Ignore => Verdict::Challenge,
             verdict => verdict,
         };
-        self.do_as_judged(now, &record, &incoming, verdict);
+        self.do_as_judged(now, &record, &unmatched, verdict);
         true
     }
 
@@ -234,21 +234,21 @@ impl Host {
 
     // ---- LISTEN: RFC 9293 §3.10.7.2
 
-    pub(super) fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, past: Past) {
+    pub(super) fn on_listen(&mut self, now: Instant, unmatched: &UnmatchedSegment<'_>, past: Past) {
         // Nothing here knows its ends: they may be another shard's.
-        if !self.ip.shards.is_alone() && self.hand_over_unknown(incoming) {
+        if !self.ip.shards.is_alone() && self.hand_over_unknown(unmatched) {
             return;
         }
-        let segment = &incoming.head;
+        let segment = &unmatched.head;
         if segment.flags.contains(Flags::RST) {
-            return self.on_held_reset(incoming);
+            return self.on_held_reset(unmatched);
         }
-        let tuple = incoming.tuple;
+        let tuple = unmatched.tuple;
         let listener = self.opening.listeners.find(tuple);
-        let Some((name, listener)) = listener else { return self.refuse(now, incoming) };
+        let Some((name, listener)) = listener else { return self.refuse(now, unmatched) };
         if segment.flags.contains(Flags::ACK) {
-            if listener.asks || !self.accept_cookie(now, incoming, name) {
-                self.refuse(now, incoming);
+            if listener.asks || !self.accept_cookie(now, unmatched, name) {
+                self.refuse(now, unmatched);
             }
             return;
         }
@@ -256,7 +256,7 @@ impl Host {
             // Or it is our own SYN come back, and the connection that sent it is gone.
             return;
         }
-        if listener.asks && self.opening.held.has(incoming.hash, tuple) {
+        if listener.asks && self.opening.held.has(unmatched.hash, tuple) {
             // Sent again.
             return;
         }
@@ -266,11 +266,11 @@ impl Host {
         }
         let Beginning { isn, stamp_offset } = self.choose_isn(now, tuple);
         let iss = if let Past::Living(floor) = past { isn.max(floor) } else { isn };
-        let names = match self.choose_holder(&listener.options, tuple, incoming.parsed) {
+        let names = match self.choose_holder(&listener.options, tuple, unmatched.parsed) {
             Ok(names) => names,
             Err(Unwilling) => {
                 self.shared.counters.negotiation_refused += 1;
-                return self.refuse(now, incoming);
+                return self.refuse(now, unmatched);
             }
         };
         let (mss, ipv6) = (listener.terms.mss(tuple.is_ipv6()), tuple.is_ipv6());
@@ -278,17 +278,17 @@ impl Host {
         let ours = OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6, asks_ecn: false };
         let syn = SynReceived {
             names,
-            ..ours.negotiate(&incoming.parsed.segment(), &self.shared.config)
+            ..ours.negotiate(&unmatched.parsed.segment(), &self.shared.config)
         };
         let marks = listener.options.ip_fields();
         if listener.asks {
-            return self.hold_syn(now, incoming, name, syn);
+            return self.hold_syn(now, unmatched, name, syn);
         }
         if !self.opening.syn_cache.has_room(past.standing()) {
             let offer = listener.terms.offer;
-            return self.answer_without_state(now, incoming, syn, offer, marks, past);
+            return self.answer_without_state(now, unmatched, syn, offer, marks, past);
         }
-        self.answer_syn(now, incoming, name, syn, marks, past);
+        self.answer_syn(now, unmatched, name, syn, marks, past);
     }
 
     /// The SYN cache has no room. A SYN that meets a TIME-WAIT record needs an ISN that a cookie
@@ -297,7 +297,7 @@ impl Host {
     fn answer_without_state(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        unmatched: &UnmatchedSegment<'_>,
         syn: SynReceived,
         offer: u16,
         marks: IpFields,
@@ -306,7 +306,7 @@ impl Host {
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_refused += 1;
         } else {
-            self.send_cookie(now, incoming, syn, offer, marks);
+            self.send_cookie(now, unmatched, syn, offer, marks);
         }
     }
 
@@ -315,7 +315,7 @@ impl Host {
     fn answer_syn(
         &mut self,
         now: Instant,
-        &Incoming { hash, tuple, .. }: &Incoming<'_>,
+        &UnmatchedSegment { hash, tuple, .. }: &UnmatchedSegment<'_>,
         listener: ListenerId,
         syn: SynReceived,
         marks: IpFields,
@@ -336,8 +336,8 @@ impl Host {
 
     /// RFC 9293 §3.10.7.1: a segment that belongs to no connection is answered with RST, unless it
     /// is an RST itself.
-    pub(super) fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        let segment = &incoming.head;
+    pub(super) fn refuse(&mut self, now: Instant, unmatched: &UnmatchedSegment<'_>) {
+        let segment = &unmatched.head;
         if segment.flags.contains(Flags::RST) {
             return;
         }
@@ -348,11 +348,11 @@ impl Host {
         // An elicited RST never carries ACK with an acceptable number of its own: where the
         // segment had ACK, RST takes its number from there (and that is what TIME-WAIT ignores).
         let header = if segment.flags.contains(Flags::ACK) {
-            Header::new(incoming.tuple.ports(), segment.ack, Seq(0), Flags::RST)
+            Header::new(unmatched.tuple.ports(), segment.ack, Seq(0), Flags::RST)
         } else {
-            Header::new(incoming.tuple.ports(), Seq(0), segment.end(), Flags::RST | Flags::ACK)
+            Header::new(unmatched.tuple.ports(), Seq(0), segment.end(), Flags::RST | Flags::ACK)
         };
         self.shared.counters.resets_to_strangers += 1;
-        self.reply(Reply::segment(incoming.tuple, header));
+        self.reply(Reply::segment(unmatched.tuple, header));
     }
 }
