@@ -13,7 +13,9 @@
 //!                            └─────────▶ icmpv6 ──▶ ndp | mld
 //! ```
 //!
-//! [`checksum`] serves all of them.
+//! [`checksum`] serves all of them. Beside them `fast` reads and writes the IP and TCP headers that
+//! nearly all segments have in one go, `peek` guesses at ends and flags, and `parsed` holds a
+//! segment in either layout.
 
 #[doc(hidden)]
 pub mod arp;
