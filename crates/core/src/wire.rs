@@ -87,6 +87,10 @@ reasons! {
     Ipv4HeaderLength = "ipv4: bad header length",
     /// An IPv4 total length below the header's or beyond the packet.
     Ipv4TotalLength = "ipv4: bad total length",
+    /// An IPv4 option whose length is 0 or 1, or goes beyond the header (RFC 1122 §3.2.1.8).
+    Ipv4Option = "ipv4: illegal option length",
+    /// An IPv4 source route: we follow none, and answer along none (RFC 7126 §4.3, §4.4).
+    Ipv4SourceRoute = "ipv4: source route",
     /// An IPv4 header whose checksum is wrong.
     Ipv4Checksum = "ipv4: bad header checksum",
     /// An IPv6 packet shorter than 40 bytes (RFC 8200 §3).

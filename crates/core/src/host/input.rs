@@ -176,7 +176,10 @@ impl Host {
                 Some(bytes) => self.take_any_packet(now, &RxFrame::plain(&bytes), from, hop),
                 None => self.after_ip(now),
             },
-            Err(reason) => self.note_malformed(reason),
+            Err(reason) => {
+                self.note_malformed(reason);
+                self.after_ip(now);
+            }
         }
     }
 }

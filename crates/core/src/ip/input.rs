@@ -11,6 +11,7 @@ use crate::ip::outgoing::Outgoing;
 use crate::ip::reassembly::{Outcome, Reason};
 use crate::wire::ethernet::Mac;
 use crate::wire::ip::{Packet, protocol};
+use crate::wire::ipv6::next_header;
 use crate::wire::{Malformed, icmpv4, icmpv6, ndp};
 
 /// ICMP code "fragment reassembly time exceeded", in both versions.
@@ -37,7 +38,13 @@ impl Ip {
         frame: &RxFrame<'a>,
         origin: Origin,
     ) -> Result<Option<Packet<'a>>, Malformed> {
-        let packet = Packet::parse(frame.bytes)?;
+        let packet = match Packet::parse(frame.bytes) {
+            Ok(packet) => packet,
+            Err(reason) => {
+                self.on_malformed(cx, frame.bytes);
+                return Err(reason);
+            }
+        };
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
             return Ok(Some(packet));
         }
@@ -54,7 +61,7 @@ impl Ip {
         } else if !self.is_for_us(packet.destination) {
             cx.counters.not_ours += 1;
         } else if packet.fragment.is_some() {
-            self.on_fragment(cx, &packet)?;
+            self.on_fragment(cx, &packet);
         } else {
             self.take_packet(cx, &packet, origin)?;
         }
@@ -89,6 +96,8 @@ impl Ip {
                 self.icmp_error = self.on_icmp(cx, packet, from)?;
             }
             (protocol::IGMP, IpAddr::V4(_)) => self.on_igmp(cx.now, packet)?,
+            // It says that nothing follows (RFC 8200 §4.7).
+            (next_header::NONE, IpAddr::V6(_)) => cx.counters.protocol_unknown += 1,
             _ => self.on_unknown_protocol(cx, packet),
         }
         Ok(())
@@ -134,7 +143,7 @@ impl Ip {
 
     // ---- fragments
 
-    fn on_fragment(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) -> Result<(), Malformed> {
+    fn on_fragment(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
         let outcome = self.reassembly.on_fragment(cx.now, packet);
         cx.counters.reassembly_failed += self.reassembly.take_evicted();
         match outcome {
@@ -142,15 +151,14 @@ impl Ip {
             Outcome::Dropped(_) => cx.counters.reassembly_failed += 1,
             Outcome::Complete(bytes) => {
                 cx.counters.reassembled += 1;
-                if Packet::parse(&bytes)?.fragment.is_none() {
-                    self.reassembled = Some(bytes);
-                } else {
+                if Packet::parse(&bytes).is_ok_and(|whole| whole.fragment.is_some()) {
                     // A packet that is a fragment once more is malice.
                     cx.counters.reassembly_failed += 1;
+                } else {
+                    self.reassembled = Some(bytes);
                 }
             }
         }
-        Ok(())
     }
 
     /// The packet that the last fragment has completed, once; it is to be taken in like any other.

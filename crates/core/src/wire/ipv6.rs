@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use super::ip::packet::{Fragment, Header, Packet};
+use super::ip::problem::{Flaw, Problem};
+use super::ip::protocol;
 use super::{Malformed, u16_at, u32_at};
 
 /// Bytes of the fixed header.
@@ -26,6 +28,20 @@ pub const MAX_OPTIONS: usize = 32;
 
 /// The type of the option that makes a jumbogram.
 const JUMBO: u8 = 0xc2;
+
+/// The bits of an option's type that say what a node does that does not know it, and their values
+/// (RFC 8200 §4.2). In the last case the sender of a packet to a group hears nothing.
+const ACTION: u8 = 0xc0;
+const SKIP: u8 = 0x00;
+const DISCARD: u8 = 0x40;
+const TELL: u8 = 0x80;
+
+/// Where the payload length and the first next header value stand in the fixed header.
+const PAYLOAD_LEN_AT: usize = 4;
+const NEXT_HEADER_AT: usize = 6;
+
+/// Redirect: the one message of ICMPv6 that is no error and is not answered by one either.
+const REDIRECT: u8 = 137;
 
 /// Next header values of extension headers.
 pub mod next_header {
@@ -85,18 +101,24 @@ struct Walk<'a> {
     at: usize,
     /// What it is.
     next: u8,
+    /// Where that is said.
+    next_at: usize,
     options_left: usize,
+    /// The byte that is wrong, where the walk fails because of one.
+    wrong_at: usize,
 }
 
 impl<'a> Walk<'a> {
     fn new(bytes: &'a [u8], next: u8) -> Self {
-        Walk { bytes, at: HEADER_BYTES, next, options_left: MAX_OPTIONS }
+        let (next_at, options_left) = (NEXT_HEADER_AT, MAX_OPTIONS);
+        Walk { bytes, at: HEADER_BYTES, next, next_at, options_left, wrong_at: 0 }
     }
 
-    fn run(mut self) -> Result<Upper, Malformed> {
+    fn run(&mut self) -> Result<Upper, Malformed> {
         for place in 0..=MAX_EXTENSION_HEADERS {
             match self.next {
                 next_header::HOP_BY_HOP if place > 0 => {
+                    self.wrong_at = self.next_at;
                     return Err(Malformed::Ipv6ExtensionOrder);
                 }
                 next_header::HOP_BY_HOP | next_header::DESTINATION_OPTIONS => self.options()?,
@@ -119,7 +141,7 @@ impl<'a> Walk<'a> {
         let rest = &self.bytes[self.at..];
         let [next, len, ..] = *rest else { return Err(short) };
         let header = rest.get(..8 + 8 * usize::from(len)).ok_or(short)?;
-        self.next = next;
+        (self.next, self.next_at) = (next, self.at);
         self.at += header.len();
         Ok(header)
     }
@@ -129,6 +151,7 @@ impl<'a> Walk<'a> {
     fn options(&mut self) -> Result<(), Malformed> {
         let mut rest = &self.take_header()?[2..];
         while let Some((&kind, after)) = rest.split_first() {
+            let kind_at = self.at - rest.len();
             let limit = Malformed::Ipv6ExtensionLimit;
             self.options_left = self.options_left.checked_sub(1).ok_or(limit)?;
             if kind == 0 {
@@ -138,11 +161,10 @@ impl<'a> Walk<'a> {
             let short = Malformed::Ipv6Extension;
             let len = usize::from(*after.first().ok_or(short)?);
             rest = after.get(1 + len..).ok_or(short)?;
-            // The two highest bits of an unknown option's type say what to do (RFC 8200 §4.2).
-            match kind {
-                JUMBO => return Err(Malformed::Ipv6Jumbo),
-                0..64 => {}
-                _ => return Err(Malformed::Ipv6Option),
+            if kind & ACTION != SKIP {
+                self.wrong_at = kind_at;
+                let is_jumbo = kind == JUMBO;
+                return Err(if is_jumbo { Malformed::Ipv6Jumbo } else { Malformed::Ipv6Option });
             }
         }
         Ok(())
@@ -150,7 +172,12 @@ impl<'a> Walk<'a> {
 
     /// A routing header with nothing left to visit is ignored, whatever its type.
     fn routing(&mut self) -> Result<(), Malformed> {
-        if self.take_header()?[3] == 0 { Ok(()) } else { Err(Malformed::Ipv6Routing) }
+        let header_at = self.at;
+        if self.take_header()?[3] == 0 {
+            return Ok(());
+        }
+        self.wrong_at = header_at + 2;
+        Err(Malformed::Ipv6Routing)
     }
 
     /// A fragment header; `None` if it makes the whole packet its only fragment (RFC 6946).
@@ -159,7 +186,8 @@ impl<'a> Walk<'a> {
         let header = self.bytes.get(self.at..self.at + 8).ok_or(short)?;
         let place = u16_at(header, 2).ok_or(short)?;
         let id = u32_at(header, 4).ok_or(short)?;
-        self.next = header[0];
+        (self.next, self.next_at) = (header[0], self.at);
+        self.wrong_at = self.at + 2;
         self.at += header.len();
         let fragment = Fragment { id, offset: place & !7, more: place & 1 == 1 };
         if place & !6 == 0 {
@@ -168,6 +196,67 @@ impl<'a> Walk<'a> {
         let len = self.bytes.len() - self.at;
         fragment.check(len, 0).map(Some)
     }
+}
+
+/// Where the next header value of the upper layer stands in a sound packet.
+pub(super) fn next_header_at(packet: &[u8]) -> usize {
+    let mut walk = Walk::new(packet, packet.get(NEXT_HEADER_AT).copied().unwrap_or_default());
+    match walk.run() {
+        Ok(_) => walk.next_at,
+        Err(_) => NEXT_HEADER_AT,
+    }
+}
+
+/// What the sender of the packet is to hear of its extension headers.
+pub(super) fn problem(bytes: &[u8]) -> Option<Problem<'_>> {
+    let fixed = bytes.first_chunk::<HEADER_BYTES>()?;
+    let payload_len = usize::from(u16_at(fixed, PAYLOAD_LEN_AT)?);
+    let packet = bytes.get(..HEADER_BYTES + payload_len)?;
+    let mut walk = Walk::new(packet, fixed[NEXT_HEADER_AT]);
+    let (code, at) = match walk.run().err()? {
+        // A jumbogram's option is one that we do not know.
+        Malformed::Ipv6Option | Malformed::Ipv6Jumbo => (2, walk.wrong_at),
+        Malformed::Ipv6ExtensionOrder => (1, walk.wrong_at),
+        Malformed::Ipv6Routing | Malformed::FragmentEnd => (0, walk.wrong_at),
+        Malformed::FragmentLength => (0, PAYLOAD_LEN_AT),
+        _ => return None,
+    };
+    let action = packet.get(at)? & ACTION;
+    if code == 2 && action == DISCARD || carries_error(packet, fixed[NEXT_HEADER_AT]) {
+        return None;
+    }
+    let address = |at: usize| core::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
+    Some(Problem {
+        source: Ipv6Addr::from(address(8)).into(),
+        destination: Ipv6Addr::from(address(24)).into(),
+        flaw: Flaw::Field { code, pointer: at as u16 },
+        of_groups: code == 2 && action == TELL,
+        packet,
+    })
+}
+
+/// True if the packet carries an ICMPv6 error or a redirect, or may do so (RFC 4443 §2.4e).
+fn carries_error(packet: &[u8], mut next: u8) -> bool {
+    let mut rest = packet.get(HEADER_BYTES..).unwrap_or_default();
+    for _ in 0..=MAX_EXTENSION_HEADERS {
+        let len = match (next, rest) {
+            (next_header::FRAGMENT, [_, _, high, low, ..]) if (high, low & !7) != (&0, 0) => {
+                // What it is a piece of, only the first says.
+                return false;
+            }
+            (next_header::FRAGMENT, _) => FRAGMENT_BYTES,
+            (
+                next_header::HOP_BY_HOP | next_header::ROUTING | next_header::DESTINATION_OPTIONS,
+                [_, len, ..],
+            ) => 8 + 8 * usize::from(*len),
+            (protocol::ICMPV6, [kind, ..]) => return *kind < 128 || *kind == REDIRECT,
+            (protocol::ICMPV6, []) => return true,
+            _ => return false,
+        };
+        let ([following, ..], Some(behind)) = (rest, rest.get(len..)) else { return true };
+        (next, rest) = (*following, behind);
+    }
+    true
 }
 
 /// Appends what `header` says, between these addresses.
