@@ -109,6 +109,8 @@ reasons! {
     Ipv6Option = "ipv6: unknown option, discard",
     /// A routing header with segments left: we forward nothing (RFC 8200 §4.4, RFC 5095).
     Ipv6Routing = "ipv6: routing header with segments left",
+    /// A first fragment that ends before the upper layer's header does (RFC 8200 §4.5).
+    Ipv6FirstFragment = "ipv6: first fragment without all headers",
     /// A fragment, not the last, whose length is not a multiple of 8 (RFC 8200 §4.5).
     FragmentLength = "ip: fragment length not a multiple of 8",
     /// A fragment that reaches beyond 65,535 bytes.

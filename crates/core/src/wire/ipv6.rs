@@ -9,7 +9,7 @@ use core::net::Ipv6Addr;
 use super::ip::packet::{Fragment, Header, Packet};
 use super::ip::problem::{Flaw, Problem};
 use super::ip::protocol;
-use super::{Malformed, u16_at, u32_at};
+use super::{Malformed, tcp, u16_at, u32_at, udp};
 
 /// Bytes of the fixed header.
 pub const HEADER_BYTES: usize = 40;
@@ -39,6 +39,9 @@ const TELL: u8 = 0x80;
 /// Where the payload length and the first next header value stand in the fixed header.
 const PAYLOAD_LEN_AT: usize = 4;
 const NEXT_HEADER_AT: usize = 6;
+
+/// Bytes of an ICMPv6 message at least (RFC 4443 §2.1, and the word that all types have).
+const ICMPV6_BYTES: usize = 8;
 
 /// Redirect: the one message of ICMPv6 that is no error and is not answered by one either.
 const REDIRECT: u8 = 137;
@@ -125,7 +128,10 @@ impl<'a> Walk<'a> {
                 next_header::ROUTING => self.routing()?,
                 next_header::FRAGMENT => {
                     let fragment = self.fragment()?;
-                    if fragment.is_some() {
+                    if let Some(Fragment { offset, .. }) = fragment {
+                        if offset == 0 {
+                            self.check_first()?;
+                        }
                         return Ok(Upper { protocol: self.next, fragment, start: self.at });
                     }
                 }
@@ -196,6 +202,19 @@ impl<'a> Walk<'a> {
         let len = self.bytes.len() - self.at;
         fragment.check(len, 0).map(Some)
     }
+
+    /// A first fragment holds all headers, the upper layer's too (RFC 8200 §4.5, RFC 7112 §5).
+    fn check_first(&self) -> Result<(), Malformed> {
+        let cut = Malformed::Ipv6FirstFragment;
+        let (upper, at) = upper_layer(self.bytes, self.at, self.next).ok_or(cut)?;
+        let header_bytes = match upper {
+            protocol::TCP => tcp::MIN_HEADER_BYTES,
+            protocol::UDP => udp::HEADER_BYTES,
+            protocol::ICMPV6 => ICMPV6_BYTES,
+            _ => 0,
+        };
+        if self.bytes.len() < at + header_bytes { Err(cut) } else { Ok(()) }
+    }
 }
 
 /// Where the next header value of the upper layer stands in a sound packet.
@@ -219,6 +238,7 @@ pub(super) fn problem(bytes: &[u8]) -> Option<Problem<'_>> {
         Malformed::Ipv6ExtensionOrder => (1, walk.wrong_at),
         Malformed::Ipv6Routing | Malformed::FragmentEnd => (0, walk.wrong_at),
         Malformed::FragmentLength => (0, PAYLOAD_LEN_AT),
+        Malformed::Ipv6FirstFragment => (3, 0),
         _ => return None,
     };
     let action = packet.get(at)? & ACTION;
@@ -236,27 +256,34 @@ pub(super) fn problem(bytes: &[u8]) -> Option<Problem<'_>> {
 }
 
 /// True if the packet carries an ICMPv6 error or a redirect, or may do so (RFC 4443 §2.4e).
-fn carries_error(packet: &[u8], mut next: u8) -> bool {
-    let mut rest = packet.get(HEADER_BYTES..).unwrap_or_default();
-    for _ in 0..=MAX_EXTENSION_HEADERS {
-        let len = match (next, rest) {
-            (next_header::FRAGMENT, [_, _, high, low, ..]) if (high, low & !7) != (&0, 0) => {
-                // What it is a piece of, only the first says.
-                return false;
-            }
-            (next_header::FRAGMENT, _) => FRAGMENT_BYTES,
-            (
-                next_header::HOP_BY_HOP | next_header::ROUTING | next_header::DESTINATION_OPTIONS,
-                [_, len, ..],
-            ) => 8 + 8 * usize::from(*len),
-            (protocol::ICMPV6, [kind, ..]) => return *kind < 128 || *kind == REDIRECT,
-            (protocol::ICMPV6, []) => return true,
-            _ => return false,
-        };
-        let ([following, ..], Some(behind)) = (rest, rest.get(len..)) else { return true };
-        (next, rest) = (*following, behind);
+fn carries_error(packet: &[u8], next: u8) -> bool {
+    match upper_layer(packet, HEADER_BYTES, next) {
+        Some((protocol::ICMPV6, at)) => {
+            packet.get(at).is_none_or(|kind| *kind < 128 || *kind == REDIRECT)
+        }
+        upper => upper.is_none(),
     }
-    true
+}
+
+/// The protocol of the upper layer, and where it starts, whatever the extension headers from `at`
+/// on say. `None` if the packet ends before, or there are too many of them. A later fragment has
+/// none: what it is a piece of, only the first one says.
+fn upper_layer(packet: &[u8], mut at: usize, mut next: u8) -> Option<(u8, usize)> {
+    for _ in 0..=MAX_EXTENSION_HEADERS {
+        let header = packet.get(at..)?;
+        let len = match next {
+            next_header::FRAGMENT if u16_at(header, 2)? & !7 != 0 => {
+                return Some((next_header::NONE, at));
+            }
+            next_header::FRAGMENT => FRAGMENT_BYTES,
+            next_header::HOP_BY_HOP | next_header::ROUTING | next_header::DESTINATION_OPTIONS => {
+                8 + 8 * usize::from(*header.get(1)?)
+            }
+            upper => return Some((upper, at)),
+        };
+        (next, at) = (*header.first()?, at + len);
+    }
+    None
 }
 
 /// Appends what `header` says, between these addresses.

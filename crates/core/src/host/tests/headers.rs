@@ -148,6 +148,9 @@ fn a_bad_extension_header_is_pointed_at() {
     let far = [17, 0, 0xff, 0xf8, 0, 0, 0, 1];
     let sent = packet(THEM, US, FRAGMENT, &[&far[..], &[0; 8]].concat());
     assert_eq!(answers(&mut cable, &sent), problem(0, 42, &sent));
+    // A first fragment that ends within the header of TCP.
+    let sent = packet(THEM, US, FRAGMENT, &[&[6, 0, 0, 1, 0, 0, 0, 1][..], &[0; 16]].concat());
+    assert_eq!(answers(&mut cable, &sent), problem(3, 0, &sent));
     // A protocol that we do not speak, behind options; and nothing, which needs none.
     let sent = packet(THEM, US, DESTINATION_OPTIONS, &options(200, SKIPPED));
     assert_eq!(answers(&mut cable, &sent), problem(1, 40, &sent));
@@ -158,10 +161,11 @@ fn a_bad_extension_header_is_pointed_at() {
 #[test]
 fn an_unknown_option_is_found_once_its_fragments_are_together() {
     let mut cable = cable();
-    let first = [&[DESTINATION_OPTIONS, 0, 0, 1, 0, 0, 0, 1][..], &options(17, TOLD)].concat();
+    let headers = [options(17, TOLD), [7; 8]].concat();
+    let first = [&[DESTINATION_OPTIONS, 0, 0, 1, 0, 0, 0, 1][..], &headers].concat();
     assert!(answers(&mut cable, &packet(THEM, US, FRAGMENT, &first)).is_empty());
-    let last = [&[DESTINATION_OPTIONS, 0, 0, 8, 0, 0, 0, 1][..], &[7; 8]].concat();
-    let whole = packet(THEM, US, DESTINATION_OPTIONS, &[options(17, TOLD), [7; 8]].concat());
+    let last = [&[DESTINATION_OPTIONS, 0, 0, 16, 0, 0, 0, 1][..], &[7; 8]].concat();
+    let whole = packet(THEM, US, DESTINATION_OPTIONS, &[&headers[..], &[7; 8]].concat());
     let told = answers(&mut cable, &packet(THEM, US, FRAGMENT, &last));
     assert_eq!(told, problem(2, 43, &whole));
 }
