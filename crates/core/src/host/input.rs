@@ -140,10 +140,21 @@ impl Host {
         }
     }
 
+    /// Takes in a packet that has not come over our link: from ourselves, or from another shard.
+    pub(super) fn take_packet_within<const FAST: bool>(
+        &mut self,
+        now: Instant,
+        frame: &RxFrame<'_>,
+        from: Origin,
+        hop: Hop,
+    ) {
+        self.take_packet::<FAST>(now, frame, from, hop, None);
+    }
+
     /// Takes in the packet in `frame`, whose link header is gone. `guess`: as in
     /// [`Host::take_frame`].
     #[inline(always)]
-    pub(super) fn take_packet<const FAST: bool>(
+    fn take_packet<const FAST: bool>(
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
@@ -156,7 +167,7 @@ impl Host {
             Some((guesses, place)) => guesses.of(place, frame.bytes),
             None => self.parse_and_guess(frame.bytes),
         };
-        match &found {
+        match found {
             Some((fast, guess)) if FAST => {
                 self.take_fast_segment(now, fast, guess, frame, from);
             }

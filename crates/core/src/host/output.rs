@@ -185,7 +185,7 @@ impl Host {
             self.ip.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
-            self.take_packet::<FAST>(now, &frame, Origin::Ourselves, Hop::First, None);
+            self.take_packet_within::<FAST>(now, &frame, Origin::Ourselves, Hop::First);
         }
     }
 }

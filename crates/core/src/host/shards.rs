@@ -40,7 +40,7 @@ impl Host {
         let is_frame = match message.content {
             Content::Packet(packet) => {
                 let HandedPacket { origin, hop, .. } = packet;
-                self.take_packet::<true>(now, &packet.frame(), origin, hop, None);
+                self.take_packet_within::<true>(now, &packet.frame(), origin, hop);
                 true
             }
             Content::Error(error, hop) => {

@@ -31,8 +31,8 @@ impl Host {
     pub(super) fn take_fast_segment(
         &mut self,
         now: Instant,
-        fast: &FastSegment<'_>,
-        guess: &Guess,
+        fast: FastSegment<'_>,
+        guess: Guess,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
@@ -40,7 +40,7 @@ impl Host {
             return self.take_fast_elsewhere(now, fast, guess, false, frame, from);
         }
         // The guess is nearly always right.
-        let &Guess { index, .. } = guess;
+        let Guess { index, .. } = guess;
         let is_from_ourselves = from == Origin::Ourselves;
         let found = guessed(&mut self.slots, index, &fast.tuple(), is_from_ourselves);
         let Some((slot, generation)) = found else {
@@ -48,7 +48,7 @@ impl Host {
         };
         let facts = Facts::of_piece(frame.segment_size);
         let id = ConnectionId { index, generation };
-        slot.connection_mut().on_segment(self.shared.at(now), ParsedSegment::Fast(*fast), facts);
+        slot.connection_mut().on_segment(self.shared.at(now), ParsedSegment::Fast(fast), facts);
         if publish(slot, id, &mut self.live.ready, &mut self.events) {
             self.reap(now, index);
         }
@@ -59,13 +59,13 @@ impl Host {
     fn take_fast_elsewhere(
         &mut self,
         now: Instant,
-        fast: &FastSegment<'_>,
-        &Guess { hash, .. }: &Guess,
+        fast: FastSegment<'_>,
+        Guess { hash, .. }: Guess,
         is_right: bool,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let parsed = if is_right { Ok(ParsedSegment::Fast(*fast)) } else { Err(Fault::Checksum) };
+        let parsed = if is_right { Ok(ParsedSegment::Fast(fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
         self.take_segment(now, (&fast.tuple(), hash), parsed, facts, from);
     }
