@@ -67,6 +67,9 @@ counters! {
     fragments_out,
     /// ICMP errors sent because a port has no socket (RFC 1122 §4.1.3.1).
     ports_unreachable,
+    /// ICMP errors sent because of an option, an extension header or a protocol that we do not
+    /// process (RFC 1122 §3.2.2, RFC 4443 §3.4).
+    header_problems,
     /// Segments sent again.
     retransmits,
     /// Retransmission timeouts.

@@ -18,6 +18,15 @@
 //!
 //! Inputs mark and never send; `emit` sends. A connection that could not finish stays on the ready
 //! list, behind the others.
+//!
+//! What comes in is, stage by stage:
+//!
+//! ```text
+//!   RxFrame ─┬─▶ FastSegment, Guess ─┬─▶ ParsedSegment ─┬─▶ a connection
+//!            └─▶ Packet ─┬─▶ Segment ┘                  └─▶ UnmatchedSegment ─▶ 2 to 5
+//!                        ├─▶ Datagram ─▶ Arrival, in the queue of a UDP socket
+//!                        └─▶ HandedPacket ─▶ the shard that it is for
+//! ```
 
 mod admission;
 mod after_input;
@@ -28,9 +37,9 @@ mod half_open;
 mod handover;
 mod icmp;
 mod identity;
-mod inbound;
 mod input;
 mod leases;
+mod lookup;
 mod negotiate;
 mod orphans;
 mod output;

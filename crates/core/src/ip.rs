@@ -2,7 +2,7 @@
 //! loopback.
 //!
 //! ```text
-//!   packets ─▶ on_packet ─┬─▶ Delivery: a segment or datagram; IcmpError: an error about one
+//!   packets ─▶ on_packet ─┬─▶ Packet: of TCP or UDP; IcmpError: an error about one of ours
 //!   ARP     ─▶ on_arp    ─┼─▶ Outgoing: what IP sends of its own accord
 //!   time    ─▶ on_time   ─┴─▶ news of our addresses, next hops that have answered or not
 //!   TCP, UDP ▶ route     ───▶ Route: a Path to write packets along, or a next hop to wait for
@@ -32,6 +32,7 @@ pub mod shards;
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::address::Cidr;
@@ -87,6 +88,8 @@ pub(crate) struct Ip {
     last_heard: Option<((IpAddr, IpAddr), u64)>,
     /// The ICMP error that the last packet reported about a packet of ours.
     icmp_error: Option<IcmpError>,
+    /// The packet that the last fragment has completed.
+    reassembled: Option<Vec<u8>>,
     /// The other shards of this host.
     pub(crate) shards: Shards,
     /// Packets that we have sent to ourselves.
@@ -124,6 +127,7 @@ impl Ip {
             strangers: TokenBucket::new(limits.replies_per_second, limits.replies_per_second),
             last_heard: None,
             icmp_error: None,
+            reassembled: None,
             shards: Shards::new(&config),
             loopback: Outbox::new(LOOPBACK_FRAMES),
             malformed: [0; Malformed::COUNT],

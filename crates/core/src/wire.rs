@@ -13,7 +13,9 @@
 //!                            └─────────▶ icmpv6 ──▶ ndp | mld
 //! ```
 //!
-//! [`checksum`] serves all of them.
+//! [`checksum`] serves all of them. Beside them `fast` reads and writes the IP and TCP headers that
+//! nearly all segments have in one go, `peek` guesses at ends and flags, and `parsed` holds a
+//! segment in either layout.
 
 #[doc(hidden)]
 pub mod arp;
@@ -37,12 +39,10 @@ pub(crate) mod mld;
 #[doc(hidden)]
 pub mod ndp;
 pub mod options;
-#[doc(hidden)]
-pub mod peek;
+pub(crate) mod parsed;
+pub(crate) mod peek;
 #[doc(hidden)]
 pub mod quoted;
-#[doc(hidden)]
-pub mod received;
 pub mod tcp;
 pub mod udp;
 
@@ -87,6 +87,10 @@ reasons! {
     Ipv4HeaderLength = "ipv4: bad header length",
     /// An IPv4 total length below the header's or beyond the packet.
     Ipv4TotalLength = "ipv4: bad total length",
+    /// An IPv4 option whose length is 0 or 1, or goes beyond the header (RFC 1122 §3.2.1.8).
+    Ipv4Option = "ipv4: illegal option length",
+    /// An IPv4 source route: we follow none, and answer along none (RFC 7126 §4.3, §4.4).
+    Ipv4SourceRoute = "ipv4: source route",
     /// An IPv4 header whose checksum is wrong.
     Ipv4Checksum = "ipv4: bad header checksum",
     /// An IPv6 packet shorter than 40 bytes (RFC 8200 §3).
@@ -105,6 +109,8 @@ reasons! {
     Ipv6Option = "ipv6: unknown option, discard",
     /// A routing header with segments left: we forward nothing (RFC 8200 §4.4, RFC 5095).
     Ipv6Routing = "ipv6: routing header with segments left",
+    /// A first fragment that ends before the upper layer's header does (RFC 8200 §4.5).
+    Ipv6FirstFragment = "ipv6: first fragment without all headers",
     /// A fragment, not the last, whose length is not a multiple of 8 (RFC 8200 §4.5).
     FragmentLength = "ip: fragment length not a multiple of 8",
     /// A fragment that reaches beyond 65,535 bytes.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 
 use super::Host;
-use super::inbound::Incoming;
+use super::lookup::UnmatchedSegment;
 use super::reply::Reply;
 use crate::error::Error;
 use crate::event::{ConnectionId, Event, ListenerId, SynId};
@@ -153,11 +153,11 @@ impl Host {
     pub(super) fn hold_syn(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        unmatched: &UnmatchedSegment<'_>,
         listener: ListenerId,
         syn: SynReceived,
     ) {
-        let &Incoming { tuple, hash, is_ours, .. } = incoming;
+        let &UnmatchedSegment { tuple, hash, is_ours, .. } = unmatched;
         let syn = SynReceived { attempts: 0, ..syn };
         let held = Held { tuple: *tuple, hash, syn, listener, is_ours };
         let keeping = self.opening.held.insert(held, now);
@@ -170,8 +170,8 @@ impl Host {
     }
 
     /// An RST has come for no connection: perhaps for a SYN that is held.
-    pub(super) fn on_held_reset(&mut self, incoming: &Incoming<'_>) {
-        let &Incoming { tuple, hash, head, .. } = incoming;
+    pub(super) fn on_held_reset(&mut self, unmatched: &UnmatchedSegment<'_>) {
+        let &UnmatchedSegment { tuple, hash, head, .. } = unmatched;
         if self.opening.held.on_reset(hash, tuple, head.seq) {
             self.shared.counters.resets_received += 1;
             self.shared.counters.syns_held_ended += 1;

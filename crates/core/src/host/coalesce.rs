@@ -9,7 +9,7 @@ use super::Host;
 use super::after_input::publish;
 use crate::event::ConnectionId;
 use crate::frame::{Medium, RxChecksum, RxFrame};
-use crate::tcp::slot::at_hint;
+use crate::tcp::slot::guessed;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
 use crate::wire::fast::FastSegment;
@@ -51,7 +51,7 @@ impl Host {
         };
         let tuple = fast.tuple();
         let index = self.live.demux.first_guess(self.live.hasher.hash(&tuple));
-        let Some((slot, generation)) = at_hint(&mut self.slots, index, &tuple, false) else {
+        let Some((slot, generation)) = guessed(&mut self.slots, index, &tuple, false) else {
             return 0;
         };
         // One that rests is woken only by what is known to be sound.

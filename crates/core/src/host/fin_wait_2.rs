@@ -25,7 +25,7 @@
 use alloc::vec::Vec;
 
 use super::Host;
-use super::inbound::Incoming;
+use super::lookup::UnmatchedSegment;
 use crate::config::Config;
 use crate::flow::Tuple;
 use crate::tcp::connection::FinalState;
@@ -243,7 +243,12 @@ impl Host {
 
     /// A segment has come for an orphan that is kept as a record: the orphan is made again, and
     /// takes the segment in.
-    pub(super) fn on_orphan(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
+    pub(super) fn on_orphan(
+        &mut self,
+        now: Instant,
+        record: &Record,
+        unmatched: &UnmatchedSegment<'_>,
+    ) {
         let limits = self.limits();
         let is_full = self.connections() >= limits.connections;
         if is_full || self.closed.fin_wait_2.awake >= limits.orphans {
@@ -252,7 +257,7 @@ impl Host {
         }
         let (options, offset) = (self.opening.options.clone(), self.stamp_offset(&record.tuple));
         let cx = self.shared.at(now);
-        let connection = Connection::of_record(cx, incoming.hash, options, record, offset);
+        let connection = Connection::of_record(cx, unmatched.hash, options, record, offset);
         let mut block = self.take_block();
         *block = connection;
         let flags = SlotFlags::OURSELVES.only_if(self.ip.is_ours(record.tuple.remote_ip()));
@@ -264,7 +269,7 @@ impl Host {
         self.live.orphans += 1;
         self.closed.fin_wait_2.awake += 1;
         self.closed.fin_wait_2.hurried.push(index);
-        self.deliver(now, index, incoming.received, incoming.facts);
+        self.deliver(now, index, unmatched.parsed, unmatched.facts);
     }
 }
 

@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 
 use super::Host;
-use super::inbound::{Begun, Incoming};
+use super::lookup::{Begun, UnmatchedSegment};
 use super::reply::Reply;
 use crate::event::{ConnectionId, Event, ListenerId};
 use crate::flow::stamp::stamp_at;
@@ -20,29 +20,34 @@ use crate::tcp::terms::Terms;
 use crate::tcp::time_wait::negotiate::{Code, End};
 use crate::time::{Duration, Instant};
 use crate::wire::fast::Syn;
-use crate::wire::tcp::{Flags, Header, Plain};
+use crate::wire::tcp::{Flags, Header, PlainSegment};
 
 /// A cookie is believed only this long after one was sent (two steps of its clock).
 pub(super) const COOKIES_VALID: Duration = Duration::from_secs(128);
 
 impl Host {
     /// A segment has come for an entry of the SYN cache.
-    pub(super) fn on_half_open(&mut self, now: Instant, entry: u32, incoming: &Incoming<'_>) {
+    pub(super) fn on_half_open(
+        &mut self,
+        now: Instant,
+        entry: u32,
+        unmatched: &UnmatchedSegment<'_>,
+    ) {
         let Some(half_open) = self.opening.syn_cache.get(entry) else { return };
         let &HalfOpen { syn, listener, answered, standing, .. } = half_open;
-        let segment = &incoming.head;
+        let segment = &unmatched.head;
         match syn.judge(segment, syn.paws(segment.stamps), &self.shared.config) {
             Meaning::Nothing => {}
-            Meaning::Unacceptable => self.answer_half_open(now, incoming, &syn),
+            Meaning::Unacceptable => self.answer_half_open(now, unmatched, &syn),
             Meaning::Reset => {
                 self.shared.counters.resets_received += 1;
                 self.drop_half_open(entry);
             }
-            Meaning::Alien => self.refuse(now, incoming),
+            Meaning::Alien => self.refuse(now, unmatched),
             Meaning::Completes => {
                 let in_time_wait = standing != Standing::Unknown;
                 let begun = Begun { entry: Some(entry), answered, in_time_wait };
-                self.establish_passive(now, incoming, &syn, listener, begun);
+                self.establish_passive(now, unmatched, &syn, listener, begun);
             }
         }
     }
@@ -53,17 +58,22 @@ impl Host {
     /// While TIME-WAIT has a record of its ends, the record answers what is no SYN: the SYN may
     /// have been an old one, or a stranger's, and the peer of the old connection waits for the ACK
     /// of its FIN.
-    fn answer_half_open(&mut self, now: Instant, incoming: &Incoming<'_>, syn: &SynReceived) {
-        let (tuple, segment) = (incoming.tuple, &incoming.head);
+    fn answer_half_open(
+        &mut self,
+        now: Instant,
+        unmatched: &UnmatchedSegment<'_>,
+        syn: &SynReceived,
+    ) {
+        let (tuple, segment) = (unmatched.tuple, &unmatched.head);
         // With ACK it is an answer, and an answer to it would be answered in turn.
         let is_syn = segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK);
         if is_syn && segment.seq == syn.irs {
             self.repeat_syn_ack(now, tuple, syn);
         } else if !segment.flags.contains(Flags::SYN)
-            && let Some(record) = self.living_record(now, incoming.hash, tuple)
+            && let Some(record) = self.living_record(now, unmatched.hash, tuple)
         {
-            self.on_time_wait(now, &record, incoming);
-        } else if self.shared.challenges.take(incoming.hash, now) {
+            self.on_time_wait(now, &record, unmatched);
+        } else if self.shared.challenges.take(unmatched.hash, now) {
             self.acknowledge_half_open(now, tuple, syn);
         } else {
             self.shared.counters.challenges_suppressed += 1;
@@ -89,13 +99,13 @@ impl Host {
     pub(super) fn establish_passive(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        unmatched: &UnmatchedSegment<'_>,
         syn: &SynReceived,
         listener: ListenerId,
         begun: Begun,
     ) {
-        let &Incoming { tuple, hash, head, received, facts, .. } = incoming;
-        let facts = self.with_named(tuple, received, facts);
+        let &UnmatchedSegment { tuple, hash, head, parsed, facts, .. } = unmatched;
+        let facts = self.with_named(tuple, parsed, facts);
         let has_room = self.connections() < self.limits().connections;
         let Some(waiting) = self.opening.listeners.get_mut(listener).filter(|it| !it.is_full())
         else {
@@ -107,11 +117,11 @@ impl Host {
             return;
         }
         if waiting.options.requires_agreement() && !facts.agree_with(syn.names) {
-            return self.refuse_unwilling(now, incoming, begun.entry);
+            return self.refuse_unwilling(now, unmatched, begun.entry);
         }
         let mut block = self.live.block_pool.take(|| Connection::block(&waiting.options));
         let cx = self.shared.at(now);
-        let Plain { seq, ack, window, .. } = head;
+        let PlainSegment { seq, ack, window, .. } = head;
         let window = u32::from(window) << syn.peer_scale.unwrap_or(0);
         let synchronized = syn.synchronize(cx, &waiting.options, WindowUpdate { window, seq, ack });
         cx.counters.established += 1;
@@ -128,9 +138,9 @@ impl Host {
             s.send.begin_pacing();
         }
         // The listener's user hears nothing of it before `accept`.
-        block.take_in(cx, received, facts);
+        block.take_in(cx, parsed, facts);
         block.take_notices();
-        self.queue_for_accept(now, incoming, block, listener, begun);
+        self.queue_for_accept(now, unmatched, block, listener, begun);
     }
 
     /// Puts the connection in `block` into the accept queue and the tables, in the place of its
@@ -138,7 +148,7 @@ impl Host {
     fn queue_for_accept(
         &mut self,
         now: Instant,
-        &Incoming { tuple, hash, is_ours, .. }: &Incoming<'_>,
+        &UnmatchedSegment { tuple, hash, is_ours, .. }: &UnmatchedSegment<'_>,
         block: Box<Connection>,
         listener: ListenerId,
         Begun { entry, in_time_wait, .. }: Begun,
@@ -170,13 +180,18 @@ impl Host {
 
     /// The peer has not agreed to our choice, and there is to be no connection without: both ends
     /// forget the handshake.
-    fn refuse_unwilling(&mut self, now: Instant, incoming: &Incoming<'_>, entry: Option<u32>) {
+    fn refuse_unwilling(
+        &mut self,
+        now: Instant,
+        unmatched: &UnmatchedSegment<'_>,
+        entry: Option<u32>,
+    ) {
         self.shared.counters.negotiation_refused += 1;
         if let Some(entry) = entry {
             self.drop_half_open(entry);
         }
         if self.ip.may_answer_stranger(now) {
-            let (tuple, ack) = (incoming.tuple, incoming.head.ack);
+            let (tuple, ack) = (unmatched.tuple, unmatched.head.ack);
             self.reply(Reply::segment(tuple, Header::new(tuple.ports(), ack, Seq(0), Flags::RST)));
             self.shared.counters.resets_sent += 1;
         }
@@ -210,7 +225,7 @@ impl Host {
     pub(super) fn send_cookie(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        unmatched: &UnmatchedSegment<'_>,
         received: SynReceived,
         offer: u16,
         marks: IpFields,
@@ -222,7 +237,7 @@ impl Host {
             timestamps: received.stamp.is_some(),
             names_us: received.names_ourselves(),
         };
-        let tuple = incoming.tuple;
+        let tuple = unmatched.tuple;
         let iss = self.opening.cookies.encode(now, tuple, received.irs, facts);
         let carried = facts.carried();
         let syn = SynReceived {
@@ -245,7 +260,7 @@ impl Host {
     pub(super) fn accept_cookie(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        unmatched: &UnmatchedSegment<'_>,
         listener: ListenerId,
     ) -> bool {
         if self.opening.cookie_sent == Instant::ZERO
@@ -253,7 +268,7 @@ impl Host {
         {
             return false;
         }
-        let (segment, tuple) = (&incoming.head, incoming.tuple);
+        let (segment, tuple) = (&unmatched.head, unmatched.tuple);
         let echo = segment.stamps.map(|stamps| stamps.echo);
         let (irs, iss) = (segment.seq - 1, segment.ack - 1);
         let options = self.opening.listeners.get(listener).map(|listener| listener.options.clone());
@@ -265,7 +280,7 @@ impl Host {
         };
         let terms = self.listener_terms(listener);
         let chosen = options
-            .and_then(|options| self.choose_holder(&options, tuple, incoming.received).ok()?);
+            .and_then(|options| self.choose_holder(&options, tuple, unmatched.parsed).ok()?);
         let syn = SynReceived {
             iss,
             irs,
@@ -290,7 +305,7 @@ impl Host {
         self.shared.counters.cookies_accepted += 1;
         // Where the accept queue is full the ACK is as if lost, and no RST must answer it.
         let begun = Begun { entry: None, answered: now, in_time_wait: true };
-        self.establish_passive(now, incoming, &syn, listener, begun);
+        self.establish_passive(now, unmatched, &syn, listener, begun);
         true
     }
 

@@ -1,13 +1,14 @@
 //! A frame arrives: from the link header to TCP or UDP, by the fast layout at once, or through IP.
 
 use super::Host;
-use super::prefetch::Notes;
+use super::prefetch::Guesses;
 use crate::frame::{BURST, Medium, RxFrame};
 use crate::ip::Context;
-use crate::ip::input::{Origin, Transport};
+use crate::ip::input::Origin;
 use crate::ip::shards::Hop;
 use crate::time::Instant;
 use crate::wire::ethernet::{self, ethertype};
+use crate::wire::ip::protocol;
 use crate::wire::{Malformed, arp};
 
 impl Host {
@@ -40,18 +41,18 @@ impl Host {
         now: Instant,
         burst: &[RxFrame<'_>],
     ) {
-        let mut notes = self.live.notes.take().unwrap_or_default();
-        self.prefetch_burst(burst, &mut notes);
-        self.take_each::<FAST>(now, burst, Some(&notes));
-        self.live.notes = Some(notes);
+        let mut guesses = self.live.guesses.take().unwrap_or_default();
+        self.prefetch_burst(burst, &mut guesses);
+        self.take_each::<FAST>(now, burst, Some(&guesses));
+        self.live.guesses = Some(guesses);
     }
 
-    /// `notes`: what was found out before of these frames.
+    /// `guesses`: those about these frames, if they were made before.
     fn take_each<const FAST: bool>(
         &mut self,
         now: Instant,
         frames: &[RxFrame<'_>],
-        notes: Option<&Notes>,
+        guesses: Option<&Guesses>,
     ) {
         let mut left = frames;
         while let Some((frame, others)) = left.split_first() {
@@ -60,24 +61,26 @@ impl Host {
                 left = &left[taken..];
                 continue;
             }
-            let note = notes.map(|notes| (notes, frames.len() - left.len()));
-            self.take_frame::<FAST>(now, frame, note);
+            let guess = guesses.map(|guesses| (guesses, frames.len() - left.len()));
+            self.take_frame::<FAST>(now, frame, guess);
             left = others;
         }
     }
 
-    /// `note`: what was found out before of the frame, and its place there.
+    /// `guess`: the guess about it, and its place there, if that was made before.
     #[inline(always)]
     fn take_frame<const FAST: bool>(
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
-        note: Option<(&Notes, usize)>,
+        guess: Option<(&Guesses, usize)>,
     ) {
         self.shared.counters.frames_in += 1;
         match self.config.device.medium {
-            Medium::Ip => self.take_packet::<FAST>(now, frame, Origin::Link(None), note),
-            Medium::Ethernet => self.take_ethernet::<FAST>(now, frame, note),
+            Medium::Ip => {
+                self.take_packet::<FAST>(now, frame, Origin::Link(None), Hop::First, guess);
+            }
+            Medium::Ethernet => self.take_ethernet::<FAST>(now, frame, guess),
         }
     }
 
@@ -99,7 +102,7 @@ impl Host {
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
-        note: Option<(&Notes, usize)>,
+        guess: Option<(&Guesses, usize)>,
     ) {
         self.begin_link(now);
         let link = match ethernet::Frame::parse(frame.bytes) {
@@ -122,7 +125,8 @@ impl Host {
         let inner = &RxFrame { bytes: link.payload, ..*frame };
         match link.ethertype {
             ethertype::IPV4 | ethertype::IPV6 => {
-                self.take_packet::<FAST>(now, inner, Origin::Link(Some(link.source)), note);
+                let from = Origin::Link(Some(link.source));
+                self.take_packet::<FAST>(now, inner, from, Hop::First, guess);
             }
             ethertype::ARP => match arp::Packet::parse(link.payload) {
                 Ok(packet) => {
@@ -136,37 +140,57 @@ impl Host {
         }
     }
 
-    /// `note`: what was found out before of the frame, and its place there.
-    #[inline(always)]
-    pub(super) fn take_packet<const FAST: bool>(
+    /// Takes in a packet that has not come over our link: from ourselves, or from another shard.
+    pub(super) fn take_packet_within<const FAST: bool>(
         &mut self,
         now: Instant,
         frame: &RxFrame<'_>,
         from: Origin,
-        note: Option<(&Notes, usize)>,
+        hop: Hop,
+    ) {
+        self.take_packet::<FAST>(now, frame, from, hop, None);
+    }
+
+    /// Takes in the packet in `frame`, whose link header is gone. `guess`: as in
+    /// [`Host::take_frame`].
+    #[inline(always)]
+    fn take_packet<const FAST: bool>(
+        &mut self,
+        now: Instant,
+        frame: &RxFrame<'_>,
+        from: Origin,
+        hop: Hop,
+        guess: Option<(&Guesses, usize)>,
     ) {
         self.shared.arrived = frame.arrived;
-        let hinted = match note {
-            Some((notes, place)) => notes.hinted(place, frame.bytes),
-            None => self.hinted(frame.bytes),
+        let found = match guess {
+            Some((guesses, place)) => guesses.of(place, frame.bytes),
+            None => self.parse_and_guess(frame.bytes),
         };
-        match &hinted {
-            Some(hinted) if FAST => {
-                self.take_fast_segment(now, hinted, frame, from);
+        match found {
+            Some((fast, guess)) if FAST => {
+                self.take_fast_segment(now, fast, guess, frame, from);
             }
-            _ => self.take_any_packet(now, frame, from),
+            _ => self.take_any_packet(now, frame, from, hop),
         }
     }
 
-    pub(super) fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin) {
+    /// Takes in a packet of any layout.
+    fn take_any_packet(&mut self, now: Instant, frame: &RxFrame<'_>, from: Origin, hop: Hop) {
         let cx = &mut Context { now, counters: &mut self.shared.counters };
         match self.ip.on_packet(cx, frame, from) {
-            Ok(Some(delivery)) => match delivery.transport {
-                Transport::Tcp => self.take_any_segment(now, &delivery),
-                Transport::Udp => self.take_datagram(now, &delivery, Hop::First),
+            Ok(Some(packet)) if packet.protocol == protocol::UDP => {
+                self.take_datagram(now, &packet, frame, from, hop);
+            }
+            Ok(Some(packet)) => self.take_any_segment(now, &packet, frame, from),
+            Ok(None) => match self.ip.reassembled() {
+                Some(bytes) => self.take_any_packet(now, &RxFrame::plain(&bytes), from, hop),
+                None => self.after_ip(now),
             },
-            Ok(None) => self.after_ip(now),
-            Err(reason) => self.note_malformed(reason),
+            Err(reason) => {
+                self.note_malformed(reason);
+                self.after_ip(now);
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::tcp::connection::Shape;
 use crate::tcp::slot::SlotFlags;
 use crate::tcp::time_wait::negotiate::{ASKING_SYNS, Code, End, Holder};
 use crate::time::Instant;
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 
 /// The peer does not negotiate, and there is to be no connection without an agreement.
 pub(super) struct Unwilling;
@@ -20,12 +20,17 @@ pub(super) struct Unwilling;
 impl Host {
     /// `facts`, with the end that a segment between the ends of `tuple` names.
     #[inline(always)]
-    pub(super) fn with_named(&self, tuple: &Tuple, received: Received<'_>, facts: Facts) -> Facts {
-        if received.has_experiments() { self.with_end(tuple, received, facts) } else { facts }
+    pub(super) fn with_named(
+        &self,
+        tuple: &Tuple,
+        parsed: ParsedSegment<'_>,
+        facts: Facts,
+    ) -> Facts {
+        if parsed.has_experiments() { self.with_end(tuple, parsed, facts) } else { facts }
     }
 
-    fn with_end(&self, tuple: &Tuple, received: Received<'_>, facts: Facts) -> Facts {
-        let (segment, ours, theirs) = (received.segment(), tuple.local_ip(), tuple.remote_ip());
+    fn with_end(&self, tuple: &Tuple, parsed: ParsedSegment<'_>, facts: Facts) -> Facts {
+        let (segment, ours, theirs) = (parsed.segment(), tuple.local_ip(), tuple.remote_ip());
         let named = Code::of(&self.shared.config).named(&segment.options, ours, theirs);
         Facts { named, are_larger: ours > theirs, ..facts }
     }
@@ -68,7 +73,7 @@ impl Host {
         &self,
         options: &SocketOptions,
         tuple: &Tuple,
-        syn: Received<'_>,
+        syn: ParsedSegment<'_>,
     ) -> Result<Option<End>, Unwilling> {
         if options.negotiate == Wish::Off {
             return Ok(None);

@@ -12,6 +12,7 @@ use crate::ip::link::Route;
 use crate::ip::outgoing::Content;
 use crate::ip::path::IpFields;
 use crate::ip::route_cache::{CachedRoute, RouteIndex};
+use crate::ip::shards::Hop;
 use crate::tcp::connection::Context;
 use crate::tcp::egress::Egress;
 use crate::tcp::emit::Flushed;
@@ -184,7 +185,7 @@ impl Host {
             self.ip.loopback.pop();
             let checksum = RxChecksum::Good;
             let frame = RxFrame { checksum, segment_size, ..RxFrame::plain(&bytes) };
-            self.take_packet::<FAST>(now, &frame, Origin::Ourselves, None);
+            self.take_packet_within::<FAST>(now, &frame, Origin::Ourselves, Hop::First);
         }
     }
 }

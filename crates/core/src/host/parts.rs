@@ -8,7 +8,7 @@ use core::net::IpAddr;
 
 use super::fin_wait_2::FinWait2;
 use super::pace::Paces;
-use super::prefetch::Notes;
+use super::prefetch::Guesses;
 use super::shortage::stalled::Stalled;
 use super::time_wait::WholeBlocks;
 use crate::config::{Config, Limits, SLOTS_MAX};
@@ -39,8 +39,8 @@ pub(super) struct Live {
     pub(super) demux: Demux,
     /// Blocks of connections that are gone, for those to come.
     pub(super) block_pool: BlockPool,
-    /// The notes about frames that are read ahead, once there were any.
-    pub(super) notes: Option<Box<Notes>>,
+    /// The guesses about frames that are read ahead, once there were any.
+    pub(super) guesses: Option<Box<Guesses>>,
     pub(super) timers: Timers,
     /// The scheduling clock.
     pub(super) ticks: Ticks,
@@ -96,7 +96,7 @@ impl Live {
             hasher: TupleHasher::new(&config.secret),
             demux: Demux::default(),
             block_pool: BlockPool::default(),
-            notes: None,
+            guesses: None,
             timers: Timers::new(config.tcp.timers, ticks).with_estimator(config.tcp.rto.estimator),
             ticks,
             due: Vec::new(),

@@ -16,13 +16,14 @@
 //! leads is a guess, which is checked when its turn comes.
 
 use super::Host;
-use super::inbound::Hinted;
+use super::lookup::Guess;
 use crate::flow::Tuple;
 use crate::frame::{BURST, RxFrame};
 use crate::tcp::demux::Bucket;
 use crate::tcp::slot::Slot;
 use crate::wire::fast::FastSegment;
-use crate::wire::peek::{self, Peeked};
+use crate::wire::peek;
+use crate::wire::tcp::Flags;
 
 /// Entries of a table from which on it pays to read ahead: of fewer, the second cache holds most. A
 /// power of two.
@@ -35,27 +36,23 @@ pub(super) const MANY_LINES: usize = 1 << 11;
 /// What is kept of the frames of a burst from when they are looked at until they are taken in: in
 /// their order, as far as there are any.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
-    hashes: [u64; BURST],
-    packets: [Noted; BURST],
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Noted {
-    /// The slot that its connection may be in.
-    hint: u32,
+pub(super) struct Guesses {
+    guesses: [Guess; BURST],
     /// Bytes of the packet; 0 if it does not have the fast layout.
-    len: u32,
+    lens: [u32; BURST],
 }
 
-impl Notes {
-    /// The notes about `packet`, which was at `position` in the burst.
+impl Guesses {
+    /// The segment in `packet`, which was at `position` in the burst, and its guess.
     #[inline(always)]
-    pub(super) fn hinted<'a>(&self, position: usize, packet: &'a [u8]) -> Option<Hinted<'a>> {
+    pub(super) fn of<'a>(
+        &self,
+        position: usize,
+        packet: &'a [u8],
+    ) -> Option<(FastSegment<'a>, Guess)> {
         let position = position % BURST;
-        let Noted { hint, len } = self.packets[position];
-        let fast = FastSegment::of_parsed(packet.get(..len as usize)?)?;
-        Some(Hinted { fast, hash: self.hashes[position], hint })
+        let fast = FastSegment::of_parsed(packet.get(..self.lens[position] as usize)?)?;
+        Some((fast, self.guesses[position]))
     }
 }
 
@@ -104,20 +101,20 @@ impl Host {
         self.closed.whole_blocks.prefetch(hash);
     }
 
-    /// Notes what is in each of these frames, [`BURST`] at most, and fetches what they lead to.
-    pub(super) fn prefetch_burst(&self, frames: &[RxFrame<'_>], notes: &mut Notes) {
+    /// Guesses what each of these frames is for, [`BURST`] at most, and fetches that.
+    pub(super) fn prefetch_burst(&self, frames: &[RxFrame<'_>], guesses: &mut Guesses) {
         let mut lines = [Bucket::NOTHING; BURST];
         let count = frames.len().min(BURST);
         let (frames, lines) = (&frames[..count], &mut lines[..count]);
         if self.has_many_records() {
-            self.hash_all::<true>(frames, notes, lines);
+            self.hash_all::<true>(frames, guesses, lines);
         } else {
-            self.hash_all::<false>(frames, notes, lines);
+            self.hash_all::<false>(frames, guesses, lines);
         }
         if self.has_many_at_work() {
-            self.find_all::<true>(notes, lines);
+            self.find_all::<true>(guesses, lines);
         } else {
-            self.find_all::<false>(notes, lines);
+            self.find_all::<false>(guesses, lines);
         }
     }
 
@@ -126,40 +123,41 @@ impl Host {
     fn hash_all<'s, const RECORDS: bool>(
         &'s self,
         frames: &[RxFrame<'_>],
-        notes: &mut Notes,
+        guesses: &mut Guesses,
         lines: &mut [&'s Bucket],
     ) {
         let link = self.link_bytes();
-        let noted = notes.hashes.iter_mut().zip(&mut notes.packets);
-        for (((hash, note), line), frame) in noted.zip(lines).zip(frames) {
+        let all = guesses.guesses.iter_mut().zip(&mut guesses.lens);
+        for (((guess, len), line), frame) in all.zip(lines).zip(frames) {
             let packet = frame.bytes.get(link..);
-            (*hash, note.len) = match packet.and_then(FastSegment::parse) {
+            (guess.hash, *len) = match packet.and_then(FastSegment::parse) {
                 Some(fast) => {
-                    (self.hash_and_prefetch::<RECORDS>(&fast.peeked()), fast.packet_len())
+                    let hash = self.hash_and_prefetch::<RECORDS>(&fast.tuple(), fast.flags());
+                    (hash, fast.packet_len())
                 }
                 None => (self.hash_unusual::<RECORDS>(packet), 0),
             };
-            *line = self.live.demux.prefetch(*hash);
+            *line = self.live.demux.prefetch(guess.hash);
         }
     }
 
     /// Finds the connections that they are for. `FAR`: their blocks are fetched.
-    fn find_all<const FAR: bool>(&self, notes: &mut Notes, lines: &[&Bucket]) {
-        let noted = notes.hashes.iter().zip(&mut notes.packets);
-        for ((hash, note), line) in noted.zip(lines) {
-            note.hint = line.first_guess(*hash);
+    fn find_all<const FAR: bool>(&self, guesses: &mut Guesses, lines: &[&Bucket]) {
+        for (guess, line) in guesses.guesses.iter_mut().zip(lines) {
+            guess.index = line.first_guess(guess.hash);
             if FAR {
                 // The processor goes on to the next frames while it waits for the slot.
-                self.slots.prefetch(note.hint, 0);
-                self.slots.get(note.hint).into_iter().for_each(Slot::prefetch);
+                self.slots.prefetch(guess.index, 0);
+                self.slots.get(guess.index).into_iter().for_each(Slot::prefetch);
             }
         }
     }
 
-    /// The hash of what seems to be in a packet; what may be left of its connection is fetched.
-    fn hash_and_prefetch<const RECORDS: bool>(&self, Peeked { tuple, turns }: &Peeked) -> u64 {
+    /// The hash of what seems to be in a packet; what may be left of its connection is fetched. A
+    /// connection begins or ends with SYN or FIN.
+    fn hash_and_prefetch<const RECORDS: bool>(&self, tuple: &Tuple, flags: Flags) -> u64 {
         let hash = self.live.hasher.hash(tuple);
-        if RECORDS && *turns {
+        if RECORDS && flags.intersects(Flags::SYN | Flags::FIN) {
             self.read_records_ahead(hash, tuple);
         }
         hash
@@ -167,6 +165,6 @@ impl Host {
 
     fn hash_unusual<const RECORDS: bool>(&self, packet: Option<&[u8]>) -> u64 {
         let peeked = packet.and_then(peek::at);
-        peeked.map_or(0, |peeked| self.hash_and_prefetch::<RECORDS>(&peeked))
+        peeked.map_or(0, |(tuple, flags)| self.hash_and_prefetch::<RECORDS>(&tuple, flags))
     }
 }

@@ -2,16 +2,16 @@
 //! first learns of the link is published ([`ip::shards`](crate::ip::shards)).
 
 use super::Host;
-use super::inbound::{Incoming, delivery_of};
+use super::lookup::UnmatchedSegment;
 use crate::event::Event;
 use crate::flow::Tuple;
-use crate::frame::RxFrame;
+use crate::frame::RxChecksum;
 use crate::ip::Context;
 use crate::ip::icmp::{IcmpError, QuotedPart};
-use crate::ip::input::Delivery;
-use crate::ip::shards::{Content, Hop, Message};
+use crate::ip::input::Origin;
+use crate::ip::shards::{Content, HandedPacket, Hop, Message};
 use crate::time::Instant;
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 
 impl Host {
     /// The oldest message for another shard of this host, and the index of that shard.
@@ -38,24 +38,13 @@ impl Host {
     pub fn on_message(&mut self, now: Instant, from: u16, message: Message) {
         self.begin_link(now);
         let is_frame = match message.content {
-            Content::Segment(delivery) => {
-                self.take_any_segment(now, &delivery);
-                true
-            }
-            Content::Datagram(delivery, hop) => {
-                // The device's time of it is the other shard's.
-                self.shared.arrived = Instant::FAR_FUTURE;
-                self.take_datagram(now, &delivery, hop);
+            Content::Packet(packet) => {
+                let HandedPacket { origin, hop, .. } = packet;
+                self.take_packet_within::<true>(now, &packet.frame(), origin, hop);
                 true
             }
             Content::Error(error, hop) => {
                 self.on_error_about(now, error, hop);
-                true
-            }
-            Content::Packet { bytes, checksum, origin } => {
-                let frame = RxFrame { checksum, ..RxFrame::plain(&bytes) };
-                self.shared.arrived = frame.arrived;
-                self.take_any_packet(now, &frame, origin);
                 true
             }
             Content::Arp(packet) => {
@@ -98,24 +87,36 @@ impl Host {
         self.after_ip(now);
     }
 
+    /// Hands a packet over to the shard `owner`.
+    pub(super) fn hand_over(&mut self, owner: u16, packet: HandedPacket) {
+        self.shared.counters.handed_over += 1;
+        self.ip.shards.send(owner, Content::Packet(packet));
+        self.shared.counters.messages_lost = self.ip.messages_lost();
+    }
+
     /// Hands a segment of the connection `tuple` over to its owner, if that is another shard.
-    pub(super) fn hand_over(
+    pub(super) fn hand_over_segment(
         &mut self,
         tuple: &Tuple,
-        delivery: impl FnOnce() -> Delivery<'static>,
+        packet: impl FnOnce() -> HandedPacket,
     ) -> bool {
         let Some(owner) = self.ip.shards.elsewhere(tuple) else { return false };
-        self.shared.counters.handed_over += 1;
-        self.ip.shards.send(owner, Content::Segment(delivery()));
-        self.shared.counters.messages_lost = self.ip.messages_lost();
+        self.hand_over(owner, packet());
         true
     }
 
     /// Does the same with a segment that nothing here knows, if it is of the fast layout. Of any
     /// other the owner was found before.
-    pub(super) fn hand_over_unknown(&mut self, incoming: &Incoming<'_>) -> bool {
-        let Received::Fast(fast) = incoming.received else { return false };
-        let is_elsewhere = self.hand_over(incoming.tuple, || delivery_of(&fast, incoming));
+    pub(super) fn hand_over_unknown(&mut self, unmatched: &UnmatchedSegment<'_>) -> bool {
+        let ParsedSegment::Fast(fast) = unmatched.parsed else { return false };
+        let is_elsewhere = self.hand_over_segment(unmatched.tuple, || HandedPacket {
+            bytes: fast.packet(),
+            // It was found right.
+            checksum: RxChecksum::Good,
+            segment_size: unmatched.facts.piece,
+            origin: if unmatched.is_ours { Origin::Ourselves } else { Origin::Link(None) },
+            hop: Hop::First,
+        });
         // The owner counts it.
         self.shared.counters.segments_in -= u64::from(is_elsewhere);
         is_elsewhere

@@ -3,22 +3,25 @@
 
 use super::Host;
 use super::after_input::publish;
-use super::inbound::{Fault, Hinted, Incoming, Past, parse};
+use super::lookup::{Fault, Guess, Past, UnmatchedSegment, parse};
 use super::negotiate::Unwilling;
 use super::reply::Reply;
 use crate::event::{ConnectionId, ListenerId};
 use crate::flow::{Seq, Tuple};
 use crate::frame::{RxChecksum, RxFrame};
-use crate::ip::input::{Delivery, Origin};
+use crate::ip::input::Origin;
 use crate::ip::path::IpFields;
+use crate::ip::shards::{HandedPacket, Hop};
 use crate::tcp::arrive::Facts;
 use crate::tcp::connection::{OurSyn, SynReceived};
 use crate::tcp::isn::Beginning;
-use crate::tcp::slot::{Slot, SlotFlags, at_hint};
+use crate::tcp::slot::{Slot, SlotFlags, guessed};
 use crate::tcp::syn_cache::is_entry;
 use crate::tcp::time_wait::Verdict;
 use crate::time::Instant;
-use crate::wire::received::Received;
+use crate::wire::fast::FastSegment;
+use crate::wire::ip::Packet;
+use crate::wire::parsed::ParsedSegment;
 use crate::wire::tcp::{Flags, Header};
 
 impl Host {
@@ -28,25 +31,26 @@ impl Host {
     pub(super) fn take_fast_segment(
         &mut self,
         now: Instant,
-        hinted: &Hinted<'_>,
+        fast: FastSegment<'_>,
+        guess: Guess,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let &Hinted { fast, hint, .. } = hinted;
         if frame.checksum != RxChecksum::Good && !fast.verify_checksum() {
-            return self.take_fast_elsewhere(now, hinted, false, frame, from);
+            return self.take_fast_elsewhere(now, fast, guess, false, frame, from);
         }
-        // The connection that the hint names is nearly always the right one.
+        // The guess is nearly always right.
+        let Guess { index, .. } = guess;
         let is_from_ourselves = from == Origin::Ourselves;
-        let found = at_hint(&mut self.slots, hint, &fast.tuple(), is_from_ourselves);
+        let found = guessed(&mut self.slots, index, &fast.tuple(), is_from_ourselves);
         let Some((slot, generation)) = found else {
-            return self.take_fast_elsewhere(now, hinted, true, frame, from);
+            return self.take_fast_elsewhere(now, fast, guess, true, frame, from);
         };
         let facts = Facts::of_piece(frame.segment_size);
-        let id = ConnectionId { index: hint, generation };
-        slot.connection_mut().on_segment(self.shared.at(now), Received::Fast(fast), facts);
+        let id = ConnectionId { index, generation };
+        slot.connection_mut().on_segment(self.shared.at(now), ParsedSegment::Fast(fast), facts);
         if publish(slot, id, &mut self.live.ready, &mut self.events) {
-            self.reap(now, hint);
+            self.reap(now, index);
         }
     }
 
@@ -55,33 +59,44 @@ impl Host {
     fn take_fast_elsewhere(
         &mut self,
         now: Instant,
-        &Hinted { fast, hash, .. }: &Hinted<'_>,
+        fast: FastSegment<'_>,
+        Guess { hash, .. }: Guess,
         is_right: bool,
         frame: &RxFrame<'_>,
         from: Origin,
     ) {
-        let received = if is_right { Ok(Received::Fast(fast)) } else { Err(Fault::Checksum) };
+        let parsed = if is_right { Ok(ParsedSegment::Fast(fast)) } else { Err(Fault::Checksum) };
         let facts = Facts::of_piece(frame.segment_size);
-        self.take_segment(now, (&fast.tuple(), hash), received, facts, from);
+        self.take_segment(now, (&fast.tuple(), hash), parsed, facts, from);
     }
 
-    /// A segment of any layout.
+    /// A segment of any layout, in a packet that came in `frame`.
     #[inline(always)]
-    pub(super) fn take_any_segment(&mut self, now: Instant, delivery: &Delivery<'_>) {
-        let bytes = delivery.bytes();
-        let segment = parse(delivery, bytes);
+    pub(super) fn take_any_segment(
+        &mut self,
+        now: Instant,
+        packet: &Packet<'_>,
+        frame: &RxFrame<'_>,
+        from: Origin,
+    ) {
+        let &RxFrame { checksum, segment_size, .. } = frame;
+        let segment = parse(packet, checksum);
         // A segment too short for ports belongs to no connection.
-        let &[a, b, c, d] = bytes.first_chunk().unwrap_or(&[0; 4]);
-        let local = (delivery.destination, u16::from_be_bytes([c, d]));
-        let tuple = Tuple::new(local, (delivery.source, u16::from_be_bytes([a, b])));
-        if !self.ip.shards.is_alone() && self.hand_over(&tuple, || delivery.clone().into_owned()) {
+        let &[a, b, c, d] = packet.payload.first_chunk().unwrap_or(&[0; 4]);
+        let local = (packet.destination, u16::from_be_bytes([c, d]));
+        let tuple = Tuple::new(local, (packet.source, u16::from_be_bytes([a, b])));
+        let handed = || {
+            let (bytes, origin, hop) = (packet.bytes.to_vec(), from, Hop::First);
+            HandedPacket { bytes, checksum, segment_size, origin, hop }
+        };
+        if !self.ip.shards.is_alone() && self.hand_over_segment(&tuple, handed) {
             return;
         }
         let hash = self.live.hasher.hash(&tuple);
-        let received = segment.as_ref().map_err(|fault| *fault);
-        let received = received.map(|segment| Received::Any(segment, delivery.traffic_class));
-        let facts = Facts::of_piece(delivery.segment_size);
-        self.take_segment(now, (&tuple, hash), received, facts, delivery.origin);
+        let parsed = segment.as_ref().map_err(|fault| *fault);
+        let parsed = parsed.map(ParsedSegment::Fields);
+        let facts = Facts::of_piece(segment_size).with_class(packet.traffic_class);
+        self.take_segment(now, (&tuple, hash), parsed, facts, from);
     }
 
     /// A segment that either parser has read: finds the connection, or the half-open one, that it
@@ -90,7 +105,7 @@ impl Host {
         &mut self,
         now: Instant,
         (tuple, hash): (&Tuple, u64),
-        received: Result<Received<'_>, Fault>,
+        parsed: Result<ParsedSegment<'_>, Fault>,
         facts: Facts,
         from: Origin,
     ) {
@@ -103,18 +118,18 @@ impl Host {
             self.shared.counters.not_ours += 1;
             return;
         }
-        let received = match received {
-            Ok(received) => received,
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
             Err(fault) => return self.note_fault(fault),
         };
         match known {
-            Some(index) if !is_entry(index) => self.deliver(now, index, received, facts),
+            Some(index) if !is_entry(index) => self.deliver(now, index, parsed, facts),
             half_open => {
-                let head = received.head();
+                let head = parsed.head();
                 // From the link, no address of ours is a source.
                 let is_ours = from == Origin::Ourselves && self.ip.is_to_ourselves(tuple);
-                let incoming = Incoming { tuple, hash, head, received, facts, is_ours };
-                self.dispatch(now, half_open, &incoming);
+                let unmatched = UnmatchedSegment { tuple, hash, head, parsed, facts, is_ours };
+                self.dispatch(now, half_open, &unmatched);
             }
         }
     }
@@ -129,21 +144,21 @@ impl Host {
     }
 
     /// A segment that belongs to no connection, but perhaps to one that is half open.
-    fn dispatch(&mut self, now: Instant, half_open: Option<u32>, incoming: &Incoming<'_>) {
-        let (hash, tuple) = (incoming.hash, incoming.tuple);
+    fn dispatch(&mut self, now: Instant, half_open: Option<u32>, unmatched: &UnmatchedSegment<'_>) {
+        let (hash, tuple) = (unmatched.hash, unmatched.tuple);
         if let Some(record) = self.closed.fin_wait_2.find(now, hash, tuple) {
-            return self.on_orphan(now, &record, incoming);
+            return self.on_orphan(now, &record, unmatched);
         }
         self.shared.counters.segments_in += 1;
         if let Some(entry) = half_open {
-            return self.on_half_open(now, entry, incoming);
+            return self.on_half_open(now, entry, unmatched);
         }
         let past = match self.time_wait_record(hash, tuple) {
             Some(record) if record.is_over(now) => Past::Over,
-            Some(record) => return self.on_time_wait(now, &record, incoming),
+            Some(record) => return self.on_time_wait(now, &record, unmatched),
             None => Past::Unknown,
         };
-        self.on_listen(now, incoming, past);
+        self.on_listen(now, unmatched, past);
     }
 
     /// A segment for the connection in slot `index`. While that opens in the place of one in
@@ -153,18 +168,18 @@ impl Host {
         &mut self,
         now: Instant,
         index: u32,
-        received: Received<'_>,
+        parsed: ParsedSegment<'_>,
         mut facts: Facts,
     ) {
-        if self.answer_for_predecessor(now, index, received, facts) {
+        if self.answer_for_predecessor(now, index, parsed, facts) {
             return;
         }
-        let names = received.has_experiments();
+        let names = parsed.has_experiments();
         if let Some(tuple) = self.slots.get(index).filter(|_| names).map(|slot| slot.tuple) {
-            facts = self.with_named(&tuple, received, facts);
+            facts = self.with_named(&tuple, parsed, facts);
         }
         let asked = self.asked(index);
-        self.change(now, index, |connection, cx| connection.on_segment(cx, received, facts));
+        self.change(now, index, |connection, cx| connection.on_segment(cx, parsed, facts));
         self.note_opened(index);
         if let Some(syns) = asked {
             self.note_answered(now, index, syns);
@@ -179,14 +194,14 @@ impl Host {
         &mut self,
         now: Instant,
         index: u32,
-        received: Received<'_>,
+        parsed: ParsedSegment<'_>,
         facts: Facts,
     ) -> bool {
         let reuse = self.slots.get(index).filter(|slot| slot.flags.has(SlotFlags::REUSE));
         let Some(slot) = reuse else { return false };
         let (hash, tuple) = (slot.tuple_hash, slot.tuple);
         let is_ours = slot.flags.has(SlotFlags::OURSELVES);
-        let segment = received.head();
+        let segment = parsed.head();
         let is_old = segment.flags.contains(Flags::ACK)
             && segment.flags.0 & (Flags::SYN | Flags::RST).0 == 0
             && slot.awake().is_some_and(|c| c.is_unanswered_by(segment.ack));
@@ -196,12 +211,12 @@ impl Host {
         let Some(record) = self.living_record(now, hash, &tuple) else { return false };
         self.shared.counters.segments_in += 1;
         let (tuple, head) = (&tuple, segment);
-        let incoming = Incoming { tuple, hash, head, received, facts, is_ours };
-        let verdict = match record.judge(&received.segment()) {
+        let unmatched = UnmatchedSegment { tuple, hash, head, parsed, facts, is_ours };
+        let verdict = match record.judge(&parsed.segment()) {
             Verdict::Ignore => Verdict::Challenge,
             verdict => verdict,
         };
-        self.do_as_judged(now, &record, &incoming, verdict);
+        self.do_as_judged(now, &record, &unmatched, verdict);
         true
     }
 
@@ -219,21 +234,21 @@ impl Host {
 
     // ---- LISTEN: RFC 9293 §3.10.7.2
 
-    pub(super) fn on_listen(&mut self, now: Instant, incoming: &Incoming<'_>, past: Past) {
+    pub(super) fn on_listen(&mut self, now: Instant, unmatched: &UnmatchedSegment<'_>, past: Past) {
         // Nothing here knows its ends: they may be another shard's.
-        if !self.ip.shards.is_alone() && self.hand_over_unknown(incoming) {
+        if !self.ip.shards.is_alone() && self.hand_over_unknown(unmatched) {
             return;
         }
-        let segment = &incoming.head;
+        let segment = &unmatched.head;
         if segment.flags.contains(Flags::RST) {
-            return self.on_held_reset(incoming);
+            return self.on_held_reset(unmatched);
         }
-        let tuple = incoming.tuple;
+        let tuple = unmatched.tuple;
         let listener = self.opening.listeners.find(tuple);
-        let Some((name, listener)) = listener else { return self.refuse(now, incoming) };
+        let Some((name, listener)) = listener else { return self.refuse(now, unmatched) };
         if segment.flags.contains(Flags::ACK) {
-            if listener.asks || !self.accept_cookie(now, incoming, name) {
-                self.refuse(now, incoming);
+            if listener.asks || !self.accept_cookie(now, unmatched, name) {
+                self.refuse(now, unmatched);
             }
             return;
         }
@@ -241,7 +256,7 @@ impl Host {
             // Or it is our own SYN come back, and the connection that sent it is gone.
             return;
         }
-        if listener.asks && self.opening.held.has(incoming.hash, tuple) {
+        if listener.asks && self.opening.held.has(unmatched.hash, tuple) {
             // Sent again.
             return;
         }
@@ -251,11 +266,11 @@ impl Host {
         }
         let Beginning { isn, stamp_offset } = self.choose_isn(now, tuple);
         let iss = if let Past::Living(floor) = past { isn.max(floor) } else { isn };
-        let names = match self.choose_holder(&listener.options, tuple, incoming.received) {
+        let names = match self.choose_holder(&listener.options, tuple, unmatched.parsed) {
             Ok(names) => names,
             Err(Unwilling) => {
                 self.shared.counters.negotiation_refused += 1;
-                return self.refuse(now, incoming);
+                return self.refuse(now, unmatched);
             }
         };
         let (mss, ipv6) = (listener.terms.mss(tuple.is_ipv6()), tuple.is_ipv6());
@@ -263,17 +278,17 @@ impl Host {
         let ours = OurSyn { iss, stamp_offset, mss, offer, attempts: 1, ipv6, asks_ecn: false };
         let syn = SynReceived {
             names,
-            ..ours.negotiate(&incoming.received.segment(), &self.shared.config)
+            ..ours.negotiate(&unmatched.parsed.segment(), &self.shared.config)
         };
         let marks = listener.options.ip_fields();
         if listener.asks {
-            return self.hold_syn(now, incoming, name, syn);
+            return self.hold_syn(now, unmatched, name, syn);
         }
         if !self.opening.syn_cache.has_room(past.standing()) {
             let offer = listener.terms.offer;
-            return self.answer_without_state(now, incoming, syn, offer, marks, past);
+            return self.answer_without_state(now, unmatched, syn, offer, marks, past);
         }
-        self.answer_syn(now, incoming, name, syn, marks, past);
+        self.answer_syn(now, unmatched, name, syn, marks, past);
     }
 
     /// The SYN cache has no room. A SYN that meets a TIME-WAIT record needs an ISN that a cookie
@@ -282,7 +297,7 @@ impl Host {
     fn answer_without_state(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        unmatched: &UnmatchedSegment<'_>,
         syn: SynReceived,
         offer: u16,
         marks: IpFields,
@@ -291,7 +306,7 @@ impl Host {
         if let Past::Living(_) = past {
             self.shared.counters.time_wait_refused += 1;
         } else {
-            self.send_cookie(now, incoming, syn, offer, marks);
+            self.send_cookie(now, unmatched, syn, offer, marks);
         }
     }
 
@@ -300,7 +315,7 @@ impl Host {
     fn answer_syn(
         &mut self,
         now: Instant,
-        &Incoming { hash, tuple, .. }: &Incoming<'_>,
+        &UnmatchedSegment { hash, tuple, .. }: &UnmatchedSegment<'_>,
         listener: ListenerId,
         syn: SynReceived,
         marks: IpFields,
@@ -321,8 +336,8 @@ impl Host {
 
     /// RFC 9293 §3.10.7.1: a segment that belongs to no connection is answered with RST, unless it
     /// is an RST itself.
-    pub(super) fn refuse(&mut self, now: Instant, incoming: &Incoming<'_>) {
-        let segment = &incoming.head;
+    pub(super) fn refuse(&mut self, now: Instant, unmatched: &UnmatchedSegment<'_>) {
+        let segment = &unmatched.head;
         if segment.flags.contains(Flags::RST) {
             return;
         }
@@ -333,11 +348,11 @@ impl Host {
         // An elicited RST never carries ACK with an acceptable number of its own: where the
         // segment had ACK, RST takes its number from there (and that is what TIME-WAIT ignores).
         let header = if segment.flags.contains(Flags::ACK) {
-            Header::new(incoming.tuple.ports(), segment.ack, Seq(0), Flags::RST)
+            Header::new(unmatched.tuple.ports(), segment.ack, Seq(0), Flags::RST)
         } else {
-            Header::new(incoming.tuple.ports(), Seq(0), segment.end(), Flags::RST | Flags::ACK)
+            Header::new(unmatched.tuple.ports(), Seq(0), segment.end(), Flags::RST | Flags::ACK)
         };
         self.shared.counters.resets_to_strangers += 1;
-        self.reply(Reply::segment(incoming.tuple, header));
+        self.reply(Reply::segment(unmatched.tuple, header));
     }
 }

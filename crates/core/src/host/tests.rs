@@ -19,6 +19,7 @@ mod expired;
 mod fin_wait_2;
 mod flood;
 mod handover;
+mod headers;
 mod info;
 mod leases;
 mod link;

@@ -8,7 +8,7 @@ pub(super) use whole::WholeBlocks;
 use alloc::collections::VecDeque;
 
 use super::Host;
-use super::inbound::{Incoming, Past};
+use super::lookup::{Past, UnmatchedSegment};
 use super::reply::{self, Reply};
 use crate::config::{TcpConfig, TimeWaitState};
 use crate::counters::Counters;
@@ -184,9 +184,14 @@ impl Host {
     }
 
     /// A segment has met a record: RFC 9293 §3.10.7.4 for TIME-WAIT.
-    pub(super) fn on_time_wait(&mut self, now: Instant, record: &Record, incoming: &Incoming<'_>) {
-        let tuple = incoming.tuple;
-        let mut segment = incoming.received.segment();
+    pub(super) fn on_time_wait(
+        &mut self,
+        now: Instant,
+        record: &Record,
+        unmatched: &UnmatchedSegment<'_>,
+    ) {
+        let tuple = unmatched.tuple;
+        let mut segment = unmatched.parsed.segment();
         if !self.shared.config.timestamps && segment.flags.contains(Flags::SYN) {
             // The connection to come would not use them: RFC 6191 §2 asks for that.
             segment.options.timestamps = None;
@@ -197,7 +202,7 @@ impl Host {
             // blame.
             verdict = Verdict::Challenge;
         }
-        self.do_as_judged(now, record, incoming, verdict);
+        self.do_as_judged(now, record, unmatched, verdict);
     }
 
     /// What the `verdict` on a segment asks for.
@@ -205,17 +210,17 @@ impl Host {
         &mut self,
         now: Instant,
         record: &Record,
-        incoming: &Incoming<'_>,
+        unmatched: &UnmatchedSegment<'_>,
         verdict: Verdict,
     ) {
-        let Incoming { hash, tuple, ref head, .. } = *incoming;
+        let UnmatchedSegment { hash, tuple, ref head, .. } = *unmatched;
         let mut record = *record;
         verdict.count(&mut self.shared.counters);
         match verdict {
             // The record stays until the handshake is complete: if that comes to nothing, TIME-WAIT
             // goes on as before (RFC 9293 MAY-2).
             Verdict::Reopen(isn_floor) => {
-                return self.on_listen(now, incoming, Past::Living(isn_floor));
+                return self.on_listen(now, unmatched, Past::Living(isn_floor));
             }
             Verdict::Restart => {
                 // It comes at or before the last ACK sent: TS.Recent is its timestamp now (RFC 7323

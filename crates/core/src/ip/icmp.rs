@@ -15,6 +15,7 @@ use crate::time::Instant;
 use crate::wire::ethernet::Mac;
 use crate::wire::icmpv4::{self, Echo, unreachable_code as v4};
 use crate::wire::icmpv6::{self, unreachable_code as v6};
+use crate::wire::ip::problem::{Flaw, Problem};
 use crate::wire::quoted::Quoted;
 use crate::wire::tcp::{Flags, Header};
 use crate::wire::{Malformed, ip};
@@ -190,17 +191,51 @@ impl Ip {
     /// A protocol that we do not speak (RFC 1122 §3.2.2.1; RFC 8200 §4, RFC 4443 §3.4).
     pub(super) fn on_unknown_protocol(&mut self, cx: &mut Context<'_>, packet: &ip::Packet<'_>) {
         cx.counters.protocol_unknown += 1;
-        let answers = self.takes(packet.destination)
-            && self.is_acceptable_source(packet.source)
-            && self.may_answer_stranger(cx.now);
-        if !answers {
+        if !self.takes(packet.destination) || !self.is_acceptable_source(packet.source) {
             return;
         }
+        if !self.may_answer_stranger(cx.now) {
+            cx.counters.replies_suppressed += 1;
+            return;
+        }
+        cx.counters.header_problems += 1;
         let (code, quoted) = (v4::PROTOCOL, packet.bytes);
         let by_v4 = icmpv4::Message::Unreachable { code, next_hop_mtu: 0, quoted };
-        // Code 1, at the Next Header field of the fixed header.
-        let by_v6 = icmpv6::Message::ParameterProblem { code: 1, pointer: 6, quoted };
+        let pointer = ip::next_header_at(packet.bytes) as u32;
+        let by_v6 = icmpv6::Message::ParameterProblem { code: 1, pointer, quoted };
         self.send(Outgoing::icmp(packet.destination, packet.source, &by_v4, &by_v6));
+    }
+
+    /// The packet that `bytes` begin with makes no sense: if that is because of an option or an
+    /// extension header, its sender hears of it (RFC 1122 §3.2.2.5, RFC 4443 §3.4). A packet to a
+    /// group is answered only where its option asks for that, from an address of ours.
+    pub(super) fn on_malformed(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+        let Some(problem) = ip::problem(bytes) else { return };
+        let Problem { source, destination, flaw, of_groups, packet: quoted } = problem;
+        let from = if self.takes(destination) {
+            Some(destination)
+        } else {
+            let is_heard = of_groups && destination.is_multicast() && self.is_for_us(destination);
+            self.steady_source_for(source).filter(|_| is_heard)
+        };
+        let Some(from) = from.filter(|_| self.is_acceptable_source(source)) else { return };
+        if !self.may_answer_stranger(cx.now) {
+            cx.counters.replies_suppressed += 1;
+            return;
+        }
+        cx.counters.header_problems += 1;
+        let (by_v4, by_v6) = match flaw {
+            Flaw::Field { code, pointer } => (
+                icmpv4::Message::ParameterProblem { pointer: pointer as u8, quoted },
+                icmpv6::Message::ParameterProblem { code, pointer: pointer.into(), quoted },
+            ),
+            Flaw::SourceRoute => {
+                let code = v4::SOURCE_ROUTE_FAILED;
+                let by_v4 = icmpv4::Message::Unreachable { code, next_hop_mtu: 0, quoted };
+                (by_v4, icmpv6::Message::Unreachable { code: v6::NO_ROUTE, quoted })
+            }
+        };
+        self.send(Outgoing::icmp(from, source, &by_v4, &by_v6));
     }
 
     /// A SYN between `ends`, ours first, is refused, whose SEG.SEQ was `seq`. The packet is gone,

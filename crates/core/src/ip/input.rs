@@ -1,16 +1,17 @@
-//! Takes in packets: puts fragments together, answers ICMP and unknown protocols, and hands TCP its
-//! segments and UDP its datagrams.
+//! Takes in packets: puts fragments together, answers ICMP and unknown protocols, and leaves those
+//! of TCP and UDP to them.
 
-use alloc::borrow::Cow;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::{Context, Ip};
-use crate::frame::{RxChecksum, RxFrame};
+use crate::frame::RxFrame;
 use crate::ip::icmp::IcmpError;
 use crate::ip::outgoing::Outgoing;
 use crate::ip::reassembly::{Outcome, Reason};
 use crate::wire::ethernet::Mac;
 use crate::wire::ip::{Packet, protocol};
+use crate::wire::ipv6::next_header;
 use crate::wire::{Malformed, icmpv4, icmpv6, ndp};
 
 /// ICMP code "fragment reassembly time exceeded", in both versions.
@@ -25,110 +26,55 @@ pub(crate) enum Origin {
     Ourselves,
 }
 
-/// The protocols that packets are delivered to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
-    /// It judges the addresses, and does so once for a connection.
-    Tcp,
-    /// Its datagrams come from a single other host or ourselves, and are for an address of ours,
-    /// for a group that we listen to, or a broadcast.
-    Udp,
-}
-
-/// A whole packet that IP hands to TCP or UDP, with the facts that no header says.
-#[derive(Clone, Debug)]
-pub(crate) struct Delivery<'a> {
-    pub transport: Transport,
-    pub source: IpAddr,
-    pub destination: IpAddr,
-    /// DSCP and ECN.
-    pub traffic_class: u8,
-    /// The packet, which an ICMP error quotes; of one that another shard has read by words only
-    /// the segment.
-    pub packet: Cow<'a, [u8]>,
-    /// Where the segment or datagram begins in it.
-    pub start: u16,
-    /// The state of its checksum.
-    pub checksum: RxChecksum,
-    /// Payload size of the segments or datagrams that were joined into it; 0 if it is a single one.
-    pub segment_size: u16,
-    pub origin: Origin,
-}
-
-impl<'a> Delivery<'a> {
-    fn new(
-        transport: Transport,
-        packet: &Packet<'a>,
-        frame: &RxFrame<'_>,
-        origin: Origin,
-    ) -> Delivery<'a> {
-        Delivery {
-            transport,
-            source: packet.source,
-            destination: packet.destination,
-            traffic_class: packet.traffic_class,
-            packet: Cow::Borrowed(packet.bytes),
-            start: (packet.bytes.len() - packet.payload.len()) as u16,
-            checksum: frame.checksum,
-            segment_size: frame.segment_size,
-            origin,
-        }
-    }
-
-    /// The segment or datagram: its header and what follows.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.packet[usize::from(self.start)..]
-    }
-
-    /// Copies the packet, whose frame ends with the call.
-    pub(crate) fn into_owned(self) -> Delivery<'static> {
-        Delivery { packet: Cow::Owned(self.packet.into_owned()), ..self }
-    }
-}
-
 impl Ip {
-    /// A packet has arrived in `frame`, without a link header. Returns it if TCP or UDP is to have
-    /// it. If it reports an error about a packet of ours, [`Ip::icmp_error`] has that.
+    /// A packet has arrived in `frame`, without a link header. Returns it if it is whole and TCP or
+    /// UDP is to have it. TCP judges the addresses, once for a connection; a datagram comes from a
+    /// single other host or ourselves, and is for an address of ours, for a group that we listen
+    /// to, or a broadcast. Else [`Ip::reassembled`] may have a packet, and [`Ip::icmp_error`] an
+    /// error about one of ours.
     pub(crate) fn on_packet<'a>(
         &mut self,
         cx: &mut Context<'_>,
         frame: &RxFrame<'a>,
         origin: Origin,
-    ) -> Result<Option<Delivery<'a>>, Malformed> {
-        let packet = Packet::parse(frame.bytes)?;
+    ) -> Result<Option<Packet<'a>>, Malformed> {
+        let packet = match Packet::parse(frame.bytes) {
+            Ok(packet) => packet,
+            Err(reason) => {
+                self.on_malformed(cx, frame.bytes);
+                return Err(reason);
+            }
+        };
         if packet.protocol == protocol::TCP && packet.fragment.is_none() {
-            return Ok(Some(Delivery::new(Transport::Tcp, &packet, frame, origin)));
+            return Ok(Some(packet));
         }
         if packet.protocol == protocol::UDP && packet.fragment.is_none() {
             // Each shard takes its own.
             if self.is_datagram_for_us(&packet, origin) {
-                return Ok(Some(Delivery::new(Transport::Udp, &packet, frame, origin)));
+                return Ok(Some(packet));
             }
             cx.counters.not_ours += 1;
             return Ok(None);
         }
         if self.shards.is_replica() {
-            self.hand_to_first(cx, packet.bytes, frame.checksum, origin);
-            return Ok(None);
-        }
-        if !self.is_for_us(packet.destination) {
+            self.hand_to_first(cx, packet.bytes, frame, origin);
+        } else if !self.is_for_us(packet.destination) {
             cx.counters.not_ours += 1;
-            return Ok(None);
+        } else if packet.fragment.is_some() {
+            self.on_fragment(cx, &packet);
+        } else {
+            self.take_packet(cx, &packet, origin)?;
         }
-        if packet.fragment.is_some() {
-            return self.on_fragment(cx, &packet, origin);
-        }
-        self.take_whole_packet(cx, &packet, frame, origin)
+        Ok(None)
     }
 
-    /// Takes in a packet that came whole, or was put together.
-    fn take_whole_packet<'a>(
+    /// Takes in a packet that is for IP itself.
+    fn take_packet(
         &mut self,
         cx: &mut Context<'_>,
-        packet: &Packet<'a>,
-        frame: &RxFrame<'_>,
+        packet: &Packet<'_>,
         origin: Origin,
-    ) -> Result<Option<Delivery<'a>>, Malformed> {
+    ) -> Result<(), Malformed> {
         // IPv6 asks for neighbours from the unspecified address, and a host that has an address of
         // ours discovers neighbours from it.
         let sound = self.is_sound_source(packet.source, origin);
@@ -139,28 +85,22 @@ impl Ip {
             || packet.protocol == protocol::IGMP && packet.source.is_unspecified();
         if !sound && !asking {
             cx.counters.not_ours += 1;
-            return Ok(None);
+            return Ok(());
         }
         let from = match origin {
             Origin::Link(mac) => mac,
             Origin::Ourselves => None,
         };
         match (packet.protocol, packet.source) {
-            (protocol::TCP, _) => Ok(Some(Delivery::new(Transport::Tcp, packet, frame, origin))),
-            (protocol::UDP, _) => Ok(Some(Delivery::new(Transport::Udp, packet, frame, origin))),
             (protocol::ICMPV4, IpAddr::V4(_)) | (protocol::ICMPV6, IpAddr::V6(_)) => {
                 self.icmp_error = self.on_icmp(cx, packet, from)?;
-                Ok(None)
             }
-            (protocol::IGMP, IpAddr::V4(_)) => {
-                self.on_igmp(cx.now, packet)?;
-                Ok(None)
-            }
-            _ => {
-                self.on_unknown_protocol(cx, packet);
-                Ok(None)
-            }
+            (protocol::IGMP, IpAddr::V4(_)) => self.on_igmp(cx.now, packet)?,
+            // It says that nothing follows (RFC 8200 §4.7).
+            (next_header::NONE, IpAddr::V6(_)) => cx.counters.protocol_unknown += 1,
+            _ => self.on_unknown_protocol(cx, packet),
         }
+        Ok(())
     }
 
     /// True if a datagram has a sound source and is for us. The addresses of the last one are
@@ -203,12 +143,7 @@ impl Ip {
 
     // ---- fragments
 
-    fn on_fragment(
-        &mut self,
-        cx: &mut Context<'_>,
-        packet: &Packet<'_>,
-        origin: Origin,
-    ) -> Result<Option<Delivery<'static>>, Malformed> {
+    fn on_fragment(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
         let outcome = self.reassembly.on_fragment(cx.now, packet);
         cx.counters.reassembly_failed += self.reassembly.take_evicted();
         match outcome {
@@ -216,17 +151,19 @@ impl Ip {
             Outcome::Dropped(_) => cx.counters.reassembly_failed += 1,
             Outcome::Complete(bytes) => {
                 cx.counters.reassembled += 1;
-                let whole = Packet::parse(&bytes)?;
-                if whole.fragment.is_none() {
-                    let frame = RxFrame::plain(&bytes);
-                    let taken = self.take_whole_packet(cx, &whole, &frame, origin)?;
-                    return Ok(taken.map(Delivery::into_owned));
+                if Packet::parse(&bytes).is_ok_and(|whole| whole.fragment.is_some()) {
+                    // A packet that is a fragment once more is malice.
+                    cx.counters.reassembly_failed += 1;
+                } else {
+                    self.reassembled = Some(bytes);
                 }
-                // A packet that is a fragment once more is malice.
-                cx.counters.reassembly_failed += 1;
             }
         }
-        Ok(None)
+    }
+
+    /// The packet that the last fragment has completed, once; it is to be taken in like any other.
+    pub(crate) fn reassembled(&mut self) -> Option<Vec<u8>> {
+        self.reassembled.take()
     }
 
     /// Gives up packets whose fragments did not all arrive, and tells their senders (RFC 1122

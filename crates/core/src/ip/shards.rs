@@ -1,8 +1,8 @@
 //! What the shards of one host tell each other.
 //!
 //! ```text
-//!   any shard ── Segment, Error ──▶ the owner of the connection
-//!   any shard ── Datagram, Error ─▶ the owner of both ends, and then that of our port
+//!   any shard ── Packet, Error ──▶ the owner of the connection, or of a datagram's ends; and then,
+//!                                  of a datagram, the owner of our port
 //!   replica   ── Arp, Packet, Ask, Listens ▶ the first shard, which speaks for the host
 //!   the first ── Neighbour, Routes ▶ replicas
 //!   any shard ── TooBig, Want, Grant ▶ any other
@@ -19,13 +19,13 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use super::icmp::IcmpError;
-use super::input::{Delivery, Origin};
+use super::input::Origin;
 use super::route::Routes;
 use super::{Context, Ip};
 use crate::config::lease::{Grant, Leased};
 use crate::config::{Config, Member};
 use crate::flow::{Steering, Tuple};
-use crate::frame::RxChecksum;
+use crate::frame::{RxChecksum, RxFrame};
 use crate::ip::limiter::TokenBucket;
 use crate::ip::neighbour::{Lookup, Resolution, Told};
 use crate::time::Instant;
@@ -46,30 +46,36 @@ pub struct Message {
     pub(crate) content: Content,
 }
 
-/// A TCP segment that another shard has handed over.
-#[derive(Clone, Copy, Debug)]
-pub struct Handed<'a> {
-    /// The sender's address.
-    pub source: IpAddr,
-    /// Our address.
-    pub destination: IpAddr,
-    /// The segment, from its header on.
-    pub bytes: &'a [u8],
-    /// Payload size of the segments that were joined into it; 0 if it is a single one.
-    pub segment_size: u16,
-}
-
 impl Message {
-    /// The segment in it, if it hands one over.
-    pub fn segment(&self) -> Option<Handed<'_>> {
-        let Content::Segment(it) = &self.content else { return None };
-        let bytes = it.packet.get(usize::from(it.start)..)?;
-        let Delivery { source, destination, segment_size, .. } = *it;
-        Some(Handed { source, destination, bytes, segment_size })
+    /// The packet in it, without a link header, if it hands one over.
+    pub fn packet(&self) -> Option<RxFrame<'_>> {
+        let Content::Packet(packet) = &self.content else { return None };
+        Some(packet.frame())
     }
 }
 
-/// How far a datagram, or an error about one, has come.
+/// A packet that has come to another shard than the one that takes it in.
+#[derive(Debug)]
+pub(crate) struct HandedPacket {
+    /// From the IP header on.
+    pub bytes: Vec<u8>,
+    /// The state of its transport checksum.
+    pub checksum: RxChecksum,
+    /// Payload size of the segments or datagrams that were joined into it; 0 if it is a single one.
+    pub segment_size: u16,
+    pub origin: Origin,
+    pub hop: Hop,
+}
+
+impl HandedPacket {
+    /// The packet as it came. The device's time of it is the other shard's.
+    pub(crate) fn frame(&self) -> RxFrame<'_> {
+        let HandedPacket { checksum, segment_size, .. } = *self;
+        RxFrame { checksum, segment_size, ..RxFrame::plain(&self.bytes) }
+    }
+}
+
+/// How far a packet, or an error about one, has come. It matters where it is a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hop {
     /// To any shard, or to the one that owns both its ends.
@@ -81,14 +87,10 @@ pub(crate) enum Hop {
 /// The content of a message.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// A segment that came to another shard than its connection's.
-    Segment(Delivery<'static>),
-    /// A datagram that came to another shard than its socket's.
-    Datagram(Delivery<'static>, Hop),
+    /// A packet for a connection or socket of another shard, or one that only the first may answer.
+    Packet(HandedPacket),
     /// An ICMP error about a packet of another shard's socket.
     Error(IcmpError, Hop),
-    /// A packet that only the first shard may answer.
-    Packet { bytes: Vec<u8>, checksum: RxChecksum, origin: Origin },
     /// An ARP packet that came to a replica.
     Arp(arp::Packet),
     /// A replica has frames for that neighbour.
@@ -228,16 +230,19 @@ impl Ip {
         self.shards.lost
     }
 
-    /// Hands a packet over to the shard that speaks for the host.
+    /// Hands the packet `bytes`, which has come in `frame`, over to the shard that speaks for the
+    /// host.
     pub(super) fn hand_to_first(
         &mut self,
         cx: &mut Context<'_>,
         bytes: &[u8],
-        checksum: RxChecksum,
+        frame: &RxFrame<'_>,
         origin: Origin,
     ) {
-        let content = Content::Packet { bytes: bytes.to_vec(), checksum, origin };
-        self.shards.hand_over_rare(cx, 0, content);
+        let RxFrame { checksum, segment_size, .. } = *frame;
+        let (bytes, hop) = (bytes.to_vec(), Hop::First);
+        let packet = HandedPacket { bytes, checksum, segment_size, origin, hop };
+        self.shards.hand_over_rare(cx, 0, Content::Packet(packet));
     }
 
     /// Tells replicas what has changed: addresses and routes, and neighbours' hardware addresses.

@@ -43,7 +43,7 @@ use crate::tcp::timers::Timer;
 use crate::tcp::{State, ecn};
 use crate::time::Instant;
 use crate::wire::options::{SackBlock, Timestamps};
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 use crate::wire::tcp::{Flags, Segment};
 
 /// The facts about a segment that its header does not say.
@@ -51,7 +51,8 @@ use crate::wire::tcp::{Flags, Segment};
 pub(crate) struct Facts {
     /// Payload size of the segments that were joined into it; 0 if it is a single one.
     pub piece: u16,
-    /// Its packet was marked: congestion experienced (RFC 3168 §5).
+    /// Its packet was marked: congestion experienced (RFC 3168 §5). Of the fast layout the segment
+    /// itself says so.
     pub marked: bool,
     /// The end that it names as the holder of TIME-WAIT.
     pub named: Option<End>,
@@ -65,9 +66,9 @@ impl Facts {
         Facts { piece, ..Facts::default() }
     }
 
-    /// These facts, with the CE mark of traffic class `class` noted as well.
-    fn with_class(self, class: u8) -> Facts {
-        Facts { marked: self.marked || class & ecn::MASK == ecn::CE, ..self }
+    /// These facts, of a segment in a packet of this traffic class.
+    pub(crate) fn with_class(self, class: u8) -> Facts {
+        Facts { marked: class & ecn::MASK == ecn::CE, ..self }
     }
 
     /// True if it repeats the end that our SYN, ACK names.
@@ -76,8 +77,8 @@ impl Facts {
     }
 }
 
-/// A segment on its way through the steps.
-struct Arrival<'a> {
+/// A segment on its way through the steps, which trim it to the window.
+struct Trimmed<'a> {
     segment: &'a Segment<'a>,
     /// Payload size of the segments joined into this one.
     piece: u16,
@@ -105,34 +106,32 @@ fn times(cx: &Context) -> Times {
 impl Connection {
     /// A segment has come, verified and addressed to this connection: counts it and takes it in.
     #[inline(always)]
-    pub(crate) fn on_segment(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+    pub(crate) fn on_segment(&mut self, cx: &mut Context, parsed: ParsedSegment<'_>, facts: Facts) {
         cx.counters.segments_in += 1;
-        self.take_in(cx, received, facts);
+        self.take_in(cx, parsed, facts);
     }
 
     /// Takes in a segment that is counted: the predicted one in one pass, any other by the steps.
     #[inline(always)]
-    pub(crate) fn take_in(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
-        let plain = received.plain();
+    pub(crate) fn take_in(&mut self, cx: &mut Context, parsed: ParsedSegment<'_>, facts: Facts) {
+        let plain = parsed.plain();
         if !plain.is_some_and(|plain| self.take_predicted(cx, &plain, facts.piece)) {
-            self.take_any(cx, received, facts);
+            self.take_any(cx, parsed, facts);
         }
     }
 
-    fn take_any(&mut self, cx: &mut Context, received: Received<'_>, facts: Facts) {
+    fn take_any(&mut self, cx: &mut Context, parsed: ParsedSegment<'_>, facts: Facts) {
         if let Shape::SynSent(syn) = &self.shape {
-            let (syn, segment) = (*syn, received.segment());
+            let (syn, segment) = (*syn, parsed.segment());
             self.on_syn_sent(cx, syn, &segment, facts);
             return self.take_rest_of_syn(cx, &segment, facts);
         }
-        match received {
-            Received::Fast(fast) => {
+        match parsed {
+            ParsedSegment::Fast(fast) => {
                 let facts = facts.with_class(fast.traffic_class());
                 self.take_by_steps(cx, &fast.segment(), facts);
             }
-            Received::Any(segment, class) => {
-                self.take_by_steps(cx, segment, facts.with_class(class));
-            }
+            ParsedSegment::Fields(segment) => self.take_by_steps(cx, segment, facts),
         }
     }
 
@@ -187,9 +186,9 @@ impl Connection {
 impl Step<'_> {
     /// Every step.
     fn on_synchronized(&mut self, segment: &Segment<'_>, facts: Facts) -> Passed {
-        let mut arrival = self.arrival(segment, facts.piece);
+        let mut trimmed = self.untrimmed(segment, facts.piece);
         self.check_stamp(segment)?;
-        self.check_sequence(&mut arrival)?;
+        self.check_sequence(&mut trimmed)?;
         self.check_reset(segment)?;
         self.check_syn(segment)?;
         self.s.note_heard(self.common, self.cx.now);
@@ -198,24 +197,24 @@ impl Step<'_> {
         if !segment.payload.is_empty() {
             self.s.note_mark(segment.flags, facts.marked);
         }
-        self.check_urgent(&arrival);
-        self.take_text(&arrival)?;
+        self.check_urgent(&trimmed);
+        self.take_text(&trimmed)?;
         self.take_fin()
     }
 
     /// The steps behind the fifth.
     fn take_rest(&mut self, segment: &Segment<'_>, piece: u16) -> Passed {
-        let mut arrival = self.arrival(segment, piece);
-        self.check_sequence(&mut arrival)?;
-        self.check_urgent(&arrival);
-        self.take_text(&arrival)?;
+        let mut trimmed = self.untrimmed(segment, piece);
+        self.check_sequence(&mut trimmed)?;
+        self.check_urgent(&trimmed);
+        self.take_text(&trimmed)?;
         self.take_fin()
     }
 
-    fn arrival<'s>(&self, segment: &'s Segment<'s>, piece: u16) -> Arrival<'s> {
+    fn untrimmed<'s>(&self, segment: &'s Segment<'s>, piece: u16) -> Trimmed<'s> {
         let (seq, text) = (segment.seq, segment.payload);
         let piece = if piece == 0 { self.s.recv.whole_piece(text.len()) } else { piece };
-        Arrival { segment, piece, seq, text, fin: false }
+        Trimmed { segment, piece, seq, text, fin: false }
     }
 
     /// RFC 7323 §3.2: a segment without the agreed timestamp is dropped (unless the configuration
@@ -249,8 +248,8 @@ impl Step<'_> {
     }
 
     /// First step: is any of it in the window? Then cut it to the window.
-    fn check_sequence(&mut self, arrival: &mut Arrival<'_>) -> Passed {
-        let segment = arrival.segment;
+    fn check_sequence(&mut self, trimmed: &mut Trimmed<'_>) -> Passed {
+        let segment = trimmed.segment;
         let recv = &self.s.recv;
         let at_closed_window = recv.offered() == 0 && segment.seq == recv.nxt;
         let window =
@@ -267,9 +266,9 @@ impl Step<'_> {
         let edge = recv.nxt + recv.offered();
         // SYN inside the window never passes the fourth step, so it takes no number here.
         let end = segment.seq + segment.payload.len() as u32;
-        arrival.fin = segment.flags.contains(Flags::FIN) && end.before(edge);
+        trimmed.fin = segment.flags.contains(Flags::FIN) && end.before(edge);
         let beyond = end.distance(edge).clamp(0, segment.payload.len() as i32) as usize;
-        arrival.text = &segment.payload[..segment.payload.len() - beyond];
+        trimmed.text = &segment.payload[..segment.payload.len() - beyond];
         // What did not fit must be heard of at once, a zero-window probe above all.
         if beyond > 0 || (at_closed_window && segment.sequence_len() > 0) {
             self.s.recv.ack.now = true;
@@ -436,8 +435,8 @@ impl Step<'_> {
 
     /// Sixth step: RCV.UP only moves forward, and the user hears of it (RFC 9293 MUST-32, 33). The
     /// pointer is taken as the number after the last urgent byte, as RFC 6093 §4 recommends.
-    fn check_urgent(&mut self, arrival: &Arrival<'_>) {
-        let segment = arrival.segment;
+    fn check_urgent(&mut self, trimmed: &Trimmed<'_>) {
+        let segment = trimmed.segment;
         if !segment.flags.contains(Flags::URG) || segment.urgent == 0 {
             return;
         }
@@ -454,20 +453,20 @@ impl Step<'_> {
 
     /// Seventh step. Data for an orphan cannot be delivered, and the peer must hear it
     /// (RFC 9293 §3.6.1, RFC 2525 §2.17).
-    fn take_text(&mut self, arrival: &Arrival<'_>) -> Passed {
+    fn take_text(&mut self, trimmed: &Trimmed<'_>) -> Passed {
         let state = self.common.state();
         let unheard = self.common.orphan || (self.common.read_shut && state != State::Established);
         if !state.can_receive() {
             return DONE;
         }
-        if arrival.fin {
-            let fin = arrival.seq + arrival.segment.payload.len() as u32;
+        if trimmed.fin {
+            let fin = trimmed.seq + trimmed.segment.payload.len() as u32;
             self.s.recv.on_fin(fin);
         }
-        let (seq, text) = (arrival.seq, cut_at(arrival, self.s.recv.fin));
+        let (seq, text) = (trimmed.seq, cut_at(trimmed, self.s.recv.fin));
         if text.is_empty() {
-            if arrival.fin && arrival.seq.after(self.s.recv.nxt) {
-                self.s.recv.on_out_of_order(arrival.seq);
+            if trimmed.fin && trimmed.seq.after(self.s.recv.nxt) {
+                self.s.recv.on_out_of_order(trimmed.seq);
             }
             return Continue(());
         }
@@ -476,7 +475,7 @@ impl Step<'_> {
         }
         let had_holes = self.s.recv.has_holes();
         let taken = self.s.recv.on_text(seq, text, &mut self.cx.pool, &mut self.cx.counters);
-        self.acknowledge_text(taken, had_holes, arrival.piece);
+        self.acknowledge_text(taken, had_holes, trimmed.piece);
         Continue(())
     }
 
@@ -583,8 +582,8 @@ impl Synchronized {
 }
 
 /// The text before the stream's end: nothing counts beyond a FIN that has been seen.
-fn cut_at<'a>(arrival: &Arrival<'a>, fin: Option<Seq>) -> &'a [u8] {
-    let text = arrival.text;
-    let keep = fin.map_or(text.len(), |fin| fin.distance(arrival.seq).max(0) as usize);
+fn cut_at<'a>(trimmed: &Trimmed<'a>, fin: Option<Seq>) -> &'a [u8] {
+    let text = trimmed.text;
+    let keep = fin.map_or(text.len(), |fin| fin.distance(trimmed.seq).max(0) as usize);
     &text[..keep.min(text.len())]
 }

@@ -51,7 +51,7 @@ use crate::tcp::Settings;
 use crate::tcp::congestion::{Ack, AckOutcome, Congestion, Idle};
 use crate::time::Instant;
 use crate::wire::options::SackBlock;
-use crate::wire::tcp::{Plain, Segment};
+use crate::wire::tcp::{PlainSegment, Segment};
 
 /// Send sequence variables and what belongs to them.
 #[derive(Debug)]
@@ -330,7 +330,7 @@ impl SendHalf {
     pub(crate) fn on_predicted_ack(
         &mut self,
         times: Times,
-        segment: &Plain<'_>,
+        segment: &PlainSegment<'_>,
         offset: Option<u32>,
         pool: &mut PagePool,
     ) -> AckOutcome {

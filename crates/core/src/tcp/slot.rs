@@ -149,17 +149,17 @@ pub(crate) fn hash_in(slots: &Slots) -> impl Fn(u32) -> u64 {
     |index| slots.get(index).map_or(0, |slot| slot.tuple_hash)
 }
 
-/// The connection of `tuple` and its generation, if it is the one that a look at the index led to,
-/// and nothing must be looked at before it takes a segment that came from there.
-pub(crate) fn at_hint<'a>(
+/// The connection of `tuple` and its generation, if it is in slot `index`, to which a look at the
+/// hash led, and nothing must be looked at before it takes a segment that came from there.
+pub(crate) fn guessed<'a>(
     slots: &'a mut Slots,
-    hint: u32,
+    index: u32,
     tuple: &Tuple,
     is_from_ourselves: bool,
 ) -> Option<(&'a mut Slot, u32)> {
     let is_it =
         |slot: &Slot| slot.tuple == *tuple && slot.listed && !slot.flags.is_for(is_from_ourselves);
-    slots.named_mut(hint).filter(|(slot, _)| is_it(slot))
+    slots.named_mut(index).filter(|(slot, _)| is_it(slot))
 }
 
 /// Whether a slot's tuple is `tuple`.

@@ -23,8 +23,7 @@ use core::net::Ipv4Addr;
 
 use super::checksum::{Sum, of_short_sum, of_sum, sum, sum_of, word_sum};
 use super::options::{Layout, OptionWords, Options, Timestamps};
-use super::peek::Peeked;
-use super::tcp::{Flags, Header, PROTOCOL, Plain, Segment};
+use super::tcp::{Flags, Header, PROTOCOL, PlainSegment, Segment};
 use crate::flow::{Seq, Tuple};
 
 /// Bytes of an IP header.
@@ -115,9 +114,9 @@ impl<'a> FastSegment<'a> {
         word_of(self.head, index)
     }
 
-    /// The TCP header and the text.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        [&self.head[IP_BYTES..], self.rest].concat()
+    /// A copy of the whole packet.
+    pub(crate) fn packet(&self) -> Vec<u8> {
+        [&self.head[..], self.rest].concat()
     }
 
     /// DSCP and ECN.
@@ -132,10 +131,9 @@ impl<'a> FastSegment<'a> {
         Tuple::from_words(ours, theirs, ports.rotate_left(16), false)
     }
 
-    /// The facts that a reader sees at first sight.
-    pub(crate) fn peeked(&self) -> Peeked {
-        let turns = Flags((self.word(8) >> 16) as u8).intersects(Flags::SYN | Flags::FIN);
-        Peeked { tuple: self.tuple(), turns }
+    /// The control bits.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags((self.word(8) >> 16) as u8)
     }
 
     /// True if the TCP checksum is right (RFC 9293 MUST-3).
@@ -155,13 +153,13 @@ impl<'a> FastSegment<'a> {
     }
 
     /// What a segment with timestamps alone says; `None` of a SYN.
-    pub(crate) fn plain(&self) -> Option<Plain<'a>> {
+    pub(crate) fn plain(&self) -> Option<PlainSegment<'a>> {
         let stamps = Timestamps { value: self.word(11), echo: self.word(12) };
         self.is_stamped().then(|| self.with(stamps, self.rest))
     }
 
     /// What any says, but for the options of a SYN other than timestamps.
-    pub(crate) fn head(&self) -> Plain<'a> {
+    pub(crate) fn head(&self) -> PlainSegment<'a> {
         self.plain().unwrap_or_else(|| {
             let (echo, text) = self.rest.split_at_checked(4 * MORE_WORDS).unwrap_or_default();
             let echo = echo.first_chunk().map_or(0, |echo| u32::from_be_bytes(*echo));
@@ -169,11 +167,11 @@ impl<'a> FastSegment<'a> {
         })
     }
 
-    fn with(&self, stamps: Timestamps, text: &'a [u8]) -> Plain<'a> {
-        Plain {
+    fn with(&self, stamps: Timestamps, text: &'a [u8]) -> PlainSegment<'a> {
+        PlainSegment {
             seq: Seq(self.word(6)),
             ack: Seq(self.word(7)),
-            flags: Flags((self.word(8) >> 16) as u8),
+            flags: self.flags(),
             window: self.word(8) as u16,
             stamps: Some(stamps),
             text,
@@ -195,7 +193,7 @@ impl<'a> FastSegment<'a> {
             destination_port: ports as u16,
             seq: Seq(self.word(6)),
             ack: Seq(self.word(7)),
-            flags: Flags((self.word(8) >> 16) as u8),
+            flags: self.flags(),
             window: self.word(8) as u16,
             urgent: self.word(9) as u16,
             options: options.options(),

@@ -24,6 +24,8 @@ pub mod unreachable_code {
     pub const PORT: u8 = 3;
     /// The packet is too large for a link and may not be fragmented.
     pub(crate) const FRAGMENTATION_NEEDED: u8 = 4;
+    /// A source route goes on from here, and the packet does not.
+    pub(crate) const SOURCE_ROUTE_FAILED: u8 = 5;
     /// A firewall forbids it (RFC 1812 §5.2.7.1).
     pub(crate) const PROHIBITED: u8 = 13;
 }

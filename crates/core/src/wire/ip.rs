@@ -4,6 +4,8 @@
 //! and stands here.
 
 pub(in crate::wire) mod packet;
+pub(crate) mod problem;
+pub mod protocol;
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -12,20 +14,7 @@ use super::{Malformed, ipv4, ipv6};
 pub use packet::Fragment;
 use packet::MAX_BYTES;
 pub use packet::{Header, Packet};
-
-/// Protocol numbers, as IANA gives them to both versions.
-pub mod protocol {
-    /// ICMP for IPv4.
-    pub const ICMPV4: u8 = 1;
-    /// Group management for IPv4.
-    pub(crate) const IGMP: u8 = 2;
-    /// TCP.
-    pub const TCP: u8 = 6;
-    /// UDP.
-    pub const UDP: u8 = 17;
-    /// ICMP for IPv6.
-    pub const ICMPV6: u8 = 58;
-}
+use problem::Problem;
 
 /// The hop limit of what we send (IANA's default TTL).
 pub(crate) const DEFAULT_HOP_LIMIT: u8 = 64;
@@ -90,6 +79,21 @@ impl Header {
             _ => unreachable!("`new` takes addresses of one version only"),
         }
     }
+}
+
+/// The problem of the packet that `bytes` begin with, if it is refused for one that its sender is
+/// to hear of. An ICMP error is never answered, nor is a fragment of IPv4 other than the first.
+pub(crate) fn problem(bytes: &[u8]) -> Option<Problem<'_>> {
+    match bytes.first()? >> 4 {
+        4 => ipv4::problem(bytes),
+        6 => ipv6::problem(bytes),
+        _ => None,
+    }
+}
+
+/// Where the next header value of the upper layer stands in a sound IPv6 packet.
+pub(crate) fn next_header_at(packet: &[u8]) -> usize {
+    ipv6::next_header_at(packet)
 }
 
 /// Bytes of an IPv4 header without options.
@@ -187,6 +191,23 @@ mod tests {
             let expected = (!is_whole).then_some(Fragment { id, ..fragment });
             prop_assert_eq!((packet.protocol, packet.fragment), (17, expected));
             prop_assert_eq!(packet.payload, payload);
+        }
+
+        #[test]
+        fn a_problem_is_told_of_what_is_malformed_alone(
+            mut bytes in vec(any::<u8>(), 0..200), six: bool, options in 5u8..16,
+        ) {
+            if let Some(first) = bytes.first_mut() {
+                *first = if six { 0x60 } else { 0x40 | options };
+            }
+            ipv4::tests::seal_if_long(&mut bytes);
+            if let Some(problem) = problem(&bytes) {
+                prop_assert!(Packet::parse(&bytes).is_err());
+                prop_assert!(bytes.starts_with(problem.packet));
+                if let problem::Flaw::Field { pointer, .. } = problem.flaw {
+                    prop_assert!(usize::from(pointer) < problem.packet.len());
+                }
+            }
         }
 
         #[test]

@@ -1,11 +1,14 @@
-//! The IPv4 header (RFC 791 §3.1). Options are skipped: a host need not act on any of them
-//! (RFC 1122 §3.2.1.8).
+//! The IPv4 header (RFC 791 §3.1). Options are ignored (RFC 1122 §3.2.1.8), but for source routes:
+//! a packet that has one is refused. RFC 1122 asks a host to answer along the route; since anybody
+//! can name a route, RFC 7126 §4.3 and §4.4 advise to drop the packet.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use super::checksum::{sum, sum_of};
 use super::ip::packet::{Fragment, Header, Packet};
+use super::ip::problem::{Flaw, Problem};
+use super::ip::protocol;
 use super::{Malformed, checksum};
 
 /// Bytes of a header without options.
@@ -17,6 +20,12 @@ const DF: u16 = 0x4000;
 const MF: u16 = 0x2000;
 /// The fragment's offset, in units of 8 bytes.
 const OFFSET: u16 = 0x1fff;
+
+/// The options of one byte: the end of all, and none.
+const END: u8 = 0;
+const NOP: u8 = 1;
+/// Loose and strict source route.
+const SOURCE_ROUTES: [u8; 2] = [131, 137];
 
 /// The packet that `bytes` begin with: lengths and header checksum are right (RFC 1122 §3.2.1.2).
 pub(crate) fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
@@ -36,6 +45,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
     if !sound {
         return Err(Malformed::Ipv4Checksum);
     }
+    check_options(&header[MIN_HEADER_BYTES..]).map_err(|wrong| wrong.reason)?;
     let field = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
     let bytes = bytes.get(..usize::from(field(2))).ok_or(Malformed::Ipv4TotalLength)?;
     let payload = bytes.get(header_len..).ok_or(Malformed::Ipv4TotalLength)?;
@@ -58,6 +68,72 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
         payload,
         bytes,
     })
+}
+
+/// A wrong option.
+struct WrongOption {
+    reason: Malformed,
+    /// The byte that is wrong, counted from the first option.
+    at: usize,
+    /// It is a source route that does not end here.
+    goes_on: bool,
+}
+
+/// Looks for an option for which the packet is to be refused.
+fn check_options(options: &[u8]) -> Result<(), WrongOption> {
+    let mut at = 0;
+    while let Some(&kind) = options.get(at).filter(|kind| **kind != END) {
+        if kind == NOP {
+            at += 1;
+            continue;
+        }
+        let option = options.get(at + 1).and_then(|len| options.get(at..at + usize::from(*len)));
+        let is_route = SOURCE_ROUTES.contains(&kind);
+        // A source route has a pointer as well.
+        let least = if is_route { 3 } else { 2 };
+        let Some(option) = option.filter(|option| option.len() >= least) else {
+            let at = (at + 1).min(options.len() - 1);
+            return Err(WrongOption { reason: Malformed::Ipv4Option, at, goes_on: false });
+        };
+        if is_route {
+            // The pointer counts from 1, and lies beyond the option where the route ends.
+            let goes_on = usize::from(option[2]) <= option.len();
+            return Err(WrongOption { reason: Malformed::Ipv4SourceRoute, at, goes_on });
+        }
+        at += option.len();
+    }
+    Ok(())
+}
+
+/// What the sender of the packet is to hear of its options.
+pub(super) fn problem(bytes: &[u8]) -> Option<Problem<'_>> {
+    let fixed = bytes.first_chunk::<MIN_HEADER_BYTES>()?;
+    let header = bytes.get(..usize::from(fixed[0] & 0x0f) * 4)?;
+    let wrong = check_options(header.get(MIN_HEADER_BYTES..)?).err()?;
+    let field = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+    let packet = bytes.get(..usize::from(field(2)))?;
+    let payload = packet.get(header.len()..)?;
+    let carries_error =
+        fixed[9] == protocol::ICMPV4 && payload.first().is_none_or(|kind| is_error(*kind));
+    if !sum(header).is_valid() || field(6) & OFFSET != 0 || carries_error {
+        return None;
+    }
+    let flaw = match wrong.reason {
+        Malformed::Ipv4SourceRoute if wrong.goes_on => Flaw::SourceRoute,
+        Malformed::Ipv4SourceRoute => return None,
+        _ => Flaw::Field { code: 0, pointer: (MIN_HEADER_BYTES + wrong.at) as u16 },
+    };
+    let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *fixed;
+    let source = Ipv4Addr::new(s0, s1, s2, s3).into();
+    let destination = Ipv4Addr::new(d0, d1, d2, d3).into();
+    Some(Problem { source, destination, flaw, of_groups: false, packet })
+}
+
+/// True unless a message of ICMP of this type asks for something, or answers that (RFC 1122
+/// §3.2.2).
+fn is_error(kind: u8) -> bool {
+    // Echo, timestamp, information and address mask, each asked and answered; router discovery.
+    !matches!(kind, 0 | 8..=10 | 13..=18)
 }
 
 /// Appends what `header` says, between these addresses.
@@ -87,86 +163,4 @@ pub(super) fn emit(header: &Header, source: Ipv4Addr, destination: Ipv4Addr, out
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A packet with these flags and this offset in bytes, its checksum right.
-    pub(crate) fn fragment(id: u16, offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
-        let (a, b) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let mut header = Header::new(a, b, 17, payload.len()).unwrap();
-        header.identification = id;
-        let mut bytes = Vec::new();
-        header.emit(&mut bytes);
-        let flags = (offset / 8) | if more { MF } else { 0 };
-        bytes[6..8].copy_from_slice(&flags.to_be_bytes());
-        seal(&mut bytes);
-        bytes.extend_from_slice(payload);
-        bytes
-    }
-
-    /// Makes the header checksum right.
-    fn seal(bytes: &mut [u8]) {
-        let header_len = usize::from(bytes[0] & 0x0f) * 4;
-        bytes[10..12].fill(0);
-        checksum::fill(&mut bytes[..header_len], 0, 10, checksum::Sum::ZERO);
-    }
-
-    #[test]
-    fn lengths_are_checked_at_both_ends() {
-        let good = fragment(0, 0, false, &[1, 2, 3]);
-        assert_eq!(parse(&good).unwrap().payload, [1, 2, 3]);
-        assert_eq!(parse(&good[..19]), Err(Malformed::Ipv4Length));
-        assert_eq!(parse(&good[..22]), Err(Malformed::Ipv4TotalLength));
-
-        let mut short_header = good.clone();
-        short_header[0] = 0x44;
-        assert_eq!(parse(&short_header), Err(Malformed::Ipv4HeaderLength));
-        let mut long_header = good.clone();
-        long_header[0] = 0x46;
-        assert_eq!(parse(&long_header), Err(Malformed::Ipv4HeaderLength));
-
-        let mut total = good.clone();
-        total[3] = 19;
-        seal(&mut total);
-        assert_eq!(parse(&total), Err(Malformed::Ipv4TotalLength));
-        total[3] = 20;
-        seal(&mut total);
-        assert!(parse(&total).unwrap().payload.is_empty());
-    }
-
-    #[test]
-    fn options_are_skipped() {
-        let mut bytes = fragment(0, 0, false, &[1, 1, 1, 0, 7]);
-        bytes[0] = 0x46;
-        seal(&mut bytes);
-        assert_eq!(parse(&bytes).unwrap().payload, [7]);
-    }
-
-    #[test]
-    fn a_wrong_checksum_or_version_is_malformed() {
-        let mut bytes = fragment(0, 0, false, &[]);
-        bytes[8] ^= 1;
-        assert_eq!(parse(&bytes), Err(Malformed::Ipv4Checksum));
-        bytes[0] = 0x55;
-        assert_eq!(parse(&bytes), Err(Malformed::IpVersion));
-    }
-
-    #[test]
-    fn fragments_say_where_they_belong() {
-        let first = fragment(7, 0, true, &[0; 8]);
-        let expected = Fragment { id: 7, offset: 0, more: true };
-        assert_eq!(parse(&first).unwrap().fragment, Some(expected));
-        let last = fragment(7, 8, false, &[0; 3]);
-        let expected = Fragment { id: 7, offset: 8, more: false };
-        assert_eq!(parse(&last).unwrap().fragment, Some(expected));
-    }
-
-    #[test]
-    fn fragments_that_cannot_be_are_malformed() {
-        assert_eq!(parse(&fragment(7, 0, true, &[0; 7])), Err(Malformed::FragmentLength));
-        assert_eq!(parse(&fragment(7, 0, true, &[])), Err(Malformed::FragmentLength));
-        // 20 + 65,512 + 3 = 65,535.
-        assert!(parse(&fragment(7, 65_512, false, &[0; 3])).is_ok());
-        assert_eq!(parse(&fragment(7, 65_512, false, &[0; 4])), Err(Malformed::FragmentEnd));
-    }
-}
+pub(crate) mod tests;

@@ -7,7 +7,9 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use super::ip::packet::{Fragment, Header, Packet};
-use super::{Malformed, u16_at, u32_at};
+use super::ip::problem::{Flaw, Problem};
+use super::ip::protocol;
+use super::{Malformed, tcp, u16_at, u32_at, udp};
 
 /// Bytes of the fixed header.
 pub const HEADER_BYTES: usize = 40;
@@ -26,6 +28,23 @@ pub const MAX_OPTIONS: usize = 32;
 
 /// The type of the option that makes a jumbogram.
 const JUMBO: u8 = 0xc2;
+
+/// The bits of an option's type that say what a node does that does not know it, and their values
+/// (RFC 8200 §4.2). In the last case the sender of a packet to a group hears nothing.
+const ACTION: u8 = 0xc0;
+const SKIP: u8 = 0x00;
+const DISCARD: u8 = 0x40;
+const TELL: u8 = 0x80;
+
+/// Where the payload length and the first next header value stand in the fixed header.
+const PAYLOAD_LEN_AT: usize = 4;
+const NEXT_HEADER_AT: usize = 6;
+
+/// Bytes of an ICMPv6 message at least (RFC 4443 §2.1, and the word that all types have).
+const ICMPV6_BYTES: usize = 8;
+
+/// Redirect: the one message of ICMPv6 that is no error and is not answered by one either.
+const REDIRECT: u8 = 137;
 
 /// Next header values of extension headers.
 pub mod next_header {
@@ -85,25 +104,34 @@ struct Walk<'a> {
     at: usize,
     /// What it is.
     next: u8,
+    /// Where that is said.
+    next_at: usize,
     options_left: usize,
+    /// The byte that is wrong, where the walk fails because of one.
+    wrong_at: usize,
 }
 
 impl<'a> Walk<'a> {
     fn new(bytes: &'a [u8], next: u8) -> Self {
-        Walk { bytes, at: HEADER_BYTES, next, options_left: MAX_OPTIONS }
+        let (next_at, options_left) = (NEXT_HEADER_AT, MAX_OPTIONS);
+        Walk { bytes, at: HEADER_BYTES, next, next_at, options_left, wrong_at: 0 }
     }
 
-    fn run(mut self) -> Result<Upper, Malformed> {
+    fn run(&mut self) -> Result<Upper, Malformed> {
         for place in 0..=MAX_EXTENSION_HEADERS {
             match self.next {
                 next_header::HOP_BY_HOP if place > 0 => {
+                    self.wrong_at = self.next_at;
                     return Err(Malformed::Ipv6ExtensionOrder);
                 }
                 next_header::HOP_BY_HOP | next_header::DESTINATION_OPTIONS => self.options()?,
                 next_header::ROUTING => self.routing()?,
                 next_header::FRAGMENT => {
                     let fragment = self.fragment()?;
-                    if fragment.is_some() {
+                    if let Some(Fragment { offset, .. }) = fragment {
+                        if offset == 0 {
+                            self.check_first()?;
+                        }
                         return Ok(Upper { protocol: self.next, fragment, start: self.at });
                     }
                 }
@@ -119,7 +147,7 @@ impl<'a> Walk<'a> {
         let rest = &self.bytes[self.at..];
         let [next, len, ..] = *rest else { return Err(short) };
         let header = rest.get(..8 + 8 * usize::from(len)).ok_or(short)?;
-        self.next = next;
+        (self.next, self.next_at) = (next, self.at);
         self.at += header.len();
         Ok(header)
     }
@@ -129,6 +157,7 @@ impl<'a> Walk<'a> {
     fn options(&mut self) -> Result<(), Malformed> {
         let mut rest = &self.take_header()?[2..];
         while let Some((&kind, after)) = rest.split_first() {
+            let kind_at = self.at - rest.len();
             let limit = Malformed::Ipv6ExtensionLimit;
             self.options_left = self.options_left.checked_sub(1).ok_or(limit)?;
             if kind == 0 {
@@ -138,11 +167,10 @@ impl<'a> Walk<'a> {
             let short = Malformed::Ipv6Extension;
             let len = usize::from(*after.first().ok_or(short)?);
             rest = after.get(1 + len..).ok_or(short)?;
-            // The two highest bits of an unknown option's type say what to do (RFC 8200 §4.2).
-            match kind {
-                JUMBO => return Err(Malformed::Ipv6Jumbo),
-                0..64 => {}
-                _ => return Err(Malformed::Ipv6Option),
+            if kind & ACTION != SKIP {
+                self.wrong_at = kind_at;
+                let is_jumbo = kind == JUMBO;
+                return Err(if is_jumbo { Malformed::Ipv6Jumbo } else { Malformed::Ipv6Option });
             }
         }
         Ok(())
@@ -150,7 +178,12 @@ impl<'a> Walk<'a> {
 
     /// A routing header with nothing left to visit is ignored, whatever its type.
     fn routing(&mut self) -> Result<(), Malformed> {
-        if self.take_header()?[3] == 0 { Ok(()) } else { Err(Malformed::Ipv6Routing) }
+        let header_at = self.at;
+        if self.take_header()?[3] == 0 {
+            return Ok(());
+        }
+        self.wrong_at = header_at + 2;
+        Err(Malformed::Ipv6Routing)
     }
 
     /// A fragment header; `None` if it makes the whole packet its only fragment (RFC 6946).
@@ -159,7 +192,8 @@ impl<'a> Walk<'a> {
         let header = self.bytes.get(self.at..self.at + 8).ok_or(short)?;
         let place = u16_at(header, 2).ok_or(short)?;
         let id = u32_at(header, 4).ok_or(short)?;
-        self.next = header[0];
+        (self.next, self.next_at) = (header[0], self.at);
+        self.wrong_at = self.at + 2;
         self.at += header.len();
         let fragment = Fragment { id, offset: place & !7, more: place & 1 == 1 };
         if place & !6 == 0 {
@@ -168,6 +202,88 @@ impl<'a> Walk<'a> {
         let len = self.bytes.len() - self.at;
         fragment.check(len, 0).map(Some)
     }
+
+    /// A first fragment holds all headers, the upper layer's too (RFC 8200 §4.5, RFC 7112 §5).
+    fn check_first(&self) -> Result<(), Malformed> {
+        let cut = Malformed::Ipv6FirstFragment;
+        let (upper, at) = upper_layer(self.bytes, self.at, self.next).ok_or(cut)?;
+        let header_bytes = match upper {
+            protocol::TCP => tcp::MIN_HEADER_BYTES,
+            protocol::UDP => udp::HEADER_BYTES,
+            protocol::ICMPV6 => ICMPV6_BYTES,
+            _ => 0,
+        };
+        if self.bytes.len() < at + header_bytes { Err(cut) } else { Ok(()) }
+    }
+}
+
+/// Where the next header value of the upper layer stands in a sound packet.
+pub(super) fn next_header_at(packet: &[u8]) -> usize {
+    let mut walk = Walk::new(packet, packet.get(NEXT_HEADER_AT).copied().unwrap_or_default());
+    match walk.run() {
+        Ok(_) => walk.next_at,
+        Err(_) => NEXT_HEADER_AT,
+    }
+}
+
+/// What the sender of the packet is to hear of its extension headers.
+pub(super) fn problem(bytes: &[u8]) -> Option<Problem<'_>> {
+    let fixed = bytes.first_chunk::<HEADER_BYTES>()?;
+    let payload_len = usize::from(u16_at(fixed, PAYLOAD_LEN_AT)?);
+    let packet = bytes.get(..HEADER_BYTES + payload_len)?;
+    let mut walk = Walk::new(packet, fixed[NEXT_HEADER_AT]);
+    let (code, at) = match walk.run().err()? {
+        // A jumbogram's option is one that we do not know.
+        Malformed::Ipv6Option | Malformed::Ipv6Jumbo => (2, walk.wrong_at),
+        Malformed::Ipv6ExtensionOrder => (1, walk.wrong_at),
+        Malformed::Ipv6Routing | Malformed::FragmentEnd => (0, walk.wrong_at),
+        Malformed::FragmentLength => (0, PAYLOAD_LEN_AT),
+        Malformed::Ipv6FirstFragment => (3, 0),
+        _ => return None,
+    };
+    let action = packet.get(at)? & ACTION;
+    if code == 2 && action == DISCARD || carries_error(packet, fixed[NEXT_HEADER_AT]) {
+        return None;
+    }
+    let address = |at: usize| core::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
+    Some(Problem {
+        source: Ipv6Addr::from(address(8)).into(),
+        destination: Ipv6Addr::from(address(24)).into(),
+        flaw: Flaw::Field { code, pointer: at as u16 },
+        of_groups: code == 2 && action == TELL,
+        packet,
+    })
+}
+
+/// True if the packet carries an ICMPv6 error or a redirect, or may do so (RFC 4443 §2.4e).
+fn carries_error(packet: &[u8], next: u8) -> bool {
+    match upper_layer(packet, HEADER_BYTES, next) {
+        Some((protocol::ICMPV6, at)) => {
+            packet.get(at).is_none_or(|kind| *kind < 128 || *kind == REDIRECT)
+        }
+        upper => upper.is_none(),
+    }
+}
+
+/// The protocol of the upper layer, and where it starts, whatever the extension headers from `at`
+/// on say. `None` if the packet ends before, or there are too many of them. A later fragment has
+/// none: what it is a piece of, only the first one says.
+fn upper_layer(packet: &[u8], mut at: usize, mut next: u8) -> Option<(u8, usize)> {
+    for _ in 0..=MAX_EXTENSION_HEADERS {
+        let header = packet.get(at..)?;
+        let len = match next {
+            next_header::FRAGMENT if u16_at(header, 2)? & !7 != 0 => {
+                return Some((next_header::NONE, at));
+            }
+            next_header::FRAGMENT => FRAGMENT_BYTES,
+            next_header::HOP_BY_HOP | next_header::ROUTING | next_header::DESTINATION_OPTIONS => {
+                8 + 8 * usize::from(*header.get(1)?)
+            }
+            upper => return Some((upper, at)),
+        };
+        (next, at) = (*header.first()?, at + len);
+    }
+    None
 }
 
 /// Appends what `header` says, between these addresses.

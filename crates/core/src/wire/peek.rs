@@ -4,15 +4,6 @@
 use super::tcp::{Flags, PROTOCOL};
 use crate::flow::Tuple;
 
-/// What seems to be a TCP segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peeked {
-    /// Receiver and sender.
-    pub tuple: Tuple,
-    /// It has SYN or FIN: a connection begins or ends with it.
-    pub turns: bool,
-}
-
 /// Bytes of an IPv4 header without options, and of an IPv6 header without any behind it.
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
@@ -20,8 +11,9 @@ const IPV6_BYTES: usize = 40;
 /// The first bytes of a TCP header, up to the flags.
 type Head = [u8; 14];
 
-/// The segment in `packet`, unless it is behind options.
-pub(crate) fn at(packet: &[u8]) -> Option<Peeked> {
+/// The ends, the receiver's first, and the control bits of the segment that seems to be in
+/// `packet`, unless it is behind options.
+pub(crate) fn at(packet: &[u8]) -> Option<(Tuple, Flags)> {
     match packet.first()? {
         0x45 => {
             let head: &[u8; IPV4_BYTES] = packet.first_chunk()?;
@@ -56,10 +48,9 @@ pub(crate) fn is_alike(one: &[u8], other: &[u8], link: usize) -> bool {
     word(one, 0) == word(other, 0) && word(one, 8) == word(other, 8)
 }
 
-fn peeked(tcp: &Head, ours: [u64; 2], theirs: [u64; 2], ipv6: bool) -> Peeked {
+fn peeked(tcp: &Head, ours: [u64; 2], theirs: [u64; 2], ipv6: bool) -> (Tuple, Flags) {
     let ports = u32::from_be_bytes([tcp[2], tcp[3], tcp[0], tcp[1]]);
-    let tuple = Tuple::from_words(ours, theirs, ports, ipv6);
-    Peeked { tuple, turns: Flags(tcp[13]).intersects(Flags::SYN | Flags::FIN) }
+    (Tuple::from_words(ours, theirs, ports, ipv6), Flags(tcp[13]))
 }
 
 #[cfg(test)]
@@ -93,16 +84,11 @@ mod tests {
     }
 
     #[test]
-    fn ends_and_turns_are_seen_in_both_versions() {
+    fn ends_and_flags_are_seen_in_both_versions() {
         for ends in [["10.0.0.1", "10.0.0.2"], ["fd00::1:2:3:4", "fd00::5:6:7:8"]] {
-            for (flags, turns) in [
-                (Flags::SYN, true),
-                (Flags::FIN | Flags::ACK, true),
-                (Flags::ACK, false),
-                (Flags::RST, false),
-            ] {
+            for flags in [Flags::SYN, Flags::FIN | Flags::ACK, Flags::ACK, Flags::RST] {
                 let (bytes, tuple) = segment(ends, flags);
-                assert_eq!(at(&bytes), Some(Peeked { tuple, turns }));
+                assert_eq!(at(&bytes), Some((tuple, flags)));
             }
         }
     }

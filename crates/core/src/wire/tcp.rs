@@ -130,7 +130,7 @@ pub struct Segment<'a> {
 
 /// The fields of a segment as nearly all are: with no options but timestamps, and not urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain<'a> {
+pub(crate) struct PlainSegment<'a> {
     /// SEG.SEQ.
     pub seq: Seq,
     /// SEG.ACK; means something only beside ACK.
@@ -145,16 +145,16 @@ pub struct Plain<'a> {
     pub text: &'a [u8],
 }
 
-impl Plain<'_> {
+impl PlainSegment<'_> {
     /// SEG.LEN: the sequence numbers it occupies, SYN and FIN counted (RFC 9293 §3.4).
-    pub fn sequence_len(&self) -> u32 {
+    pub(crate) fn sequence_len(&self) -> u32 {
         let controls =
             u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN));
         self.text.len() as u32 + controls
     }
 
     /// The sequence number after its last one.
-    pub fn end(&self) -> Seq {
+    pub(crate) fn end(&self) -> Seq {
         self.seq + self.sequence_len()
     }
 }
@@ -163,15 +163,15 @@ impl<'a> Segment<'a> {
     /// What it says, where nothing is said but by the fields of a plain one: without SACK blocks
     /// and experiments.
     /// Options that only a SYN may have mean nothing where a plain segment is waited for.
-    pub fn plain(&self) -> Option<Plain<'a>> {
+    pub(crate) fn plain(&self) -> Option<PlainSegment<'a>> {
         let is_plain = self.options.sack.is_empty() && self.options.experimental.is_empty();
         is_plain.then(|| self.head())
     }
 
     /// All but the options other than timestamps, and urgent data.
-    pub fn head(&self) -> Plain<'a> {
+    pub(crate) fn head(&self) -> PlainSegment<'a> {
         let Segment { seq, ack, flags, window, ref options, payload: text, .. } = *self;
-        Plain { seq, ack, flags, window, stamps: options.timestamps, text }
+        PlainSegment { seq, ack, flags, window, stamps: options.timestamps, text }
     }
 
     /// The segment that `bytes`, an IP packet's whole payload, hold. The checksum is not looked at:

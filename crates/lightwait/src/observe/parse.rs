@@ -29,24 +29,18 @@ pub(super) fn received(medium: Medium, frame: &RxFrame<'_>) -> Option<Found> {
     if packet.protocol != ip::protocol::TCP || packet.fragment.is_some() {
         return None;
     }
-    let ends = (packet.source, packet.destination);
-    inbound(ends, packet.payload, frame.segment_size)
+    let segment = tcp::Segment::parse(packet.payload).ok()?;
+    let len = segment.payload.len();
+    Some(Found {
+        local: SocketAddr::new(packet.destination, segment.destination_port),
+        remote: SocketAddr::new(packet.source, segment.source_port),
+        segment: of(Direction::Inbound, &segment, len, frame.segment_size),
+    })
 }
 
 /// The segment that another shard hands over.
 pub(super) fn handed(message: &Message) -> Option<Found> {
-    let it = message.segment()?;
-    inbound((it.source, it.destination), it.bytes, it.segment_size)
-}
-
-fn inbound((source, destination): (IpAddr, IpAddr), bytes: &[u8], size: u16) -> Option<Found> {
-    let segment = tcp::Segment::parse(bytes).ok()?;
-    let len = segment.payload.len();
-    Some(Found {
-        local: SocketAddr::new(destination, segment.destination_port),
-        remote: SocketAddr::new(source, segment.source_port),
-        segment: of(Direction::Inbound, &segment, len, size),
-    })
+    received(Medium::Ip, &message.packet()?)
 }
 
 /// The segment in a frame of ours. A large one's text lies beside its headers.

@@ -37,7 +37,7 @@ pub(crate) enum Waiters {
 
 impl Waiters {
     /// Adds a task, unless it waits already.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, waiter: Waiter) {
         match self {
             Waiters::Nobody => *self = Waiters::One(waiter),

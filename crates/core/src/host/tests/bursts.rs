@@ -152,7 +152,7 @@ impl World {
     /// it copies, it has taken a page and gives it back.)
     fn all(&mut self) -> [String; 2] {
         [&mut self.client, &mut self.server].map(|host| {
-            host.live.notes = None;
+            host.live.guesses = None;
             (host.shared.now, host.shared.arrived) = (self.now, self.now);
             without_kept_pages(&format!("{host:?}"))
         })

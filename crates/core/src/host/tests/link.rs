@@ -142,7 +142,7 @@ impl Cable {
     }
 
     /// A packet from nowhere arrives at host 0.
-    fn inject(&mut self, packet: &[u8]) {
+    pub(super) fn inject(&mut self, packet: &[u8]) {
         self.arrive(0, &framed(packet));
         self.exchange();
     }

@@ -76,8 +76,8 @@ impl Host {
         let Some(index) = self.listener_to(&ends.reversed()) else { return };
         self.shared.counters.datagrams_in += 1;
         let arrived = Instant::FAR_FUTURE;
-        let meta = Arrival { from, to: to.ip(), traffic_class, arrived };
-        self.keep_datagram(index, meta, bytes, segment);
+        let arrival = Arrival { from, to: to.ip(), traffic_class, arrived };
+        self.keep_datagram(index, arrival, bytes, segment);
     }
 
     /// A socket that is closed listens to no group any more.

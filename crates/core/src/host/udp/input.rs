@@ -5,83 +5,81 @@ use super::flows::TooMany;
 use crate::error::Error;
 use crate::event::Readiness;
 use crate::flow::Tuple;
-use crate::frame::RxChecksum;
+use crate::frame::{RxChecksum, RxFrame};
 use crate::ip::Context;
 use crate::ip::icmp::{Cause, IcmpError};
-use crate::ip::input::Delivery;
-use crate::ip::shards::{Content, Hop};
+use crate::ip::input::Origin;
+use crate::ip::shards::{HandedPacket, Hop};
 use crate::time::Instant;
 use crate::udp::queue::{Entry, Refusal};
 use crate::udp::socket::Arrival;
+use crate::wire::ip::Packet;
 use crate::wire::udp::Datagram;
 
 impl Host {
-    /// Takes in a datagram. On a host of several shards it may be another's.
+    /// Takes in a datagram, in a packet that came in `frame`. On a host of several shards it may be
+    /// another's.
     pub(in crate::host) fn take_datagram(
         &mut self,
         now: Instant,
-        delivery: &Delivery<'_>,
+        packet: &Packet<'_>,
+        frame: &RxFrame<'_>,
+        origin: Origin,
         hop: Hop,
     ) {
-        let datagram = match Datagram::parse(delivery.bytes()) {
+        let &RxFrame { checksum, segment_size, .. } = frame;
+        let datagram = match Datagram::parse(packet.payload) {
             Ok(datagram) => datagram,
             Err(reason) => return self.note_malformed(reason),
         };
-        let is_verified = delivery.checksum == RxChecksum::Good;
-        if !is_verified && !datagram.is_sound(delivery.source, delivery.destination) {
+        let is_verified = checksum == RxChecksum::Good;
+        if !is_verified && !datagram.is_sound(packet.source, packet.destination) {
             self.shared.counters.checksum_errors += 1;
             return;
         }
-        let remote = (delivery.source, datagram.source_port);
-        let ends = Tuple::new((delivery.destination, datagram.destination_port), remote);
+        let remote = (packet.source, datagram.source_port);
+        let ends = Tuple::new((packet.destination, datagram.destination_port), remote);
         if let Some((owner, hop)) = self.owner_of_datagram(&ends, hop) {
-            let delivery = Delivery { checksum: RxChecksum::Good, ..delivery.clone() };
-            self.shared.counters.handed_over += 1;
-            self.ip.shards.send(owner, Content::Datagram(delivery.into_owned(), hop));
-            self.shared.counters.messages_lost = self.ip.messages_lost();
-            return;
+            let (bytes, checksum) = (packet.bytes.to_vec(), RxChecksum::Good);
+            let packet = HandedPacket { bytes, checksum, segment_size, origin, hop };
+            return self.hand_over(owner, packet);
         }
         self.shared.counters.datagrams_in += 1;
-        match self.listener_to(&ends) {
-            Some(index) => self.keep_delivery(index, &ends, delivery, datagram.payload),
-            None => self.on_unheard(now, &ends, delivery, datagram.payload),
-        }
-    }
-
-    /// No socket hears a datagram: it makes one, or its port is unreachable.
-    fn on_unheard(&mut self, now: Instant, ends: &Tuple, delivery: &Delivery<'_>, payload: &[u8]) {
-        match self.begin_flow(ends) {
-            Ok(Some(index)) => return self.keep_delivery(index, ends, delivery, payload),
-            Ok(None) => {}
-            Err(TooMany) => return,
-        }
-        let cx = &mut Context { now, counters: &mut self.shared.counters };
-        cx.counters.datagrams_unheard += 1;
-        let addresses = (delivery.source, delivery.destination);
-        self.ip.on_unheard_port(cx, addresses, &delivery.packet);
-        self.after_ip(now);
-    }
-
-    /// Puts a datagram, or several that came joined, into the queue of the socket in that slot.
-    fn keep_delivery(&mut self, index: u32, ends: &Tuple, from: &Delivery<'_>, payload: &[u8]) {
-        let meta = Arrival {
+        let index = match self.listener_to(&ends) {
+            Some(index) => index,
+            None => match self.begin_flow(&ends) {
+                Ok(Some(index)) => index,
+                Ok(None) => return self.on_unheard(now, packet),
+                Err(TooMany) => return,
+            },
+        };
+        let arrival = Arrival {
             from: ends.remote(),
             to: ends.local_ip(),
-            traffic_class: from.traffic_class,
+            traffic_class: packet.traffic_class,
             arrived: self.shared.arrived,
         };
-        let segment = match usize::from(from.segment_size) {
-            0 => payload.len(),
-            size => size.min(payload.len()),
+        // It may be several that came joined.
+        let segment = match usize::from(segment_size) {
+            0 => datagram.payload.len(),
+            size => size.min(datagram.payload.len()),
         };
-        self.keep_datagram(index, meta, payload, segment);
+        self.keep_datagram(index, arrival, datagram.payload, segment);
+    }
+
+    /// No socket hears the datagram in `packet`, and it makes none: its port is unreachable.
+    fn on_unheard(&mut self, now: Instant, packet: &Packet<'_>) {
+        let cx = &mut Context { now, counters: &mut self.shared.counters };
+        cx.counters.datagrams_unheard += 1;
+        self.ip.on_unheard_port(cx, (packet.source, packet.destination), packet.bytes);
+        self.after_ip(now);
     }
 
     /// Puts datagrams of `segment` bytes into the queue of the socket in that slot.
     pub(super) fn keep_datagram(
         &mut self,
         index: u32,
-        meta: Arrival,
+        arrival: Arrival,
         payload: &[u8],
         segment: usize,
     ) {
@@ -89,10 +87,13 @@ impl Host {
         let (pool, limit) = (&mut self.shared.pool, socket.options.receive_bytes as usize);
         let was_empty = socket.incoming.is_empty();
         let joins = socket.options.joined
-            && socket.incoming.back().is_some_and(|last| may_join(last, &meta, payload, segment));
+            && socket
+                .incoming
+                .back()
+                .is_some_and(|last| may_join(last, &arrival, payload, segment));
         let kept = match joins {
             true => socket.incoming.join(pool, limit, payload),
-            false => socket.incoming.push(pool, limit, payload, segment, meta),
+            false => socket.incoming.push(pool, limit, payload, segment, arrival),
         };
         let counters = &mut self.shared.counters;
         match kept {
@@ -141,8 +142,8 @@ impl Host {
 
 /// True if a datagram, alone or joined to others of `segment` bytes, goes on where the last entry
 /// ends: all but the last datagram of an entry have one size, and none is empty.
-fn may_join(last: &Entry<Arrival>, meta: &Arrival, payload: &[u8], segment: usize) -> bool {
-    let is_alike = Arrival { arrived: last.meta.arrived, ..*meta } == last.meta;
+fn may_join(last: &Entry<Arrival>, arrival: &Arrival, payload: &[u8], segment: usize) -> bool {
+    let is_alike = Arrival { arrived: last.meta.arrived, ..*arrival } == last.meta;
     let is_whole = last.len > 0 && last.len.is_multiple_of(last.segment);
     let is_single = payload.len() == segment;
     let fits = segment == last.segment || is_single && segment < last.segment;

@@ -11,7 +11,7 @@ use crate::flow::Seq;
 use crate::flow::stamp::stamp_distance;
 use crate::tcp::State;
 use crate::tcp::connection::{Common, Connection, Context, Passed, Shape, Step, Synchronized};
-use crate::wire::tcp::{Flags, Plain};
+use crate::wire::tcp::{Flags, PlainSegment};
 
 impl Connection {
     /// Takes `segment` in if it is the one predicted; else nothing has happened, and it is false.
@@ -19,7 +19,7 @@ impl Connection {
     pub(super) fn take_predicted(
         &mut self,
         cx: &mut Context,
-        segment: &Plain<'_>,
+        segment: &PlainSegment<'_>,
         piece: u16,
     ) -> bool {
         let Connection { common, shape } = self;
@@ -82,7 +82,7 @@ impl Step<'_> {
 
 impl Synchronized {
     /// True if `segment` goes on where the last one ended, in order and with nothing unusual.
-    fn predicts(&self, segment: &Plain<'_>) -> bool {
+    fn predicts(&self, segment: &PlainSegment<'_>) -> bool {
         is_plain(self, segment) && is_next(self, segment)
     }
 
@@ -110,7 +110,7 @@ impl Synchronized {
 }
 
 /// Nothing but ACK, perhaps PSH or FIN, and timestamps in order.
-fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
+fn is_plain(s: &Synchronized, segment: &PlainSegment<'_>) -> bool {
     segment.flags.without(Flags::PSH | Flags::FIN) == Flags::ACK
         && match (s.stamps, segment.stamps) {
             (Some(old), Some(new)) => stamp_distance(new.value, old.recent) >= 0,
@@ -120,7 +120,7 @@ fn is_plain(s: &Synchronized, segment: &Plain<'_>) -> bool {
 
 /// It goes on where the last one ended, and brings something, or acknowledges something.
 #[inline(always)]
-fn is_next(s: &Synchronized, segment: &Plain<'_>) -> bool {
+fn is_next(s: &Synchronized, segment: &PlainSegment<'_>) -> bool {
     let (send, recv) = (&s.send, &s.recv);
     let numbers = segment.text.len() as u32 + u32::from(segment.flags.contains(Flags::FIN));
     let acked = segment.ack.since(send.una);

@@ -10,7 +10,7 @@ use crate::tcp::connection::{
     Connection, Context, Early, Meaning, Paws, Reset, Shape, SynReceived, WindowUpdate,
 };
 use crate::tcp::time_wait::negotiate::NAMING_BEGINS;
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 use crate::wire::tcp::{Flags, Segment};
 
 impl Connection {
@@ -42,7 +42,7 @@ impl Connection {
             Meaning::Completes => {
                 self.complete_simultaneous(cx, &syn, s, facts, false);
                 // The rest of the steps, now as an established connection.
-                self.take_in(cx, Received::Any(s, 0), facts);
+                self.take_in(cx, ParsedSegment::Fields(s), facts);
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::tcp::{Settings, SocketOptions};
 use crate::time::Instant;
 use crate::wire::fast::Syn;
 use crate::wire::options::{Options, Timestamps};
-use crate::wire::tcp::{Flags, Header, Plain, Segment};
+use crate::wire::tcp::{Flags, Header, PlainSegment, Segment};
 
 /// Our SYN is out (RFC 9293 §3.10.7.3).
 #[derive(Clone, Copy, Debug)]
@@ -230,7 +230,12 @@ impl SynReceived {
     }
 
     /// What `segment` means: RFC 9293 §3.10.7.4 for SYN-RECEIVED, up to the fifth step.
-    pub(crate) fn judge(&self, segment: &Plain<'_>, paws: Paws, config: &TcpConfig) -> Meaning {
+    pub(crate) fn judge(
+        &self,
+        segment: &PlainSegment<'_>,
+        paws: Paws,
+        config: &TcpConfig,
+    ) -> Meaning {
         let (flags, rcv_nxt) = (segment.flags, self.irs + 1);
         let is_reset = flags.contains(Flags::RST);
         // First: sequence number, and PAWS, by which an RST is not judged (RFC 7323 §5.2).
@@ -255,7 +260,7 @@ impl SynReceived {
     }
 
     /// True if `segment` acknowledges exactly our SYN.
-    pub(crate) fn is_acknowledged_by(&self, segment: &Plain<'_>) -> bool {
+    pub(crate) fn is_acknowledged_by(&self, segment: &PlainSegment<'_>) -> bool {
         segment.ack == self.iss + 1
     }
 

@@ -130,7 +130,7 @@ proptest! {
             prop_assert_eq!(Segment::parse(packet.payload), Ok(fast.segment()));
             let good = tcp::verify_checksum(packet.payload, packet.source, packet.destination);
             prop_assert_eq!(fast.verify_checksum(), good);
-            prop_assert_eq!(Some(fast.peeked()), peek::at(&bytes));
+            prop_assert_eq!(Some((fast.tuple(), fast.flags())), peek::at(&bytes));
             prop_assert!(packet.fragment.is_none() && packet.protocol == PROTOCOL);
         }
     }

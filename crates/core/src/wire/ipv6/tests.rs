@@ -134,6 +134,27 @@ fn fragments_give_their_place_and_an_only_fragment_is_whole() {
 }
 
 #[test]
+fn a_first_fragment_holds_all_headers() {
+    let first = |next: u8, payload: &[u8]| {
+        packet(next_header::FRAGMENT, &[&[next, 0, 0, 1, 0, 0, 0, 1][..], payload].concat())
+    };
+    let cut = Err(Malformed::Ipv6FirstFragment);
+    for (upper, least) in [(6, 24), (17, 8), (58, 8), (200, 8)] {
+        assert!(parse(&first(upper, &[0; 40][..least])).is_ok(), "{upper}");
+        let behind_options = [&padding(upper)[..], &[0; 40][..least]].concat();
+        let next = next_header::DESTINATION_OPTIONS;
+        assert!(parse(&first(next, &behind_options)).is_ok(), "{upper}");
+        let is_known = upper != 200;
+        assert_eq!(parse(&first(next, &behind_options[..least])) == cut, is_known, "{upper}");
+    }
+    assert_eq!(parse(&first(6, &[0; 16])), cut);
+    assert_eq!(parse(&first(next_header::ROUTING, &[6, 1, 0, 0, 0, 0, 0, 0])), cut);
+    // A chain of fragments has an end.
+    let chain = [44, 0, 0, 1, 0, 0, 0, 1].repeat(1000);
+    assert_eq!(parse(&first(44, &chain)), cut);
+}
+
+#[test]
 fn fragments_that_cannot_be_are_malformed() {
     let bytes = fragment(1, 0, true, &[0; 9]);
     assert_eq!(parse(&bytes), Err(Malformed::FragmentLength));

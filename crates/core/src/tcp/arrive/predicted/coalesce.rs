@@ -6,7 +6,7 @@ use super::may_predict;
 use crate::flow::Seq;
 use crate::tcp::connection::{Connection, Context, Step, Synchronized};
 use crate::wire::fast::FastSegment;
-use crate::wire::tcp::{Flags, Plain};
+use crate::wire::tcp::{Flags, PlainSegment};
 
 /// A connection that takes in one text after the other. [`Coalesced::end`] must follow.
 pub(crate) struct Coalesced<'a> {
@@ -68,7 +68,7 @@ impl Coalesced<'_> {
 }
 
 /// It brings text and no FIN, acknowledges nothing new, and leaves the peer's window as it is.
-fn is_text_alone(s: &Synchronized, segment: &Plain<'_>) -> bool {
+fn is_text_alone(s: &Synchronized, segment: &PlainSegment<'_>) -> bool {
     let send = &s.send;
     !segment.text.is_empty()
         && !segment.flags.contains(Flags::FIN)

@@ -13,7 +13,7 @@ use crate::tcp::emit::Flushed;
 use crate::time::Instant;
 use crate::wire::ethernet;
 use crate::wire::options::{Options, SackBlock};
-use crate::wire::received::Received;
+use crate::wire::parsed::ParsedSegment;
 use crate::wire::tcp::Segment;
 use proptest::prelude::*;
 use std::string::String;
@@ -235,7 +235,7 @@ fn run(acts: &[Act], setting: Setting) -> u32 {
             }
             if let Some(segment) = &segment {
                 end.lone.with(now, |connection, cx| {
-                    connection.on_segment(cx, Received::Any(segment, 0), Default::default());
+                    connection.on_segment(cx, ParsedSegment::Fields(segment), Default::default());
                 });
             }
             None
