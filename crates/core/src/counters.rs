@@ -140,8 +140,8 @@ counters! {
     writers_woken,
     /// Bytes that send buffers share with the application, whole chunks at a time.
     adopted_bytes,
-    /// Times that the windows allowed a segment, nothing was fresh, and the source had more; counted
-    /// once it comes.
+    /// Times that the windows allowed a segment, nothing was fresh, and the source had more;
+    /// counted once it comes.
     buffer_misses,
     /// Connections asked to take back what was written and never sent, because memory was short.
     asked_back_for_memory,

@@ -427,8 +427,8 @@ impl Host {
         awake.and_then(Connection::synchronized).map_or(0, |s| s.send.buffer.len())
     }
 
-    /// What the peer has of the data written, also after the connection's end; `None` for a name that
-    /// is dead.
+    /// What the peer has of the data written, also after the connection's end; `None` for a name
+    /// that is dead.
     pub fn delivery(&self, id: ConnectionId) -> Option<Delivery> {
         self.slot(id).ok().map(|slot| slot.view().delivery())
     }

@@ -31,8 +31,8 @@ impl<H: Handler> Server<H> {
     }
 
     /// Holds from now on to the limits of `config` on connections, on those of a client and on
-    /// responses in flight, and sends clients to HTTPS as it says. Connections that wait close until
-    /// there are as few as may be.
+    /// responses in flight, and sends clients to HTTPS as it says. Connections that wait close
+    /// until there are as few as may be.
     pub fn reconfigure(&self, config: &ServerConfig) {
         self.admissions.set_limits(config, self.clock.timer.now());
         self.https.set(HttpsPolicy::of(config));
