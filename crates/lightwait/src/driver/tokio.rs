@@ -34,12 +34,12 @@ const PASSES: usize = 8;
 ///
 /// Outside a tokio runtime with I/O and time enabled.
 pub async fn drive<D: Driven>(mut all: Vec<D>) -> io::Result<Infallible> {
-    let watches = watch_all(&all)?;
+    let mut watches = watch_all(&all)?;
     let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     // Tokio's budget of operations is meant for tokio's tasks. Here many tasks share one, and a
     // turn has budgets of its own.
     tokio::task::coop::unconstrained(poll_fn(|context| {
-        poll_drive(&mut all, &watches, sleep.as_mut(), context)
+        poll_drive(&mut all, &mut watches, sleep.as_mut(), context)
     }))
     .await
 }
@@ -55,12 +55,12 @@ fn watch_all<D: Driven>(all: &[D]) -> io::Result<Vec<Watch>> {
 
 fn poll_drive<D: Driven>(
     all: &mut [D],
-    watches: &[Watch],
+    watches: &mut [Watch],
     mut sleep: Pin<&mut Sleep>,
     context: &mut Context<'_>,
 ) -> Poll<io::Result<Infallible>> {
     for _ in 0..PASSES {
-        let (mut watches, mut armed) = (watches.iter(), Ok(()));
+        let (mut watches, mut armed) = (watches.iter_mut(), Ok(()));
         for driven in &mut *all {
             driven.set_waker(context.waker());
             driven.descriptors(&mut |descriptor| {

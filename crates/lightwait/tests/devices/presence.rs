@@ -2,11 +2,17 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use lightwait::device::{AfPacket, Device, LinkState, Tap, kernel_address};
+use lightwait::device::{AfPacket, Device, LinkState, Tap, TapConfig, Tun, kernel_address};
+use lightwait::driver;
+use lightwait::shard::Shard;
 use lightwait_core::{Instant, Outbox};
 
 use crate::namespace;
+
+/// How long a driver may take to find that its device is gone.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Receives on the device at that second.
 fn receive(device: &mut dyn Device, second: u64) -> io::Result<usize> {
@@ -80,6 +86,30 @@ fn a_tap_tells_of_its_interface_down_and_up_and_gone() {
             namespace::ip("link del lw0");
             assert_gone(receive(&mut tap, 4), "the TAP `lw0`");
             assert_gone(send(&mut tap, 4), "the TAP `lw0`");
+        }
+    });
+}
+
+#[test]
+fn a_driver_in_tokio_ends_with_its_device() {
+    namespace::inside("presence::a_driver_in_tokio_ends_with_its_device", || {
+        if !namespace::can_make_tap() {
+            return;
+        }
+        let tap: fn() -> Box<dyn Device> = || Box::new(crate::tap(true));
+        let tun: fn() -> Box<dyn Device> = || Box::new(Tun::open(&TapConfig::new("lw0")).unwrap());
+        for (open, name) in [(tap, "the TAP `lw0`"), (tun, "the TUN `lw0`")] {
+            let shard = Shard::new(crate::kernel_tcp::config(), open()).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let outcome = runtime.unwrap().block_on(async {
+                let ended = tokio::time::timeout(PATIENCE, driver::drive(vec![shard]));
+                let deleted = async {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    namespace::ip("link del lw0");
+                };
+                tokio::join!(ended, deleted).0
+            });
+            assert_gone(outcome.expect("it ends by itself"), name);
         }
     });
 }
