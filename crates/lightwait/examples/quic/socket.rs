@@ -25,6 +25,8 @@ pub(crate) async fn endpoint(
     // QUIC finds out by itself what the path carries (RFC 9000 §14).
     socket.set_dont_fragment(true)?;
     socket.set_joined(true)?;
+    // A window of QUIC's is larger than the usual queue.
+    socket.set_recv_buffer_size(8 << 20)?;
     let (socket, runtime) = (Arc::new(Socket(socket)), Arc::new(TokioRuntime));
     Endpoint::new_with_abstract_socket(EndpointConfig::default(), config, socket, runtime)
 }
@@ -44,12 +46,13 @@ impl AsyncUdpSocket for Socket {
             ecn: transmit.ecn.map(|ecn| ecn as u8),
             segment: transmit.segment_size,
         };
-        loop {
-            match self.0.try_transmit(&told, transmit.contents) {
-                // Of an earlier datagram, which is lost: QUIC knows what to do then.
-                Err(error) if is_of_an_earlier_one(&error) => {}
-                result => return result,
+        match self.0.try_transmit(&told, transmit.contents) {
+            // Of an earlier datagram, which is lost: QUIC knows what to do then. An error of this one
+            // comes again.
+            Err(error) if is_of_an_earlier_one(&error) => {
+                self.0.try_transmit(&told, transmit.contents)
             }
+            result => result,
         }
     }
 
