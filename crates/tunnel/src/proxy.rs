@@ -7,7 +7,9 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+use std::time::Duration;
 
+use lightwait::rt;
 use percent_encoding::percent_decode_str;
 use tokio::net::TcpStream;
 
@@ -48,6 +50,9 @@ impl fmt::Display for ProxyError {
 }
 
 impl std::error::Error for ProxyError {}
+
+/// How long a proxy may take to greet: it asks nobody for that.
+const GREETING: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 10_000 });
 
 /// The forms that there are.
 const FORMS: &str =
@@ -244,8 +249,8 @@ impl Proxy {
                 Ok((stream.map_err(Refused::of_destination)?, nothing))
             }
             Proxy::Socks5(server) => {
-                let mut stream = server.reach().await?;
-                let ahead = socks5::open(&mut stream, server.credentials(), destination).await?;
+                let mut stream = server.greeted().await?;
+                let ahead = socks5::open(&mut stream, destination).await?;
                 Ok((stream, ahead))
             }
             Proxy::Http(server) => {
@@ -264,8 +269,18 @@ impl Server {
     }
 
     /// Connects to it.
-    pub(crate) async fn reach(&self) -> Result<TcpStream, Refused> {
+    async fn reach(&self) -> Result<TcpStream, Refused> {
         TcpStream::connect(self.address).await.map_err(Refused::of_proxy)
+    }
+
+    /// Connects to a SOCKS5 proxy, which then knows us.
+    pub(crate) async fn greeted(&self) -> Result<TcpStream, Refused> {
+        let mut stream = self.reach().await?;
+        let greeting = Box::pin(socks5::greet(&mut stream, self.credentials()));
+        let silent = || format!("it does not greet in {GREETING:?}: it is no SOCKS5");
+        let greeted = rt::timeout(GREETING, greeting).await;
+        greeted.unwrap_or_else(|_| Err(Refused::NoProxy(silent())))?;
+        Ok(stream)
     }
 }
 
@@ -301,6 +316,24 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_proxy_that_does_not_greet_is_none() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let refused = runtime.block_on(async {
+            let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let proxy = parse(&format!("socks5://{}", mute.local_addr().unwrap())).unwrap();
+            let Proxy::Socks5(server) = proxy else { panic!() };
+            let (stack, _other_end) = lightwait::Stack::memory().unwrap();
+            let greeted = stack.spawn_local(async move { server.greeted().await });
+            tokio::select! {
+                failure = lightwait::driver::drive(vec![stack.into_shard()]) => panic!("{failure:?}"),
+                greeted = greeted => greeted.unwrap().unwrap_err(),
+            }
+        });
+        let text = refused.trouble().unwrap();
+        assert!(text.contains("does not greet in 200ms"), "{text}");
     }
 
     #[test]

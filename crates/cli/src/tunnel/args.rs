@@ -19,8 +19,8 @@ pub(super) const EVERYTHING: [&str; 2] = ["0.0.0.0/0", "::/0"];
 /// The program makes the TUN, and answers there for every destination. A connection is answered
 /// when the proxy has connected; otherwise its client hears why not. Resets and half-closed
 /// connections pass in both directions. What is to go through the tunnel is routed to the TUN: `ip
-/// route add default dev NAME`, in this network namespace, or in another to which the TUN was moved
-/// (docs/tunnel.md). The proxy itself must be reached another way.
+/// route add default dev NAME`, and `ip -6 route …`, in this network namespace, or in another to
+/// which the TUN was moved (docs/tunnel.md). The proxy itself must be reached another way.
 ///
 /// SIGINT (Ctrl-C) and SIGTERM end it, and reset what it carries.
 #[derive(Clone, Debug, Args)]

@@ -67,7 +67,8 @@ fn status_of(bytes: &[u8]) -> Result<Option<(u16, usize)>, Refused> {
 fn refused(status: u16) -> Refused {
     match status {
         407 => Refused::Unwilling("it wants a user and a password, or others".to_owned()),
-        401 | 403 | 405 | 451 => Refused::Forbidden,
+        401 | 403 | 451 => Refused::Forbidden,
+        405 | 501 => Refused::NoProxy(format!("its answer to CONNECT is {status}: it is no proxy")),
         // A gateway's error does not say which: RFC 9110 §15.6.3 to §15.6.5.
         500..=599 => Refused::NoHost,
         _ => Refused::NoProxy(format!("its answer is {status}")),
@@ -137,7 +138,9 @@ mod tests {
         assert!(matches!(of("HTTP/1.1 403 Forbidden\r\n\r\n"), Err(Refused::Forbidden)));
         assert!(matches!(of("HTTP/1.1 407 Who?\r\n\r\n"), Err(Refused::Unwilling(_))));
         assert!(matches!(of("HTTP/1.1 502 Bad Gateway\r\n\r\n"), Err(Refused::NoHost)));
-        assert!(matches!(of("HTTP/1.1 301 Away\r\n\r\n"), Err(Refused::NoProxy(_))));
+        for text in ["HTTP/1.1 301 Away\r\n\r\n", "HTTP/1.1 501 What?\r\n\r\n"] {
+            assert!(matches!(of(text), Err(Refused::NoProxy(_))), "{text}");
+        }
         assert!(matches!(of("\x05\x00"), Err(Refused::NoProxy(_))));
         assert!(matches!(of("HTTP/1.1 200 O"), Err(Refused::NoProxy(_))), "cut off");
     }

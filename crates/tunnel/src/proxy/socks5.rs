@@ -39,23 +39,18 @@ const DATAGRAM_PREFIX: usize = 3;
 /// Bytes of a datagram's header with an IPv6 address.
 pub(crate) const HEADER_MAX: usize = DATAGRAM_PREFIX + 1 + 16 + 2;
 
-/// Has the proxy connect to `destination`. Returns what the far side has said right behind the
-/// proxy's answer.
+/// Has the proxy connect to `destination`, once it knows us. Returns what the far side has said
+/// right behind the proxy's answer.
 pub(super) async fn open(
     stream: &mut TcpStream,
-    credentials: Option<(&str, &str)>,
     destination: SocketAddr,
 ) -> Result<Vec<u8>, Refused> {
-    greet(stream, credentials).await?;
     request(stream, CONNECT, destination).await.map(|(_, ahead)| ahead)
 }
 
-/// Has the proxy relay datagrams as long as `stream` is open. Returns where they go to.
-pub(crate) async fn associate(
-    stream: &mut TcpStream,
-    credentials: Option<(&str, &str)>,
-) -> Result<SocketAddr, Refused> {
-    greet(stream, credentials).await?;
+/// Has the proxy, which knows us, relay datagrams as long as `stream` is open. Returns where they
+/// go to.
+pub(crate) async fn associate(stream: &mut TcpStream) -> Result<SocketAddr, Refused> {
     // RFC 1928 §6: zeros, for we do not know from where we shall send.
     let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let (bound, _) = request(stream, UDP_ASSOCIATE, any).await?;
@@ -69,7 +64,10 @@ pub(crate) async fn associate(
 }
 
 /// Agrees on how we prove who we are, and does that.
-async fn greet(stream: &mut TcpStream, credentials: Option<(&str, &str)>) -> Result<(), Refused> {
+pub(super) async fn greet(
+    stream: &mut TcpStream,
+    credentials: Option<(&str, &str)>,
+) -> Result<(), Refused> {
     let methods: &[u8] = match credentials {
         None => &[VERSION, 1, NO_AUTHENTICATION],
         Some(_) => &[VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],

@@ -147,8 +147,8 @@ impl Associations {
 
 impl Way {
     async fn open(server: &Server, loops: &Loops) -> Result<Way, Refused> {
-        let mut control = server.reach().await?;
-        let relay = socks5::associate(&mut control, server.credentials()).await?;
+        let mut control = server.greeted().await?;
+        let relay = socks5::associate(&mut control).await?;
         let in_use = loops.suspect(relay);
         let socket = open_socket(relay).await.map_err(Refused::NoRoom)?;
         Ok(Way { socket, control, _relay: in_use })

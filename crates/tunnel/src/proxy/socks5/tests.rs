@@ -46,7 +46,10 @@ fn talk(
         };
         let client = async {
             let mut stream = TcpStream::connect(address).await.unwrap();
-            open(&mut stream, credentials, at("8.8.8.8:53")).await
+            match greet(&mut stream, credentials).await {
+                Ok(()) => open(&mut stream, at("8.8.8.8:53")).await,
+                Err(refused) => Err(refused),
+            }
         };
         let (heard, result) = tokio::join!(proxy, client);
         (result, heard)
