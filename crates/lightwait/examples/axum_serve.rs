@@ -19,11 +19,14 @@ async fn hello(Path(name): Path<String>) -> String {
     format!("hello, {name}\n")
 }
 
-/// Serves until the stack ends.
+/// Serves until the stack ends, and returns the failure that ended it.
 async fn serve(stack: StackHandle) -> io::Result<()> {
     let listener = TcpListener::bind_on(&stack, "0.0.0.0:80").await?;
     let router = Router::new().route("/hello/{name}", get(hello));
-    axum::serve(listener, router).with_graceful_shutdown(async move { stack.ended().await }).await
+    tokio::select! {
+        served = axum::serve(listener, router).into_future() => served,
+        ended = stack.ended() => ended,
+    }
 }
 
 /// A client on the stack at the wire's other end.

@@ -1,4 +1,25 @@
-//! `lightwait`: user-level TCP sockets.
+//! `lightwait`: user-level TCP and UDP sockets.
+//!
+//! A server of axum on a stack with a thread of its own (feature `axum`):
+//!
+//! ```no_run
+//! use axum::{Router, routing::get};
+//! use lightwait::{Stack, net::TcpListener};
+//!
+//! #[tokio::main]
+//! async fn main() -> std::io::Result<()> {
+//!     let stack = Stack::tap("lw0", "10.9.0.2/24")?.spawn()?;
+//!     let listener = TcpListener::bind_on(&stack, "0.0.0.0:80").await?;
+//!     let router = Router::new().route("/", get(|| async { "hello" }));
+//!     tokio::select! {
+//!         served = axum::serve(listener, router).into_future() => served,
+//!         ended = stack.ended() => ended, // the interface was deleted, say
+//!     }
+//! }
+//! ```
+//!
+//! Sockets of one thread, which run in virtual time as well
+//! ([lightwait-sim](https://docs.rs/lightwait-sim)):
 //!
 //! ```
 //! use lightwait::local::{TcpListener, TcpStream};
@@ -73,11 +94,6 @@ pub mod wrap;
 pub use lightwait_core::Config;
 pub use lightwait_core::address::Cidr;
 pub use stack::{Stack, run};
-
-/// The README's example compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
 
 /// The examples of the crate's front page are tests.
 #[cfg(all(doctest, feature = "axum"))]

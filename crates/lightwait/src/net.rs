@@ -43,6 +43,8 @@ mod waiting;
 pub(crate) use handle::spawn;
 
 pub use handle::{ServedShard, StackHandle, serve};
+#[cfg(feature = "axum")]
+pub use listener::PeerAddr;
 pub use listener::TcpListener;
 pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};

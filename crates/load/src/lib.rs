@@ -22,3 +22,9 @@ pub mod share;
 pub mod sources;
 pub mod trace;
 pub mod tuples;
+
+/// The example of the repository's front page compiles. (It stands here since this crate is not
+/// published, and has no file beside it there.)
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct FrontPage;

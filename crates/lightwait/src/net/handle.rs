@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::thread;
 
@@ -105,8 +105,14 @@ impl StackHandle {
     }
 
     /// Waits until the stack has ended.
-    pub async fn ended(&self) {
-        Waiting::new(&*self.inner.end, Readiness::READABLE).ready().await;
+    ///
+    /// # Errors
+    /// The failure that ended it: its interface was deleted, say.
+    pub async fn ended(&self) -> io::Result<()> {
+        let end = &*self.inner.end;
+        Waiting::new(end, Readiness::READABLE).ready().await;
+        let failure = end.failure.get();
+        failure.map_or(Ok(()), |(kind, text)| Err(io::Error::new(*kind, text.clone())))
     }
 
     /// Gives this handle up, and blocks until the stack has ended.
@@ -187,10 +193,13 @@ fn live(
     };
     shard.handle().contain_panics(true);
     let (served, stack) = serve(shard);
-    let stop = served.stop().clone();
+    let (stop, end) = (served.stop().clone(), served.end.0.clone());
     begun.give(Ok(stack));
     let mut served = [served];
     let lived = catch_unwind(AssertUnwindSafe(|| driver::run(&mut served, &stop, SPIN)));
+    if lived.is_err() {
+        let _ = end.failure.set((io::ErrorKind::Other, "the stack's thread panicked".to_owned()));
+    }
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(served)));
     dropped.and(lived).unwrap_or_else(|panic| resume_unwind(panic))
 }
@@ -218,8 +227,8 @@ pub fn serve(shard: Shard) -> (ServedShard, StackHandle) {
         thread: Mutex::default(),
     };
     let (stop, is_orphan) = (inner.stop.clone(), inner.is_orphan.clone());
-    let _end = SetAtEnd(inner.end.clone());
-    let served = ServedShard { shard, memory, ledger, stop, is_orphan, _end };
+    let end = SetAtEnd(inner.end.clone());
+    let served = ServedShard { shard, memory, ledger, stop, is_orphan, end };
     (served, StackHandle { inner: Arc::new(inner) })
 }
 
@@ -235,7 +244,7 @@ pub struct ServedShard {
     /// Nobody has a handle or a socket any more.
     is_orphan: Arc<AtomicBool>,
     /// Dropped behind the shard, whose tasks tell their sockets.
-    _end: SetAtEnd,
+    end: SetAtEnd,
 }
 
 impl ServedShard {
@@ -251,7 +260,9 @@ impl Driven for ServedShard {
     }
 
     fn turn(&mut self, now: Instant) -> io::Result<()> {
-        Driven::turn(&mut self.shard, now)?;
+        Driven::turn(&mut self.shard, now).inspect_err(|error| {
+            let _ = self.end.0.failure.set((error.kind(), error.to_string()));
+        })?;
         self.ledger.set_short(!self.memory.has_room());
         pump::wake_all();
         if self.is_orphan.load(Ordering::Acquire) {
@@ -278,10 +289,11 @@ impl Driven for ServedShard {
     }
 }
 
-/// Whether the stack's thread has ended.
+/// Whether the stack's thread has ended, and by which failure.
 #[derive(Debug, Default)]
 struct End {
     state: Mutex<(bool, Waiters)>,
+    failure: OnceLock<(io::ErrorKind, String)>,
 }
 
 impl Waitable for End {

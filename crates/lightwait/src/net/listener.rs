@@ -3,6 +3,9 @@
 #[cfg(feature = "axum")]
 mod axum;
 
+#[cfg(feature = "axum")]
+pub use axum::PeerAddr;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::process::Command;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
 use axum::routing::{get, post};
 use lightwait::Stack;
-use lightwait::net::{StackHandle, TcpListener, TcpStream};
+use lightwait::net::{PeerAddr, StackHandle, TcpListener, TcpStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
@@ -56,11 +57,28 @@ fn axum_serves_kept_connections_and_shuts_down_in_order() {
 }
 
 #[test]
+fn a_handler_of_axum_knows_its_peer() {
+    run(async {
+        let (server, client) = stacks();
+        let tell = |ConnectInfo(PeerAddr(peer)): ConnectInfo<PeerAddr>| async move {
+            format!("{peer} hello from axum")
+        };
+        let app = Router::new().route("/hello", get(tell));
+        let app = app.into_make_service_with_connect_info::<PeerAddr>();
+        let listener = TcpListener::bind_on(&server, (server.address(), 80)).await.unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let mut stream = TcpStream::connect_on(&client, (server.address(), 80)).await.unwrap();
+        let own = stream.local_addr().unwrap();
+        assert!(ask(&mut stream).await.contains(&format!("\r\n\r\n{own} hello")));
+    });
+}
+
+#[test]
 fn axum_ends_with_its_stack() {
     run(async {
         let (server, client) = stacks();
         let ending = server.clone();
-        let serving = serve(&server, async move { ending.ended().await }).await;
+        let serving = serve(&server, async move { ending.ended().await.unwrap() }).await;
         let at = (server.address(), 80);
         let mut stream = TcpStream::connect_on(&client, at).await.unwrap();
         ask(&mut stream).await;

@@ -61,8 +61,8 @@ fn a_stack_that_is_shut_down_fails_every_waiting_call() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!ended.is_finished());
         server.shutdown();
-        ended.await.unwrap();
-        server.ended().await;
+        ended.await.unwrap().unwrap();
+        server.ended().await.unwrap();
         for call in calls {
             assert_eq!(call.await.unwrap(), ENDED);
         }
