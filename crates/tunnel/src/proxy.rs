@@ -327,8 +327,9 @@ mod tests {
             let Proxy::Socks5(server) = proxy else { panic!() };
             let (stack, _other_end) = lightwait::Stack::memory().unwrap();
             let greeted = stack.spawn_local(async move { server.greeted().await });
+            let driving = lightwait::driver::drive(vec![stack.into_shard()]);
             tokio::select! {
-                failure = lightwait::driver::drive(vec![stack.into_shard()]) => panic!("{failure:?}"),
+                failure = driving => panic!("{failure:?}"),
                 greeted = greeted => greeted.unwrap().unwrap_err(),
             }
         });
