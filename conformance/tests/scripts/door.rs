@@ -419,7 +419,7 @@ struct Vectors {
 }
 
 impl Vectors {
-    /// Of zeros, or with the pattern of a datagram.
+    /// Buffers full of zeros, or of the pattern if `is_datagram`.
     fn new(lengths: &[usize], is_datagram: bool) -> Self {
         let all = match is_datagram {
             true => crate::packet::pattern(lengths.iter().sum()),

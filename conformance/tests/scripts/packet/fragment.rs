@@ -50,7 +50,7 @@ impl Fragment {
     }
 }
 
-/// The packet that `fragments` are of, all but the last of which carry `size` bytes.
+/// The packet that `fragments` make up. Each carries `size` bytes; the last may carry fewer.
 ///
 /// # Errors
 ///

@@ -62,7 +62,7 @@ const ALLOWED: &[(&str, libc::c_long)] = calls![
     SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_ppoll, SYS_pselect6,
     SYS_eventfd2, SYS_pipe2, SYS_timerfd_create, SYS_timerfd_settime,
     SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
-    // Who it is, and what it may still give up.
+    // The process asks for its users and limits, and gives privileges up.
     SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_capget, SYS_capset, SYS_seccomp,
     SYS_getrandom, SYS_uname, SYS_sysinfo, SYS_prlimit64, SYS_getrusage,
 ];

@@ -47,8 +47,7 @@ impl AsyncUdpSocket for Socket {
             segment: transmit.segment_size,
         };
         match self.0.try_transmit(&told, transmit.contents) {
-            // Of an earlier datagram, which is lost: QUIC knows what to do then. An error of this
-            // one comes again.
+            // An earlier datagram is lost, and QUIC sends again. An error of this one comes again.
             Err(error) if is_of_an_earlier_one(&error) => {
                 self.0.try_transmit(&told, transmit.contents)
             }
